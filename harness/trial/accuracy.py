@@ -3,8 +3,8 @@
 The plain layer is the layer's reference in the dtype of the case. Both are compared with the reference in float64, in
 the cheapest way that the reference allows:
 
-1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do. So does softmax
-   attention, which stands for the reference of a function f(q, k, v).
+1. The outputs of 64 query rows, if its `forward` takes `rows`: the references of attention do, and a function's own
+   reference may. So does softmax attention, which stands for the reference of a function f(q, k, v).
 2. All outputs, if the reference needs few enough operations and FLOPs: about half a second on two cores.
 3. The outputs of as many first tokens, if no token sees a later one. If the layer can decode, its last 16 outputs are
    compared as well: with single steps in float64, from the state after the tokens before them.
@@ -214,9 +214,12 @@ def _part(
 
 def _computes_rows(reference: nn.Module) -> bool:
     """Whether the reference can compute the outputs of a few rows alone."""
-    if isinstance(reference, FunctionLayer):
-        return inspect.unwrap(type(reference).function) is softmax_attention  # in either layout
-    return layer_protocol.accepts(type(reference), "rows")
+    is_softmax = isinstance(reference, FunctionLayer) and _is_softmax(reference)
+    return is_softmax or layer_protocol.accepts(type(reference), "rows")
+
+
+def _is_softmax(reference: FunctionLayer) -> bool:
+    return inspect.unwrap(type(reference).function) is softmax_attention  # in either layout
 
 
 def _sees_no_later(work: Workload, case: Case) -> bool:
@@ -317,10 +320,14 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
     if packed_sequences.is_packed(module):
         q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
         return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")
+    if isinstance(module, FunctionLayer) and not _is_softmax(module):
+        keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
+        own: Tensor = module(*inputs, **keywords, rows=part.rows)
+        return own
     source = inputs[1] if len(inputs) > 1 and not is_function else None
     if case.mask == "causal" and not layer_protocol.kv_len(module, case) and not layer_protocol.is_causal(module):
         place = torch.arange(case.seq_len, device=case.device)
-        keywords: dict[str, Any] = {"attn_mask": (place <= part.rows[:, None])[None, None]}  # without n × n pairs
+        keywords = {"attn_mask": (place <= part.rows[:, None])[None, None]}  # without n × n pairs
     else:
         keywords = workload.forward_keywords(module, case, source)
     y: Tensor

@@ -97,6 +97,16 @@ def test_a_function_that_is_wrong_beyond_the_verified_size_is_incorrect_at_its_o
         collect_metrics(case, 0, measure_accuracy)
 
 
+@pytest.mark.parametrize("options", ["none", "window=7"])
+def test_a_reference_that_takes_rows_computes_64_of_them(options: str) -> None:
+    case = case_of("windowed_by_rows", seq_len=300, mode="train", options=options)
+    facts = collect_metrics(case, 0, measure_accuracy)
+    assert facts["accuracy_by"] == "64 rows, _some_rows"
+    assert 1e-8 < facts["output_error"] < 1e-6
+    with pytest.raises(WrongResult, match=r"output is off by .* at n = 512 \(64 rows\)"):
+        collect_metrics(replace(case, seq_len=512), 0, measure_accuracy)
+
+
 @pytest.mark.parametrize("mode", ["forward", "train"])
 @pytest.mark.parametrize(
     ("name", "axes"),
