@@ -159,8 +159,9 @@ class CaseResult(Case):
     )
     ratio_hi: float | None = _column("the upper end", "1")
     gpu_time_by: str | None = _column(
-        "on a GPU: how `time_s` leaves launches out, the same way at all sizes of a layer: `held` or `graph`. Without "
-        "either, `time_s` is empty, and `wall_call_s` is the time that is known"
+        "on a GPU: how `time_s` leaves launches out: `held` or `graph`. If a layer needs a graph at one size, its "
+        "graphs count at all sizes. A size without a graph stays `held`, because it has few launches or no graph was "
+        "possible. Without either, `time_s` is empty, and `wall_call_s` is the time that is known"
     )
     queue_held: float | None = _column(
         "on a GPU: the share of samples whose launches were all enqueued before the first began",

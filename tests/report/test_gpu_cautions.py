@@ -26,6 +26,16 @@ def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
     assert "'sudo nvidia-smi -lgc 1412'." in said
 
 
+def test_a_case_whose_launches_cannot_be_left_out_is_told_without_a_time_in_the_table() -> None:
+    bound = {"host_bound": True, "wall_call_s": 2e-3}
+    assert "the GPU's work, whose time the table shows" in cautions(**bound)
+    said = cautions(**bound, queue_held=0.0)
+    assert said.startswith("no GPU time: rnn.torch")
+    assert "take wall_call_s, 2.00 ms for" in said
+    assert "`graph_note` in the run's rows says why" in said
+    assert "the table shows" not in said
+
+
 def test_another_process_on_the_gpu_is_told_with_its_share_of_the_trials() -> None:
     assert "in up to 100 % of the trials" in cautions(gpu_disturbed=1.0)
 

@@ -49,6 +49,12 @@ def test_a_layer_that_needs_a_graph_at_one_size_is_told_by_its_graphs_at_all_siz
     assert {line.gpu_time_by for line in found.values()} == {"graph"}
 
 
+def test_a_size_without_a_graph_stays_held_beside_the_graphs_of_other_sizes() -> None:
+    found = lines(trial(64, 1, 1e-4, 1.0), trial(128, 1, 2e-4, 1.0, 1.9e-4), trial(1024, 1, 1e-3, 0.0, 1e-3))
+    assert [line.gpu_time_by for line in found.values()] == ["held", "graph", "graph"]
+    assert [line.time_s for line in found.values()] == pytest.approx([1e-4, 1.9e-4, 1e-3])
+
+
 def test_trials_of_a_case_on_either_side_of_the_limit_tell_one_quantity() -> None:
     line = lines(trial(64, 1, 1e-4, 1.0, 0.9e-4), trial(64, 2, 0.9e-4, 0.0, 0.9e-4))[64]
     assert (line.time_s, line.time_median_s) == pytest.approx((0.9e-4, 0.9e-4))

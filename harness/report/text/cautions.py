@@ -136,6 +136,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
         *_wrong_claims(lines),
         *_host_bound(lines),
+        *_without_gpu_time(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
         *_preparing(lines),
         *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
@@ -198,15 +199,30 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
 
 
 def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
-    bound = [line for line in lines if line.host_bound]
+    bound = [line for line in lines if line.host_bound and line.time_s is not None]
     if not bound:
         return []
-    slowest = max(bound, key=lambda line: line.wall_call_s or 0.0)
-    wall = f", {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}" if slowest.wall_call_s else ""
     return [
         f"host-bound: {_cases(bound)}: launching takes longer than the GPU's work, "
-        f"whose time the table shows; calls back to back take wall_call_s{wall}."
+        f"whose time the table shows; calls back to back take {_wall_call(bound)}."
     ]
+
+
+def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
+    """Cases on a GPU whose launches could not be left out of the time, and where the rows say why."""
+    untimed = [line for line in lines if line.wall_call_s and line.time_s is None]
+    if not untimed:
+        return []
+    return [
+        f"no GPU time: {_cases(untimed)}: the launches could not be left out of the time. Calls back to back take "
+        f"{_wall_call(untimed)}. If there is no CUDA graph, `graph_note` in the run's rows says why."
+    ]
+
+
+def _wall_call(lines: Iterable[CaseResult]) -> str:
+    slowest = max(lines, key=lambda line: line.wall_call_s or 0.0)
+    wall = f", {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}" if slowest.wall_call_s else ""
+    return f"wall_call_s{wall}"
 
 
 # A shorter preparation is not worth a sentence, as a share of the time of a call.

@@ -80,8 +80,8 @@ def sample_cuda(
       cold cache that holds no dirty lines.
     - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
-    - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Without
-      `hot_gpu_s`, it is whether the GPU was done as soon as the host.
+    - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
+      a call that could not be held, it is whether the GPU was done as soon as the host. None if neither is known.
     - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`.
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
@@ -136,7 +136,7 @@ def sample_cuda(
         **beside,
         "host_s": None if host_s is None else rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
-        "host_bound": wall_call_s > HOST_BOUND * hot_s if hot_s else free is None or free.host_bound,
+        "host_bound": wall_call_s > HOST_BOUND * hot_s if hot_s else None if free is None else free.host_bound,
         "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }
@@ -164,8 +164,8 @@ def _as_graph(
     A GPU without room for the graph's own memory is a reason too. Raises MemoryError if the host lacks memory.
     """
     device = sampling.device
-    if "capture" in device.lacks:
-        return None, Held(), f"no graph: {device.lacks['capture']}"
+    if why := device.lacks.get("capture") or sampling.lacks_for_held():
+        return None, Held(), f"no graph: {why}"
     try:
         replay = device.capture(sampling.call, remake)
     except MemoryError:
@@ -191,7 +191,7 @@ def _graph_launch_s(sampling: Sampling) -> float:
 def _pair_s(device: Device, between: Callable[[], None]) -> float:
     """The time in seconds between two events with nothing but `between` enqueued in between."""
     for _ in range(_EMPTY_ROUNDS):
-        for clean in (False, True):
+        for clean in (False, True) if "flush" not in device.lacks else ():
             device.flush_l2(clean)
         device.tick()
         if "hold" not in device.lacks:

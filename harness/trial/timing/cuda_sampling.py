@@ -207,7 +207,7 @@ class Sampling:
         `cache`.
         """
         held, clock = Held(sample_s=sample_s), self.clock
-        if "hold" in self.device.lacks:
+        if self.lacks_for_held(clean):
             return held
         largest, count, misses = LARGEST_BATCH, 1, 0
         begin = now = clock()
@@ -258,12 +258,17 @@ class Sampling:
         device.sync()
         return [self._between(start, end) for start, end in pairs], enqueuing_s, host_s, clock_hz()
 
+    def lacks_for_held(self, clean: bool = False) -> str | None:
+        """Why the device cannot take held samples. None if it can."""
+        needed = ("hold",) if self._is_hot(clean) else ("hold", "flush")
+        return next((self.device.lacks[part] for part in needed if part in self.device.lacks), None)
+
     def _is_hot(self, clean: bool = False) -> bool:
         return self.cache == "hot" and not clean
 
     def _flush(self, clean: bool = False) -> None:
-        """Enqueue what leaves the cache as a sample shall find it."""
-        if not self._is_hot(clean):
+        """Enqueue what leaves the cache as a sample shall find it, if the device can."""
+        if not self._is_hot(clean) and "flush" not in self.device.lacks:
             self.device.flush_l2(clean or self.cache == "clean")
 
     def _between(self, start: Any, end: Any, calls: int = 1) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 # The parts that a device may lack, and the columns that need each of them.
 NEEDED_FOR = {
     "hold": ("time_s", "hot_gpu_s", "clean_gpu_s", "graph_s"),
-    "flush": ("time_s", "clean_gpu_s"),
+    "flush": ("time_s, hot_gpu_s and graph_s unless cache=hot", "clean_gpu_s"),
     "spin": ("sm_clock_mhz", "throttled_share"),
     "capture": ("graph_s",),
     "gauge": ("energy_j",),

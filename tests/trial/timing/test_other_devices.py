@@ -14,6 +14,7 @@ from harness.trial import device as devices
 from harness.trial.timing import cuda_device, other_devices, timed_trial
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_device import TorchDevice
+from harness.trial.timing.cuda_sampling import Sampling
 from harness.trial.timing.other_devices import MpsDevice, XpuDevice
 
 
@@ -96,9 +97,32 @@ def test_a_device_that_cannot_hold_its_queue_has_no_time_of_its_own(monkeypatch:
     device = gpu.device(monkeypatch)
     monkeypatch.setattr(TorchDevice, "hold", lambda self, seconds: pytest.fail("it has no such method"))
     device.lacks["hold"] = "no kernel waits"
+    assert all(reading > 0 for reading in device.probe_readings())
     samples, extras = sample_cuda(gpu.layer(3, 20e-6), 0.02, device, gpu.time)
     assert len(samples.samples_s) > 0
     assert (extras["gpu_time_by"], extras["queue_held"], extras["hot_gpu_s"]) == (None, 0.0, None)
+
+
+@pytest.mark.parametrize("cache", ["cold", "clean", "hot"])
+def test_a_device_that_cannot_flush_its_cache_has_times_of_a_hot_cache_only(
+    monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    gpu = SimGpu()
+    device, call = gpu.device(monkeypatch), gpu.layer(3, 20e-6)
+    monkeypatch.setattr(TorchDevice, "flush_l2", lambda self, clean=False: pytest.fail("it has no such method"))
+    device.lacks["flush"] = "the cache is unknown"
+    _, extras = sample_cuda(call, 0.02, device, gpu.time, cache=cache)
+    assert (extras["gpu_time_by"], extras["clean_gpu_s"]) == ("held" if cache == "hot" else None, None)
+    if cache != "hot":
+        assert extras["hot_gpu_s"] is extras["graph_s"] is None
+        assert (extras["queue_held"], extras["graph_note"]) == (0.0, "no graph: the cache is unknown")
+
+
+def test_a_call_whose_hot_batches_were_never_held_may_be_host_bound_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    monkeypatch.setattr(Sampling, "hot", lambda *_: None)
+    _, extras = sample_cuda(gpu.layer(3, 20e-6), 0.02, gpu.device(monkeypatch), gpu.time)
+    assert (extras["gpu_time_by"], extras["hot_gpu_s"], extras["host_bound"]) == ("held", None, None)
 
 
 def test_rocm_shares_cudas_functions_but_for_the_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
