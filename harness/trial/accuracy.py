@@ -17,6 +17,7 @@ import inspect
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -114,12 +115,14 @@ def measure_accuracy(
     """The errors of one call of the case, by the names of their columns. None where unknown; `unknown` then says why.
 
     `y` is the output of an earlier call on the same input, to save another one, and `flops` are those of the call. Both
-    may be unknown. Raises WrongResult if the outputs or gradients are so far off that
-    rounding cannot explain it.
+    may be unknown. `accuracy_s` is no column: the seconds that the comparison took. Raises WrongResult if the outputs
+    or gradients are so far off that rounding cannot explain it.
     """
-    nothing: dict[str, Any] = dict.fromkeys(NAMES)
+    began = time.perf_counter()
+    errors: dict[str, Any] = dict.fromkeys(NAMES)
+    why = ""
     try:
-        return nothing | _measured(work, case, seed, y, flops)
+        errors |= _measured(work, case, seed, y, flops)
     except WrongResult:
         raise
     except TooSlow:
@@ -129,8 +132,9 @@ def measure_accuracy(
         why = "out of memory" if is_out_of_memory(error) else f"the reference fails: {type(error).__name__}: {line}"
     finally:
         work.forget()
-    unknown.append(f"output_error: {why}")
-    return nothing
+    if why:
+        unknown.append(f"output_error: {why}")
+    return {**errors, "accuracy_s": time.perf_counter() - began}
 
 
 def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None) -> dict[str, Any]:

@@ -22,11 +22,14 @@ def test_default_sweep(tmp_path: Path) -> None:
     sampling = sum(row["sampling_s"] for row in timed)
     warm_up = sum(row["warmup_s"] for row in timed)
     own = [row["wall_s"] - row["sampling_s"] - row["warmup_s"] for row in timed]
-    facts = sum(row["wall_s"] for row in rows if row["purpose"] == "facts")
+    counted = [row for row in rows if row["purpose"] == "facts"]
+    facts = sum(row["wall_s"] for row in counted)
+    accuracy = sum(row["accuracy_s"] for row in counted if row["status"] == "ok")
     stops = Counter(pd.read_csv(tmp_path / "run" / "summary.csv").stop_reason)
     print(f"\nwall time {wall:.1f} s (to be reached: at most 90)")
     print(f"inside sampling {sampling:.1f} s, {100 * sampling / wall:.0f} % (to be reached: at least 60 %)")
     print(f"warm-up calls {warm_up:.1f} s, facts {facts:.1f} s, {len(timed)} timed trials, stops {dict(stops)}")
+    print(f"errors against float64 {accuracy:.1f} s, {100 * accuracy / wall:.0f} % (to be reached: at most 10 %)")
     print(
         f"a trial's own cost beyond samples and warm-up: median {1e3 * statistics.median(own):.1f} ms, "
         f"mean {1e3 * statistics.mean(own):.1f} ms (to be reached: at most 30); "
