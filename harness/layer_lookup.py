@@ -343,8 +343,12 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
 
     Raises KeyError for any other name.
     """
-    # In `compare ref=…`, the registry may be that of an older commit, without this field.
-    letters = _values_of_letters(at, getattr(IMPLS[name], "own_sizes", {}))
+    # In `compare ref=…`, the registry may be that of an older commit, without some fields.
+    entry = IMPLS[name]
+    letters = _values_of_letters(at, getattr(entry, "own_sizes", {}))
+    letters |= {letter: constant(value) for letter, value in own_axes.own_letters(entry, at).items()}
+    # Rows differ along these axes, and keep their letters.
+    letters |= own_axes.letters_of_texts([getattr(at, "own_axes", None)])
     return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
 
 

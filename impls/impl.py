@@ -36,6 +36,8 @@ class Impl:
     A claim may contain the letter of a further size that the constructor takes. `own_sizes` is for layers whose default
     is not the usual one: the ratio of both, by the constructor's name.
 
+    `axes` repeats those that the class declares, each with a letter and a default: they stand in claims.
+
     `kind` is the layer's row of table 1, one of `KINDS`, or empty.
     `compiled`: the layer's first call compiles.
     `package`: the import name of a package that is required beside torch.
@@ -56,6 +58,7 @@ class Impl:
     compiled: bool = False
     package: str = ""
     own_sizes: dict[str, Fraction] = field(default_factory=dict)
+    axes: dict[str, tuple[str, int]] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     reference_options: dict[str, Any] = field(default_factory=dict)
 

@@ -17,10 +17,11 @@ LINEAR_TIME = (
         "impls.linear.ssd:RecurrentSSD",
         _SSD,
         "Mamba-2's layer (SSD), one token after another",
-        # A state of 64 rows for each head.
-        work="4nd² + 512nd + 2hnd",
-        work_train="12nd² + 1536nd + 6hnd",
-        work_decode="4d² + 512d + 2hd",
+        # A state of s rows for each head.
+        work="4nd² + 8snd + 2hnd",
+        work_train="12nd² + 24snd + 6hnd",
+        work_decode="4d² + 8sd + 2hd",
+        axes={"state": ("s", 64)},
         memory="nd",
         **_SEQUENTIAL,
     ),
@@ -29,10 +30,11 @@ LINEAR_TIME = (
         "impls.linear.ssd:ChunkedSSD",
         _SSD,
         "the same in chunks of 32",
-        # The heads share C Bᵀ: 2 · 32 · 64 for each token.
-        work="4nd² + 576nd + 2hnd + 4096n",
-        work_train="12nd² + 1728nd + 6hnd + 12288n",
-        work_decode="4d² + 512d + 2hd",
+        # The heads share C Bᵀ: 2 · 32s for each token.
+        work="4nd² + 8snd + 64nd + 2hnd + 64sn",
+        work_train="12nd² + 24snd + 192nd + 6hnd + 192sn",
+        work_decode="4d² + 8sd + 2hd",
+        axes={"state": ("s", 64)},
         memory="nd + hn",
         **_SEQUENTIAL,
     ),

@@ -7,6 +7,8 @@ the paper, all heads share B and C. The paper's block also has a short convoluti
 are left out.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -20,6 +22,8 @@ class RecurrentSSD(MatrixState):
 
     Without decay and Δ, it is linear attention without a normaliser: C, B and x are its queries, keys and values.
     """
+
+    axes: ClassVar = {"state": ("s", 64)}
 
     def __init__(self, d_model: int, num_heads: int, state: int = 64) -> None:
         super().__init__()

@@ -51,6 +51,20 @@ def test_a_registered_layer_is_not_judged_at_options_that_its_claims_do_not_know
     assert found == dict.fromkeys(("work", "memory", "depth", "path"), unknown)
 
 
+def test_a_registered_layer_is_judged_in_the_letters_of_its_own_axes() -> None:
+    of = [
+        replace(line, own_axes='{"state": ["s", 64]}')
+        for s in (16, 64)
+        for line in measured(
+            "linear.ssd.recurrent",
+            lambda n, d, h, s=s: 4 * n * d * d + 8 * s * n * d + 2 * h * n * d,
+            options="none" if s == 64 else f"state={s}",
+        )
+    ]
+    one = verdict("work", of)
+    assert (one.claimed, one.verdict) == ("4nd² + 8nsd + 2hnd", "confirmed")
+
+
 def test_failures_alone_leave_everything_undetermined() -> None:
     failed = [
         replace(line, status="error", reason="it broke", time_s=None, peak_bytes=None)

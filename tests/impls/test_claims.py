@@ -7,6 +7,7 @@ import torch
 from ladder import BLOCKS, LAYERS, VARIED, can, case_of
 
 from harness import layer_lookup
+from harness.own_axes import declared_axes
 from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
 from harness.trial.workload import build
 from impls.impl import KINDS
@@ -65,6 +66,25 @@ def test_the_flops_are_the_claimed_work_times_the_batch(impl: str, mode: str) ->
     sizes = [size for size in SIZES if can(impl, seq_len=size[1], d_model=size[2], num_heads=heads_of(impl, size))]
     assert len(sizes) >= 3  # as many as a claim has terms
     assert unlike_its_claim(impl, mode, sizes) == {}
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "decode"])
+@pytest.mark.parametrize(
+    ("impl", "options"),
+    [
+        *(("linear.ssd.recurrent", f"state={s}") for s in (3, 80)),
+        *(("linear.ssd.chunked", f"state={s}") for s in (3, 80)),
+    ],
+)
+def test_claims_in_the_letters_of_a_layers_own_axes_hold_at_other_values(impl: str, options: str, mode: str) -> None:
+    facts = collect_metrics(case_of(impl, 33, 8, 2, mode=mode, options=options), seed=0)
+    assert facts["flops"] == facts["flops_claimed"] > 0
+    assert facts["own_axes"]
+
+
+def test_the_registry_has_the_axes_that_classes_declare() -> None:
+    stated = {name: dict(declared_axes(layer_lookup.load_class(name))) for name in LAYERS}
+    assert stated == {name: IMPLS[name].axes for name in LAYERS}
 
 
 @pytest.mark.parametrize(("options", "known"), [("none", True), ("chunk=8", False)])
