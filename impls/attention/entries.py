@@ -137,10 +137,11 @@ ATTENTION = (
         "impls.attention.window:WindowAttention",
         "impls.attention.reference:WindowReference",
         "each token sees those within 32 of it",
-        # Blocks of 32 queries against 96 keys. A decoded token attends to itself and the 32 tokens before it.
-        work="8nd² + 384nd",
-        work_train="24nd² + 1152nd",
-        work_decode="8d² + 132d",
+        # Blocks of r queries against 3r keys. A decoded token attends to itself and the r tokens before it.
+        work="8nd² + 12rnd",
+        work_train="24nd² + 36rnd",
+        work_decode="8d² + 4rd + 4d",
+        axes={"reach": ("r", 32)},
         # r scores for each head and token.
         memory="32hn + nd",
         depth="1",
@@ -206,10 +207,11 @@ SPARSE_AND_LATENT = (
         "impls.attention.global_window:GlobalWindowAttention",
         "impls.attention.global_window:GlobalWindowReference",
         "a window of 32, and 16 tokens that see, and are seen by, all",
-        # 96 + 16 keys for each query, and 16 more queries over all keys. A token is decoded from 33 + 16 keys.
-        work="8nd² + 512nd",
-        work_train="24nd² + 1536nd",
-        work_decode="8d² + 196d",
+        # 3r + k keys for each query, and k more queries over all keys. A token is decoded from r + 1 + k keys.
+        work="8nd² + 12rnd + 8knd",
+        work_train="24nd² + 36rnd + 24knd",
+        work_decode="8d² + 4rd + 4kd + 4d",
+        axes={"reach": ("r", 32), "global_tokens": ("k", 16)},
         memory="hn + nd",
         depth="1",
         kind="restricted",

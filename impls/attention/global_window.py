@@ -6,7 +6,7 @@ Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1. The paper give
 own. Here, all tokens share their projections, as in Zaheer et al. 2020, "Big Bird", section 2.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,8 @@ class GlobalWindowAttention(WindowAttention):
     Advantage over `WindowAttention`: any two tokens are connected in two layers, through a global token, not in n/r.
     The work is still linear in n: g more keys for each query, and g queries over all keys.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"reach": ("r", 32), "global_tokens": ("k", 16)}
 
     def __init__(self, d_model: int, num_heads: int, reach: int = 32, global_tokens: int = 16) -> None:
         super().__init__(d_model, num_heads, reach)

@@ -6,7 +6,7 @@ Vaswani et al. 2017, "Attention Is All You Need", section 4 and table 1, row 4. 
 the path between two positions is n/r layers long.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,6 +52,8 @@ class WindowAttention(AttentionParameters):
     (under a causal mask: only the one before). The n × n scores are never formed. A token always sees itself, even a
     padding token, so that every row has a key.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"reach": ("r", 32)}
 
     def __init__(self, d_model: int, num_heads: int, reach: int = 32) -> None:
         super().__init__(d_model, num_heads)

@@ -34,8 +34,8 @@ _CAUSALLY: dict[str, dict[str, Any]] = {
     # These skip masked blocks, and no formula in n gives the remaining work exactly.
     "attention.chunked": {"work": "", "work_train": ""},
     "attention.flex": {"work": "", "work_train": ""},
-    # Blocks of 32 queries against 64 keys, not 96.
-    "attention.window": {"work": "8nd² + 256nd", "work_train": "24nd² + 768nd"},
+    # Blocks of r queries against 2r keys, not 3r.
+    "attention.window": {"work": "8nd² + 8rnd", "work_train": "24nd² + 24rnd"},
     # No sum is shared by all queries: the scores are written to memory, as by attention.packed.
     "attention.linear.parallel": {
         "work": "8nd² + 4n²d",

@@ -74,6 +74,8 @@ def test_the_flops_are_the_claimed_work_times_the_batch(impl: str, mode: str) ->
     [
         *(("linear.ssd.recurrent", f"state={s}") for s in (3, 80)),
         *(("linear.ssd.chunked", f"state={s}") for s in (3, 80)),
+        *(("attention.window", f"reach={r}") for r in (3, 50)),
+        *(("attention.window.global", f"global_tokens={k}+reach={r}") for k, r in ((2, 3), (20, 50))),
     ],
 )
 def test_claims_in_the_letters_of_a_layers_own_axes_hold_at_other_values(impl: str, options: str, mode: str) -> None:
