@@ -1,6 +1,7 @@
 """What `.ci/cuda` says of its parts, with a Python that only prints what a part's command would."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -88,3 +89,29 @@ def test_a_part_that_fails_is_left_and_is_the_exit_status(tmp_path: Path) -> Non
     status, last, done = ended(tmp_path, "clock", "peaks", says="no GPU", status=1)
     assert (status, done) == (1, [])
     assert last.endswith("left: clock, peaks")
+
+
+def test_what_does_not_fit_into_the_limit_is_left_and_said_so(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 20\n")
+    python.chmod(0o755)
+    variables = {"PYTHON": str(python), "HARNESS_CUDA_RUNS": str(tmp_path / "runs"), "HARNESS_CUDA_LIMIT_S": "1"}
+    done = subprocess.run(
+        [SCRIPT, "record", "peaks", "ladder"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=15,
+    )
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].endswith("left: record, peaks, ladder")
+    assert re.findall(r"exit status (\d+) after", done.stdout) == ["124", "124", "1"]
+    assert not list((tmp_path / "runs").glob("*.done"))
+
+
+def test_parts_run_in_the_order_of_worth_that_the_script_describes(tmp_path: Path) -> None:
+    variables = {**os.environ, "HARNESS_CUDA_RUNS": str(tmp_path)}
+    refused = subprocess.run([SCRIPT, "nonsense"], env=variables, capture_output=True, text=True, timeout=15)
+    described = re.findall(r"^#   ([a-z]+)  ", SCRIPT.read_text(), re.MULTILINE)
+    assert described[:3] == ["record", "clock", "peaks"]
+    assert refused.stderr.strip().endswith(f"there are: {' '.join(described)}")
