@@ -33,7 +33,10 @@ MASKS = [
 ]
 # A block adds a table of positions and two masks to its attention layer, whichever that is.
 AROUND = ("naive", "window", "linear.recurrent")
-LAYERS = [name for name, impl in IMPLS.items() if not name.startswith(("encoder", "decoder")) and not impl.package]
+# They read the values of their lengths, and tensors on `meta` have none.
+OF_LENGTHS = ("sdpa.varlen", "sdpa.nested", "sdpa.document_mask", "sdpa.document_mask.flex", "sdpa.paged")
+APART = ("encoder", "decoder", *OF_LENGTHS)
+LAYERS = [name for name, impl in IMPLS.items() if not name.startswith(APART) and not impl.package]
 BLOCKS = [name for name in IMPLS if name.startswith(("encoder.", "decoder.")) and name.endswith(AROUND)]
 STACK = "encoder6.fused"
 
