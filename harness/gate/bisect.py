@@ -26,7 +26,6 @@ from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.gate.compared_sides import is_absent, is_of_checkout, read_rows, session_of_side
-from harness.gate.first_change import FirstChange, first_change
 from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.fork_client import OF_DRIVER
@@ -34,7 +33,7 @@ from harness.measure.interleaved import Side, Sides, Timing, take_block
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
-from harness.stats.change_position import TIME_IS_UP, Answer, search_step
+from harness.stats.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case

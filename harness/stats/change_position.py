@@ -1,7 +1,10 @@
-"""Find the commit at which a time stepped up or down, from log ratios of each commit's time to the first commit's.
+"""Find the commit at which a layer changed: an exact fact by binary search, a time from noisy log ratios.
 
-The commits are numbered from 0 (good) to `last` (bad). One step of unknown size lies at an unknown position: the
-commits before it have the log ratio 0, and the others that of the step. Bayes' rule gives the probability of each
+The commits are numbered from 0 (good) to `last` (bad). A fact repeats exactly, so one trial of a commit decides on
+which side of the change it lies. About log₂ of the number of commits are measured.
+
+A time has log ratios of each commit's time to the first commit's. One step of unknown size lies at an unknown position:
+the commits before it have the log ratio 0, and the others that of the step. Bayes' rule gives the probability of each
 position. The posterior stays valid whichever commit is measured next, and whenever the measuring stops.
 
 The noise is Student's t around the log ratio of the commit, so that a burst of noise counts little. Its scale is
@@ -15,6 +18,7 @@ evidence too: it has the log ratio of the step if the step is between the two co
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +27,7 @@ from scipy.special import gammaln, logsumexp
 from harness.stats.paired_verdicts import BlockFailed
 
 Floats = NDArray[np.float64]
+Value = TypeVar("Value")
 
 # Degrees of freedom of the noise, and the grid of its scale: log ratios of one observation, a generation's mean.
 _FREEDOM = 5.0
@@ -36,6 +41,48 @@ _LOWEST, _HIGHEST = -1.25, 2.25
 _TWO_STEPS = 0.1
 # Observations of a candidate against the commit before it, which confirm it.
 _CONFIRMING = 8
+
+
+@dataclass(frozen=True)
+class FirstChange(Generic[Value]):
+    """The change lies at one of the commits `first` to `last`; all but the last of them cannot be measured.
+
+    The fact is `was` before `first`, and `now` at `last`. `returns`: `now` is not the value of the last commit of all,
+    so that the fact changed again later.
+    """
+
+    first: int
+    last: int
+    was: Value
+    now: Value
+    returns: bool
+
+
+def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChange[Value] | None:
+    """A change of the fact between the commits 0 and `last`; None if both have the same value.
+
+    `fact_at` is None for a commit that cannot be measured. The search asks once for each commit. If the fact changes
+    several times, the result is one of these changes: at `first - 1` the fact still had the value of commit 0.
+    Raises ValueError if commit 0 or `last` cannot be measured.
+    """
+    was, end = fact_at(0), fact_at(last)
+    if was is None or end is None:
+        raise ValueError("an end of the range cannot be measured")
+    if was == end:
+        return None
+    good, bad, now = 0, last, end
+    unmeasured: set[int] = set()
+    while inside := [at for at in range(good + 1, bad) if at not in unmeasured]:
+        # The nearest to the middle: its neighbours may be commits that cannot be measured.
+        at = min(inside, key=lambda one: (abs(2 * one - good - bad), one))
+        value = fact_at(at)
+        if value is None:
+            unmeasured.add(at)
+        elif value == was:
+            good = at
+        else:
+            bad, now = at, value
+    return FirstChange(good + 1, bad, was, now, now != end)
 
 
 @dataclass(frozen=True)
