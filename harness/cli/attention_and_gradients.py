@@ -128,7 +128,7 @@ def short_executor() -> "Executor":
 
 def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
-    from harness.measure.executor import describe_impl
+    from harness.measure.described_layers import describe_impl
 
     has_heads = describe_impl(case.impl, executor).has_heads
     if reason := indivisible_size(case, has_heads):

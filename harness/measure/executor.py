@@ -1,7 +1,4 @@
-"""Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome.
-
-The module also describes layers by such trials.
-"""
+"""Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome."""
 
 import contextlib
 import os
@@ -9,18 +6,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from harness import gpus, layer_lookup
+from harness import gpus
 from harness.background_process import interpreter_of
-from harness.config import SweepConfig
 from harness.errors import UsageError
-from harness.layer_lookup import Traits
-from harness.layer_options import NO_OPTIONS, check_taken, options_of
 from harness.machine import keep_gpus_initialised
 from harness.measure.compile_policy import CompilePolicy
 from harness.measure.fork_client import (
@@ -34,7 +27,6 @@ from harness.measure.fork_client import (
     TurnTrialFailed,
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
-from harness.own_axes import without_defaults
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 
 # Share of the free memory that stays free if the user sets no limit.
@@ -288,74 +280,3 @@ class Executor:
     def _drop_server(self, which: _Which) -> None:
         if which in self._servers:  # the start may have failed
             self._servers.pop(which).close()
-
-
-def describe_impl(impl: str, executor: Executor) -> Traits:
-    """The traits of a layer. A trial describes a user's own layer: this process never imports its module.
-
-    Raises UsageError if the module, the class or its reference cannot be loaded, if its claims are not valid, or if its
-    traits differ between environments.
-    """
-    if not layer_lookup.is_foreign(impl):
-        return layer_lookup.traits(impl)
-    found = {environment: _describe_within(environment, impl, executor) for environment in executor.environments}
-    (first, traits), *others = found.items()
-    for environment, other in others:
-        if other != traits:
-            text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
-            raise UsageError(f"{text}: sweep each environment by itself")
-    return replace(traits, files={file: digest for one in found.values() for file, digest in one.files.items()})
-
-
-def _describe_within(environment: str, impl: str, executor: Executor) -> Traits:
-    found = executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=environment))
-    refused = found.values.get("refused") if found.ok else found.reason
-    if refused:
-        where = "" if tuple(executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
-        raise UsageError(f"{where}impl '{impl}': {refused}")
-    return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
-
-
-class OwnOptions:
-    """Asks the processes of a session about the options of layers, each layer once in each environment."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._known: dict[tuple[str, str], dict[str, Any]] = {}
-
-    def of(self, impl: str, env: str) -> dict[str, str | None] | None:
-        """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
-        options: dict[str, str | None] | None = self._described(impl, env).get("options")
-        return options
-
-    def axes_text(self, impl: str) -> str | None:
-        """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
-        text: str | None = self._described(impl, OWN_ENVIRONMENT).get("own_axes")
-        return text
-
-    def _described(self, impl: str, env: str) -> dict[str, Any]:
-        if (impl, env) not in self._known:
-            found = self._executor.ask("describe", Case(impl, seq_len=1, d_model=1, num_heads=1, env=env))
-            self._known[impl, env] = dict(found.values) if found.ok else {}
-        return self._known[impl, env]
-
-    def check(self, config: SweepConfig) -> None:
-        """Raise UsageError with the layers that lack an option that the cases name."""
-        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
-        wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
-        if not wanted:
-            return
-        of_layer: dict[str, dict[str, str | None]] = {}
-        for impl, env in product(config.axes["impl"], self._executor.environments):
-            known = self.of(impl, env)
-            if known is not None:
-                of_layer[impl] = known
-        check_taken(wanted, of_layer)
-
-    def usual(self, cases: Iterable[Case]) -> list[Case]:
-        """The different cases, without options that have their default: with those, a case is the usual one."""
-        found: dict[Case, None] = {}
-        for case in cases:
-            usual = self.of(case.impl, case.env) if case.options != NO_OPTIONS else None
-            found[replace(case, options=without_defaults(case.options, usual)) if usual else case] = None
-        return list(found)
