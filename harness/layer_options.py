@@ -1,7 +1,8 @@
-"""Options of a layer, which are axes of its own: `layer.window=64,256` on the command line.
+"""Options of a layer, its keywords with a default: `layer.window=64,256` on the command line.
 
 A case holds them as one text on the axis `options`, such as `window=64` or `page_size=16+window=64`. The names are
-sorted, so equal options are equal texts.
+sorted, so equal options are equal texts. An option that a layer declares with a letter is an own axis: see
+`harness.own_axes`.
 """
 
 import itertools
@@ -54,6 +55,21 @@ def value_text(value: Any) -> str | None:
         value = int(value)
     is_text = isinstance(value, str) and re.fullmatch(r"[\w.:/-]+", value) and _value(value) == value
     return str(value) if is_text or isinstance(value, int | float) else None
+
+
+def without_defaults(options: str, defaults: Mapping[str, str | None]) -> str:
+    """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
+    given = options_of(options)
+    return joined(
+        part
+        for (name, value), part in zip(given.items(), options.split("+"), strict=False)
+        if defaults.get(name) is None or value_text(value) != defaults[name]
+    )
+
+
+def joined(parts: Iterable[str]) -> str:
+    """The parts `name=value` as one text."""
+    return "+".join(parts) or NO_OPTIONS
 
 
 def sorted_options(text: str) -> str:

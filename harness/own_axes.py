@@ -1,4 +1,4 @@
-"""Axes that a layer declares, each with a letter and a default: `axes = {"window": ("w", 128)}`.
+"""Own axes: options that a layer declares, each with a letter and a default: `axes = {"window": ("w", 128)}`.
 
 Results keep them as a text beside each case. So the letters and their values are known without the layer: cost models
 and claims are in these letters, and cases that differ in them alone are one series.
@@ -12,14 +12,14 @@ from functools import cache
 from typing import Any
 
 from harness.errors import UsageError
-from harness.layer_options import NO_OPTIONS, options_of, value_text
+from harness.layer_options import NO_OPTIONS, joined, options_of, value_text, without_defaults
 from harness.polynomial import OwnSize, Polynomial, own_letter
 from harness.sweep_axes import AXES, LETTERS
 from impls.registry import IMPLS
 
 
 def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
-    """The axes that a layer declares, with their letters and defaults.
+    """The own axes that a layer declares, with their letters and defaults.
 
     Raises UsageError for anything else, and for a letter that has another meaning.
     """
@@ -47,29 +47,15 @@ def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
     return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
 
 
-def usual_values(layer_class: Any) -> dict[str, str | None]:
-    """The names of a layer's own axes with their defaults as texts; None for a default that no option can be.
+def option_defaults(layer_class: Any) -> dict[str, str | None]:
+    """The names of a layer's options with their defaults as texts; None for a default that no option can be.
 
-    They are those that the layer declares, and its constructor's keywords with a default.
+    They are its constructor's keywords with a default, and its own axes.
     """
     parameters = inspect.signature(layer_class).parameters.values()
     found = {one.name: one.default for one in parameters if one.default is not one.empty and one.name not in AXES}
     found |= {name: default for name, (_, default) in declared_axes(layer_class).items()}
     return {name: value_text(default) for name, default in found.items()}
-
-
-def without_defaults(options: str, usual: Mapping[str, str | None]) -> str:
-    """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
-    given = options_of(options)
-    return _joined(
-        part
-        for (name, value), part in zip(given.items(), options.split("+"), strict=False)
-        if usual.get(name) is None or value_text(value) != usual[name]
-    )
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "+".join(parts) or NO_OPTIONS
 
 
 def axes_text(layer_class: Any) -> str | None:
@@ -106,7 +92,7 @@ def other_options(text: str | None, options: str) -> str:
     """The options that are no size along an axis in the text."""
     letters, sizes = axes_of_text(text), dict(own_size(text, options))
     parts = zip(options_of(options), options.split("+"), strict=False)
-    return _joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
+    return joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
 
 
 def unclaimed_options(impl: str, text: str | None, options: str) -> str:
@@ -129,13 +115,13 @@ def stated_options(text: str | None, options: str, names: frozenset[str] | None 
     """The options with the size along each axis in the text, or of these names, whether or not it is the default."""
     sizes = {name: size for name, size in sizes_by_name(text, options).items() if names is None or name in names}
     kept = [part for part in options.split("+") if part != NO_OPTIONS and part.partition("=")[0] not in sizes]
-    return _joined(sorted([*kept, *(f"{name}={size}" for name, size in sizes.items())]))
+    return joined(sorted([*kept, *(f"{name}={size}" for name, size in sizes.items())]))
 
 
 def at_size(text: str | None, options: str, name: str, value: float) -> str:
     """The options with another size along an axis in the text, without sizes that are the default."""
     parts = [part for part in options.split("+") if part.partition("=")[0] != name and part != NO_OPTIONS]
-    return usual_options(text, _joined(sorted([*parts, f"{name}={value}"])))
+    return usual_options(text, joined(sorted([*parts, f"{name}={value}"])))
 
 
 @cache

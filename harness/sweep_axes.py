@@ -107,7 +107,7 @@ class Case:
 
     `num_kv_heads` is the number of heads of keys and values, g. At 0 a layer has its own number, which is h for most.
 
-    `options` are further axes that a layer has of its own, as one text: see `harness.layer_options`.
+    `options` are further keywords that a layer takes, as one text: see `harness.layer_options`.
 
     `env` is the virtual environment that runs the trials, by its path as given, or `default` for the command's own.
 
@@ -205,7 +205,7 @@ class Case:
         phrase=lambda text: "usual options" if text == NO_OPTIONS else text.replace("+", ", "),
         quiet=(NO_OPTIONS,),
         is_setting=True,
-        help="the layer's own axes, given as layer.NAME=…",
+        help="the layer's options, given as layer.NAME=…",
     )
     env: str = _axis(
         "default",

@@ -78,7 +78,7 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     b = _given_value("batch_size", given, {point.b for point in points})
     known: dict[str, set[float]] = {}
     impls = given.get("impl") or {series.impl for series in held}
-    for series in held:  # a layer without any time has counts along axes of its own
+    for series in held:  # a layer without any time has counts along its own axes
         for point in series.points if series.setting == setting and series.impl in impls else ():
             for letter, value in point.own:
                 known.setdefault(series.names[letter], set()).add(value)

@@ -106,7 +106,10 @@ def _print_page(found: dict[str, Any], console: Console) -> None:
         ("modes", ", ".join(found["modes"])),
         ("masks", f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"),
         ("sizes", ", ".join([heads, *(_EXTRAS[name] for name in found["takes"])])),
-        *(("its own axis", _axis(*axis)) for axis in found.get("axes", ())),
+        *(
+            ("own axis" if letter else "option", _axis(name, letter, value))
+            for name, letter, value in found.get("axes", ())
+        ),
         *((f"input {name}" if fill else name, _input(shape, fill)) for name, shape, fill in found.get("inputs", ())),
         ("needs", ", ".join(_needs(found)) or "nothing beside torch"),
         *([("limits", found["limits"])] if found["limits"] else []),

@@ -57,7 +57,7 @@ class FindingId:
 
 
 def group(case: Case) -> tuple[str, Setting]:
-    """The impl and setting of a case of a layer without axes of its own."""
+    """The impl and setting of a case of a layer without own axes."""
     return case.impl, Setting.of(case)
 
 
@@ -298,7 +298,7 @@ def baseline_text(baseline: Baseline) -> str:
 
     def section(held: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
         chosen = [name for name in sorted(held, key=_order) if name.of_time is of_time]
-        # A layer without axes of its own has no exponents along them.
+        # A layer without own axes has no exponents along them.
         entries = {name.key: held[name].model_dump().items() for name in chosen}
         return {key: {name: value for name, value in of_it if value != {}} for key, of_it in entries.items()}
 

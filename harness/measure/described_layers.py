@@ -12,9 +12,8 @@ from harness import layer_lookup
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
-from harness.layer_options import NO_OPTIONS, check_taken, options_of
+from harness.layer_options import NO_OPTIONS, check_taken, options_of, without_defaults
 from harness.measure.executor import Executor
-from harness.own_axes import without_defaults
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
 
 
@@ -84,6 +83,6 @@ class LayerOptions:
         """The different cases, without options that have their default: with those, a case is the usual one."""
         found: dict[Case, None] = {}
         for case in cases:
-            usual = self.of(case.impl, case.env) if case.options != NO_OPTIONS else None
-            found[replace(case, options=without_defaults(case.options, usual)) if usual else case] = None
+            defaults = self.of(case.impl, case.env) if case.options != NO_OPTIONS else None
+            found[replace(case, options=without_defaults(case.options, defaults)) if defaults else case] = None
         return list(found)

@@ -118,7 +118,7 @@ class OwnAxisPanel:
 
 
 def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
-    """A panel for each axis of a layer's own that varies, and for each setting and size beside n."""
+    """A panel for each own axis of a layer that varies, and for each setting and size beside n."""
     timed = [line for line in lines if line.time_s is not None]
     found = []
     for axis in own_axes.varied_axes(timed):
@@ -135,7 +135,7 @@ def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
 
 
 def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
-    """The settings to draw: of those that differ along layers' own axes alone, the last. An `OwnAxisPanel` has all."""
+    """The settings to draw: of those that differ along own axes alone, the last. An `OwnAxisPanel` has all."""
 
     def apart(one: PanelSetting) -> frozenset[Any]:
         return frozenset((line.impl, line.batch_size, line.series) for panel in one.panels for line in panel.lines)

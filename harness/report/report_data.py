@@ -42,7 +42,7 @@ class Contents:
     - `about`: the run in a few words. `machine`: facts about the machine, by name.
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
     - `overviews`: time, memory and sequential depth of each setting at a glance
-    - `over_own_axes`: tables of times over axes of layers' own that vary
+    - `over_own_axes`: tables of times over own axes that vary
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
     - `held_out`: how well cost models predict. `published`: a paper's section, or None.
@@ -97,7 +97,7 @@ def show_answer(contents: Contents, console: Console) -> None:
     for table in contents.over_own_axes[:_MOST_SETTINGS]:
         parts += (table, "")
     if (left := len(contents.over_own_axes) - _MOST_SETTINGS) > 0:
-        parts += (f"… and {counted(left, 'more table')} over axes of layers' own: see report.html.", "")
+        parts += (f"… and {counted(left, 'more table')} over own axes: see report.html.", "")
     # One value of the axis is enough beside such a table.
     drawn = {setting.title for setting in drawn_settings(contents.settings)}
     for one in contents.answers:
@@ -225,7 +225,7 @@ def _short(contents: Contents) -> Iterator[Part]:
     crossings = _crossovers(contents.findings.crossovers)
     joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
     yield Section("Crossovers", [joint, *_listed(crossings, "crossover")])
-    yield Section("Axes of layers' own", contents.over_own_axes[:_MOST_SETTINGS])
+    yield Section("Own axes of layers", contents.over_own_axes[:_MOST_SETTINGS])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
     left = _more(len(contents.failures.rows), "failure")

@@ -241,7 +241,7 @@ class CaseResult(Case):
     sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
 
     own_axes: str | None = _fact(
-        "the axes that your own layer declares, each with its letter in cost models and its default, as JSON"
+        "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )
 
     def as_dict(self) -> dict[str, Any]:
@@ -343,7 +343,7 @@ WHOLE: frozenset[str] = frozenset(name for name, column in COLUMNS.items() if co
 def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
     """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values.
 
-    Axes of layers' own that vary have columns of their own names, after all others.
+    Own axes that vary have columns of their own names, after all others.
     """
     import pandas as pd  # imported here to keep a sweep that only counts its cases fast
 

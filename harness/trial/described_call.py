@@ -167,7 +167,8 @@ def describe_page(case: Case) -> dict[str, Any]:
 
     - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.
     - `family`, `has_heads`, `causal`, `compiled`: its attributes, or what follows from its parameters.
-    - `claims`: its claims as written. `axes`: [name, letter, default] of each axis of its own; a keyword has no letter.
+    - `claims`: its claims as written. `axes`: [name, letter, default] of each option; one that is no own axis has no
+      letter.
     - `inputs`: [name, shape, fill] of each input of a function, and its output; empty for a layer.
     - `modes`, `masks`, `takes`: the modes and masks that it supports, and further sizes that it takes.
     - `reference`: what defines the correct result. `place`: its file and line.
@@ -217,7 +218,7 @@ def _axes(layer_class: Any) -> list[list[Any]]:
     shown = layer_class.forward if issubclass(layer_class, FunctionLayer) else layer_class
     parameters = inspect.signature(shown).parameters
     found: list[list[Any]] = []
-    for name in own_axes.usual_values(layer_class):
+    for name in own_axes.option_defaults(layer_class):
         letter, default = declared.get(name) or ("", parameters[name].default)
         found.append([name, letter, default if isinstance(default, int | float | str | None) else repr(default)])
     return found

@@ -138,7 +138,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
-    known = own_axes.usual_values(layer_class)
+    known = own_axes.option_defaults(layer_class)
     for name in options_of(case.options):
         if name not in known and (not takes(layer_class, name) or name in AXES):
             return f"it takes no option '{name}'{did_you_mean(name, known)}"

@@ -89,8 +89,8 @@ def describe_layer(case: Case) -> dict[str, Any]:
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
       the constructor.
-    - `options`: the layer's own axes with their defaults, as `own_axes.usual_values` returns them. None if its
-      constructor takes any keyword. `own_axes`: those that it declares, as `own_axes.axes_text` returns them.
+    - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
+      constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims or its reference, or None.
@@ -124,7 +124,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
 
 def _options(layer_class: Any, refused: str | None) -> dict[str, str | None] | None:
     takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
-    return None if refused or takes_any else own_axes.usual_values(layer_class)
+    return None if refused or takes_any else own_axes.option_defaults(layer_class)
 
 
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A layer with an axis of its own: how many maps follow each other."""
+"""A layer with an own axis: how many maps follow each other."""
 
 from typing import Any, ClassVar
 

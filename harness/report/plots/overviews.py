@@ -354,7 +354,7 @@ _MOST_CURVES = 6
 
 
 def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
-    """Draw the time of one layer over an axis of its own, with a curve for each of up to six n."""
+    """Draw the time of one layer over an own axis, with a curve for each of up to six n."""
     sizes = parts.evenly_spread({line.seq_len for line in panel.lines}, _MOST_CURVES)
     looks = looks_of(f"n = {n}" for n in sizes)
     found = []

@@ -318,7 +318,7 @@ def _cases(lines: Sequence[CaseResult]) -> str:
 
 
 def _sizes(line: CaseResult) -> str:
-    """The sizes and the options of a case. A report's lines state each axis of a layer's own that varies."""
+    """The sizes and the options of a case. A report's lines state each own axis that varies."""
     options = "" if line.options == NO_OPTIONS else f" {line.options}"
     return f"n={line.seq_len} d={line.d_model} h={line.num_heads}{options}"
 

@@ -1,4 +1,4 @@
-"""Tables of costs at every n, and over axes of layers' own. The other tables show the largest n alone."""
+"""Tables of costs at every n, and over own axes. The other tables show the largest n alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,7 +57,7 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
 
 
 def tables_over_own_axes(lines: Sequence[CaseResult]) -> list[Table]:
-    """The time of one call over each axis of a layer's own that varies, at every n."""
+    """The time of one call over each own axis that varies, at every n."""
     tables = []
     for panel in own_axis_panels(lines):
         sizes = sorted({line.seq_len for line in panel.lines})
