@@ -114,7 +114,7 @@ def test_a_papers_claims_and_figures_stand_beside_what_was_measured(snapshot: Sn
     }
     of = {"of": "sdpa.naive / sdpa.flash", "quantity": "time_ms"}
     claim = [
-        {"says": "twice as fast | everywhere", **of, "at_least": 1.9},
+        {"says": "twice as fast | everywhere", **of, "at_least": 1.9, "source": "figure 2 | left"},
         {"says": "three times as fast", **of, "at_least": 3},
         {"says": "about twice", **of, "about": 2.0, "within": 0.1, "at": {"seq_len": 64}},
         {"says": "time grows as n²", "of": "sdpa.naive", "quantity": "time_ms", "exponent": 2, "within": 0.1},

@@ -146,16 +146,17 @@ def published_section(published: PublishedFindings, hardware: str) -> Section:
         *(note.rstrip(".") for note in paper.notes),
     ]
     columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
+    of = attrgetter("verdict", "measured", "reason")
+    sourced = any(one.claim.source for one in published.claims)
     claims = [
-        (Cell(one.claim.says, aside=one.claim.source), *attrgetter("verdict", "measured", "reason")(one.judgement))
-        for one in published.claims
+        (one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in published.claims
     ]
     return Section(
         f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
         [
             *(Sentence(f"{sentence}.") for sentence in about if sentence),
             Sentence(claim_count(published.claims)),
-            Table(columns, claims),
+            Table(columns | {"source": "why"} if sourced else columns, claims),
             *_figure_tables(published.figures),
         ],
     )

@@ -1,5 +1,7 @@
 """Every paper in conf/paper/ can be measured at each scale, and says where its figures are from."""
 
+import re
+
 import pytest
 from rows import lines
 
@@ -37,8 +39,15 @@ def test_it_says_where_it_is_from_on_what_it_was_measured_and_what_is_smaller_he
     assert paper.hardware
     assert paper.setting
     assert bool(paper.differs) == (scale == "cpu")
-    assert all(figure.source for figure in paper.figures)
     assert {case.device for case in cases} == {"cuda" if scale == "full" else "cpu"}
+
+
+@pytest.mark.parametrize(("name", "scale"), SCALES)
+def test_every_figure_and_claim_names_a_table_figure_or_section_or_the_report_of_a_user(name: str, scale: str) -> None:
+    place = re.compile(r"\b(tables?|figures?|sections?|theorem) \d|appendix [A-Z]|second-hand: .+ issue \d")
+    paper = asked(name, scale)[0]
+    for one in (*paper.figures, *paper.claims):
+        assert place.search(one.source), one
 
 
 @pytest.mark.parametrize(("name", "scale"), SCALES)
