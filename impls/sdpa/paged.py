@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from impls.attention.reference import softmax_attention
+
 
 def paged(
     q: Tensor,
@@ -21,7 +23,7 @@ def paged(
     block_table: Tensor | None = None,
     page_size: int = 16,
 ) -> Tensor:
-    """Gather the pages of each sequence, and attend to them: (b, h, 1, head_dim) -> (b, h, 1, head_dim).
+    """A call of torch's kernel for each sequence, over its pages: (b, h, 1, head_dim) -> (b, h, 1, head_dim).
 
     `k_cache` and `v_cache` are pools of slots (slots, g, head_dim), `lengths` (b,) the tokens of each sequence, and
     `block_table` (b, pages) its pages.
@@ -47,13 +49,13 @@ def paged_reference(
     block_table: Tensor | None = None,
     page_size: int = 16,
 ) -> Tensor:
-    """The plain form: gather all pages of the table at once, and mask the slots beyond each length."""
+    """The formula over the table: all its pages at once, with the slots beyond each length masked."""
     assert block_table is not None
-    k, v = (_pages(one, page_size)[block_table].flatten(1, 2).transpose(1, 2) for one in (k_cache, v_cache))
-    k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], dim=1) for one in (k, v))  # (b, h, slots, head_dim)
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    is_there = torch.arange(k.shape[2], device=q.device) < lengths[:, None]
-    return scores.masked_fill(~is_there[:, None, None], float("-inf")).softmax(-1) @ v
+    k, v = (
+        _pages(one, page_size)[block_table].flatten(1, 2).transpose(1, 2) for one in (k_cache, v_cache)
+    )  # (b, g, slots, head_dim)
+    is_token = torch.arange(k.shape[2], device=q.device) < lengths[:, None]  # (b, slots)
+    return softmax_attention(q, k, v, attn_mask=is_token[:, None, None])
 
 
 def _pages(pool: Tensor, page_size: int) -> Tensor:
@@ -65,14 +67,7 @@ def _pages_of(length: int, page_size: int) -> int:
     return -(-length // page_size)
 
 
-def _prepare(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    lengths: Tensor,
-    block_table: Tensor | None = None,
-    page_size: int = 16,
-) -> dict[str, Any]:
+def _prepare(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, page_size: int = 16) -> dict[str, Any]:
     """A block table with pages in random order, as after many requests. Unused entries are page 0."""
     counts = [_pages_of(length, page_size) for length in lengths.tolist()]
     free = torch.randperm(len(k_cache) // page_size, generator=torch.Generator().manual_seed(0))
