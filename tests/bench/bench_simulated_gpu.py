@@ -2,8 +2,9 @@
 
     python -m pytest -s tests/bench/bench_simulated_gpu.py
 
-Each line is of GPUs that differ by the seed of their jitter. To be reached: errors below 1 %, and an exponent of
-1.00 ± 0.02. `bench_gate.py` with HARNESS_SIMULATED_CUDA has the gate's figures; the coverage of intervals is in
+Each line is of GPUs that differ by the seed of their jitter. They cost what a GPU of today does, or what the record of
+a real one says (`trial/timing/cuda/recorded`). To be reached: errors below 1 % or a tick of the events, and an exponent
+of 1.00 ± 0.02. `bench_gate.py` with HARNESS_SIMULATED_CUDA has the gate's figures; the coverage of intervals is in
 `tests/trial/timing/cuda/test_coverage.py`.
 """
 
@@ -17,7 +18,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
-from trial.timing.cuda.test_sample import USUAL, sampled, sampled_beside_the_truth
+from trial.timing.cuda.test_sample import GPUS, sampled, sampled_beside_the_truth
 
 SEEDS = int(os.environ.get("HARNESS_BENCH_SEEDS", "20"))
 BUDGET_S = 0.05
@@ -31,10 +32,11 @@ CLOCKS: dict[str, Callable[[], SimClock]] = {
     "falls by 25 % at once": lambda: SimClock(BOOST_HZ, falls_at_s=0.12),
 }
 CONSOLE = Console(width=120)
+pytestmark = pytest.mark.parametrize("name", GPUS)
 
 
-def _gpu(seed: int, clock: SimClock | None = None) -> SimGpu:
-    gpu = SimGpu(**USUAL, seed=seed, clock=clock or SimClock(BOOST_HZ))
+def _gpu(name: str, seed: int, clock: SimClock | None = None) -> SimGpu:
+    gpu = SimGpu(**GPUS[name], seed=seed, clock=clock or SimClock(BOOST_HZ))
     gpu.gauge.is_open = False
     return gpu
 
@@ -54,55 +56,60 @@ def _told(title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) ->
     CONSOLE.print(table)
 
 
+def _allowed(gpu: SimGpu, time_s: float) -> float:
+    """The largest error, as a share. A median of times that are multiples of a tick may be off by one."""
+    return max(0.01, gpu.tick_s / time_s)
+
+
 def _errors(errors: list[float]) -> tuple[str, str]:
     return f"{median(errors):.3%}", f"{max(errors):.3%}"
 
 
-def test_single_kernels() -> None:
+def test_single_kernels(name: str) -> None:
     """One kernel per call. The true time is what the simulation's books give for the kept samples."""
-    rows, largest = [], []
-    for name, clock in CLOCKS.items():
+    rows, beyond = [], []
+    for falls, clock in CLOCKS.items():
         for kernel_s in KERNELS_S:
             errors = []
             for seed in range(SEEDS):
-                gpu = _gpu(seed, clock())
+                gpu = _gpu(name, seed, clock())
                 with pytest.MonkeyPatch.context() as patch:
                     samples, _, true_s = sampled_beside_the_truth(gpu, gpu.layer(1, kernel_s), patch, BUDGET_S)
                 errors.append(abs(median(samples.samples_s) / true_s - 1))
-            largest.append(max(errors))
-            rows.append((name, f"{1e6 * kernel_s:g} µs", *_errors(errors)))
-    _told("A jittery host", ("clock rate", "kernel", "error, median", "largest"), rows)
-    assert max(largest) < 0.01
+            beyond.append(max(errors) - _allowed(gpu, kernel_s))
+            rows.append((falls, f"{1e6 * kernel_s:g} µs", *_errors(errors)))
+    _told(f"A jittery host, {name} GPU", ("clock rate", "kernel", "error, median", "largest"), rows)
+    assert max(beyond) < 0
 
 
-def test_chains_of_launches() -> None:
+def test_chains_of_launches(name: str) -> None:
     """Kernels of 6 µs, fewer and more than fit into the queue of 1,000 entries."""
-    rows, largest = [], []
+    rows, beyond = [], []
     for launches in CHAINS:
         errors, ways = [], set()
         for seed in range(SEEDS):
-            gpu = _gpu(seed)
+            gpu = _gpu(name, seed)
             call = gpu.layer(launches, 6e-6)
             time_s, extras = _timed(gpu, call)
             errors.append(abs(time_s / call.cold_s - 1))
             ways.add(str(extras["gpu_time_by"]))
-        largest.append(max(errors))
+        beyond.append(max(errors) - _allowed(gpu, call.cold_s))
         rows.append((f"{launches:,}", ", ".join(sorted(ways)), *_errors(errors)))
-    _told("Chains of launches", ("launches", "timed", "error, median", "largest"), rows)
-    assert max(largest) < 0.01
+    _told(f"Chains of launches, {name} GPU", ("launches", "timed", "error, median", "largest"), rows)
+    assert max(beyond) < 0
 
 
-def test_a_loop_over_n() -> None:
+def test_a_loop_over_n(name: str) -> None:
     """Three kernels for each of n steps."""
     exponents, jumps = [], []
     for seed in range(SEEDS):
         times = []
         for n in SIZES:
-            gpu = _gpu(seed)
+            gpu = _gpu(name, seed)
             times.append(_timed(gpu, gpu.layer(3 * n, 2.3e-6))[0])
         exponents.append(float(np.polyfit(np.log(SIZES), np.log(times), 1)[0]))
         per_step = np.array(times) / SIZES
         jumps.append(float(per_step.max() / per_step.min() - 1))
     row = (f"{min(exponents):.4f} to {max(exponents):.4f}", f"{max(jumps):.2%}")
-    _told("A loop over n = 64 to 2048", ("exponent", "largest difference of the time per step"), [row])
+    _told(f"A loop over n = 64 to 2048, {name} GPU", ("exponent", "largest difference of the time per step"), [row])
     assert max(abs(exponent - 1) for exponent in exponents) <= 0.02

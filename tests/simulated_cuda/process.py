@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trial.timing.cuda.records import clock_rates, launch_costs, read
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
 VARIABLE = "HARNESS_SIMULATED_CUDA"
@@ -42,7 +43,9 @@ class Settings:
 
     Only its half precision is fast, as the reference workload uses it, with products of a fixed size.
 
-    - `hardware`, `clock`: arguments of `SimGpu` and `SimClock`, in place of those above.
+    - `record`: the file of a recorder. Launches, events, the queue and the clock rates are as recorded, in place of
+      those above. Cache and memory stay those above, which are slow.
+    - `hardware`, `clock`: arguments of `SimGpu` and `SimClock`, in place of those above and of the record's.
     - `flops_per_s`: the peak of products by dtype, at the boost clock. Other dtypes have the peak of float64.
     - `spread`: the standard deviation between processes of the logarithm of the clock rate.
     - `slower`: the share by which every kernel takes longer.
@@ -50,6 +53,7 @@ class Settings:
     - `nvml`: whether NVML finds the GPU. If not, a trial is spared half a second of calls that are only for its energy.
     """
 
+    record: str | None = None
     hardware: dict[str, Any] = field(default_factory=dict)
     clock: dict[str, Any] = field(default_factory=dict)
     flops_per_s: dict[str, float] = field(
@@ -66,11 +70,13 @@ class Settings:
     def made(self) -> SimGpu:
         """The GPU of a process. Without a `seed`, it differs from that of other processes as trials do."""
         draw = random.Random(self.seed)
-        values = {**CLOCK, **self.clock}
+        recorded = read(Path(self.record)) if self.record else None
+        hardware, rates = (launch_costs(recorded), clock_rates(recorded)) if recorded else ({}, {})
+        values = {**CLOCK, **rates, **self.clock}
         share = draw.lognormvariate(0.0, self.spread)
         for name in ("boost_hz", "sustained_hz"):
             values[name] = values[name] and values[name] * share
-        return SimGpu(**{**HARDWARE, **self.hardware}, clock=SimClock(**values), seed=draw.randrange(2**32))
+        return SimGpu(**{**HARDWARE, **hardware, **self.hardware}, clock=SimClock(**values), seed=draw.randrange(2**32))
 
 
 def settings() -> Settings:

@@ -22,7 +22,7 @@ _UNTIL_STEADY = 5
 
 
 def true_s(case: Case) -> dict[str, float]:
-    """The seconds of a call's kernels, by the state of the cache, and as a graph.
+    """The seconds of a call's kernels, by the state of the cache, and as a graph, and the number of its launches.
 
     `hot_s` is after many other calls, `cold_s` after a flush, `clean_s` after one whose lines were written back, and
     `graph_s` after a flush, as one launch.
@@ -41,6 +41,7 @@ def true_s(case: Case) -> dict[str, float]:
     for _ in range(_UNTIL_STEADY):
         work.call()
     found = {"hot_s": took_s()}
+    found["launches"] = len(gpu.entries)
     buffer.zero_()
     found["cold_s"] = took_s()
     buffer.zero_()

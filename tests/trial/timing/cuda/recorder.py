@@ -2,11 +2,10 @@
 
     python -m trial.timing.cuda.recorder -o RECORD.json      with tests/ on PYTHONPATH
 
-`gpu_of(record)` is a simulated GPU that costs the same. So a simulation can be refuted by the device that it is of.
+`records.gpu_of` makes a simulated GPU that costs the same. So a simulation can be refuted by the device that it is of.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev, quantiles
 from typing import Any
 
-from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
+from trial.timing.cuda.records import write
 
 from harness.trial.timing import cuda, cuda_device
 from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
@@ -65,14 +64,6 @@ def record(
         "hold_over_asked": {str(asked_s): _held_s(device, asked_s) / asked_s for asked_s in _HOLDS_S},
     }
     return {**found, "took_s": clock() - began}
-
-
-def gpu_of(recorded: dict[str, Any], **changed: Any) -> SimGpu:
-    """A simulated GPU with the recorded costs."""
-    names = ("depth", "launch_s", "event_launch_s", "wait_s", "query_s", "event_s", "tick_s", "gap_s", "graph_gap_s")
-    others = ("graph_launch_s", "graph_node_s", "jitter", "stall_s", "l2_bytes", "bytes_per_s", "evicted")
-    clock = SimClock(recorded["boost_hz"], recorded["sustained_hz"], max(recorded["tau_s"], 1e-3))
-    return SimGpu(**{**{name: recorded[name] for name in (*names, *others)}, "clock": clock, **changed})
 
 
 def _seconds(call: Callable[[], Any], clock: Clock) -> float:
@@ -237,17 +228,6 @@ def _held_s(device: TorchDevice, asked_s: float) -> float:
     end = device.mark()
     device.sync()
     return start.elapsed_time(end) / 1e3
-
-
-def write(found: dict[str, Any], path: Path) -> None:
-    """Write a record to a file, which `read` reads."""
-    path.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The record in a file."""
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
 
 
 def main() -> None:

@@ -13,15 +13,14 @@ from statistics import median
 from typing import Any
 
 import pytest
-from trial.timing.cuda.recorder import gpu_of, read, record, write
+from trial.timing.cuda.recorder import record
+from trial.timing.cuda.records import gpu_of, read, recorded_files, write
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 from trial.timing.cuda.test_sample import USUAL
 
 from harness.trial.timing import cuda_device
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.cuda_sampling import Sampling
-
-RECORDED = Path(__file__).parent / "recorded"
 
 
 @dataclass
@@ -77,7 +76,7 @@ SIMULATED: dict[str, Callable[[Path], SimGpu]] = {
     "simulation of an older GPU": lambda directory: _older(),
     "simulation of a record": _of_its_record,
     # Of real GPUs, as `.ci/cuda record` writes them.
-    **{path.stem: lambda directory, path=path: gpu_of(read(path)) for path in sorted(RECORDED.glob("*.json"))},
+    **{name: lambda directory, path=path: gpu_of(read(path)) for name, path in recorded_files().items()},
 }
 ON_GPU = [
     pytest.mark.cuda,

@@ -229,7 +229,7 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
     (
         a_call_that_cannot_be_held_is_timed_with_its_launches,
         contract.test_the_time_of_a_loop_over_n_is_linear_in_n_without_a_jump,
-        (),
+        ("usual",),
     ),
     (
         the_launch_of_a_graph_is_not_subtracted,

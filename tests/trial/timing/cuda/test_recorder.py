@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from trial.timing.cuda.recorder import gpu_of, record
+from trial.timing.cuda.recorder import record
+from trial.timing.cuda.records import gpu_of
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
 PARAMETERS: dict[str, Any] = {
