@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from harness.synonyms import MEANT, OPTIONS
+from harness.other_names import MEANT, OPTIONS
 
 # A message lists at most this many known names.
 _MOST_NAMED = 16

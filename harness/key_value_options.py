@@ -19,10 +19,9 @@ from typing import Any
 from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
-from harness.former_names import FORMER, complement, present
 from harness.layer_options import point_with_options, sorted_options, with_options
+from harness.other_names import FORMER, VALUES, complement, our_point_values, our_values, present, whole_numbers
 from harness.sweep_axes import AXES, LETTERS
-from harness.synonyms import VALUES, our_point_values, our_values, whole_numbers
 
 # Former names of options. The other former names are columns.
 _OPTIONS = ("real_share", "source_len", "together", "floor")

@@ -29,8 +29,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.file_validation import Damaged, FileModel, checked, one_of, validator
-from harness.former_names import present_status
 from harness.key_value_options import check_axis, flattened, long_names
+from harness.other_names import present_status
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, FAILURES, FORMER_AXES, present_axis
 

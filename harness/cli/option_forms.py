@@ -11,8 +11,8 @@ from pathlib import Path
 
 from harness.config.schema import SweepConfig
 from harness.errors import UsageError
-from harness.former_names import FORMER
 from harness.key_value_options import Key
+from harness.other_names import FORMER
 from harness.sweep_axes import AXES, LETTERS
 
 # The default of commands that compare times and tensors: page faults would be most of the noise.

@@ -23,7 +23,6 @@ from harness.config.hydra_adapter import (
 )
 from harness.config.schema import HEAD_DIM, Launcher, SweepConfig
 from harness.errors import UsageError
-from harness.former_names import FORMER
 from harness.key_value_options import (
     SettingError,
     check_axes,
@@ -33,6 +32,7 @@ from harness.key_value_options import (
     present_option,
 )
 from harness.layer_options import with_options
+from harness.other_names import FORMER
 from harness.sweep_axes import AXES
 
 

@@ -27,8 +27,8 @@ from harness import layer_lookup
 from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
 from harness.errors import UsageError, did_you_mean
 from harness.file_io import MOST_YAML_BYTES, read_text
-from harness.former_names import FORMER, present
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
+from harness.other_names import FORMER, present
 from harness.sweep_axes import AXES, device_kind
 
 # Groups of sizes that the sizes of a paper would replace silently.
@@ -36,7 +36,7 @@ _ELSEWHERE = ("shape", "preset")
 _SETTINGS = (*AXES, HEAD_DIM, "points")
 _LONGEST_QUOTE = 300
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Former names, which a user's own files may still use: see `harness.former_names`.
+# Former names, which a user's own files may still use: see `harness.other_names`.
 _FORMER = {name: new for name, (new, _) in FORMER.items() if new in PLAIN}
 
 

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
-from harness.former_names import present_status
 from harness.key_value_options import SettingError, bytes_in, flattened
+from harness.other_names import present_status
 from harness.sweep_axes import AXES, DEFAULTS, EQUAL, FAILURES, GROWING, OF_GPUS, SETTINGS, present_axis
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
 
-from harness import file_io, former_names, key_value_options, layer_lookup, own_axes
+from harness import file_io, key_value_options, layer_lookup, other_names, own_axes
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.errors import UsageError, usage_error_about
@@ -91,7 +91,7 @@ def _parts(key: str, first: str) -> dict[str, Any]:
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
     # `real_share` was one minus what its axis is now.
-    return former_names.present({name: float(text) if name == "real_share" else text for name, text in parts.items()})
+    return other_names.present({name: float(text) if name == "real_share" else text for name, text in parts.items()})
 
 
 def _case(parts: Mapping[str, Any]) -> Case:
@@ -108,7 +108,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
     return case
 
 
-_STATUSES = ("ok", *FAILURES, *former_names.STATUSES)
+_STATUSES = ("ok", *FAILURES, *other_names.STATUSES)
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
 _COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
 # Errors against the float64 reference. Files of earlier versions have none.
@@ -119,7 +119,7 @@ _Error = Annotated[FiniteFloat, Field(ge=0)] | None
 class Facts(FileModel):
     """The facts of a case: columns of `summary.csv`. Each of `COUNTS` is a field too. Unknown ones are None."""
 
-    status: Annotated[str, one_of(_STATUSES), AfterValidator(former_names.present_status)]
+    status: Annotated[str, one_of(_STATUSES), AfterValidator(other_names.present_status)]
     reason: str | None
     backend: str | None
     output_error: _Error = None

@@ -15,10 +15,10 @@ from harness import layer_lookup
 from harness.case_grid import kinds_of
 from harness.config import Precision
 from harness.formatting import duration
-from harness.measure import reference_time
 from harness.measure.executor import Executor
 from harness.stats.estimate import fewest
 from harness.sweep_axes import Case
+from impls.registry import IMPLS
 
 
 class CallCosts(NamedTuple):
@@ -68,6 +68,28 @@ START_S, REPORT_S = 3.0, 5.0
 _COMPILE_S = 5.0
 # A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
 _OF_MOST_ROUNDS = 0.95
+# Operations for each token of a reference that loops over tokens, as tests/measure/test_reference_time.py counts them.
+# References are written for float64 and not for speed: these take longer than the layer itself. Others take a time not
+# worth counting, or compute a few rows alone.
+OPS_A_TOKEN = {
+    "impls.rnn.reference:ElmanReference": 9,
+    "impls.rnn.reference:GRUReference": 54,
+    "impls.rnn.reference:LSTMReference": 70,
+    "impls.rnn.reference:MinGRUReference": 29,
+    "impls.rnn.reference:MinLSTMReference": 41,
+    "impls.rnn.reference:LinearScanReference": 16,
+    "impls.linear.reference:SSDReference": 41,
+    "impls.linear.reference:GatedDeltaReference": 52,
+    "impls.linear.reference:MLSTMReference": 61,
+    "impls.linear.reference:RWKV7Reference": 156,
+}
+# Seconds for an operation of a few numbers in float64, on a quiet CPU.
+_REFERENCE_OPERATION_S = 2.2e-6
+# The operations that a reference may take, and the tokens that the plain layer computes beside a loop. Repeated here
+# because `harness.trial.accuracy` imports torch; the test compares both.
+_MOST_OPS, _FEW = 200_000, 256
+# Verification compares the outputs for two inputs.
+_VERIFIED = 2
 
 
 def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
@@ -205,6 +227,32 @@ def _grown(values: Sequence[float], case: Case, small: SmallFacts, terms: _Terms
     return [float(factor) * value / unit for factor, value, unit in zip(factors, powers(case), scale, strict=True)]
 
 
+def reference_verify_s(case: Case) -> float:
+    """Seconds that the reference takes while the small case of `case` is verified."""
+    small = case.small()
+    return _VERIFIED * _loop_s(small, small.seq_len)
+
+
+def reference_accuracy_s(case: Case) -> float:
+    """Seconds that the reference takes to measure the accuracy of the case, in float64 and in the dtype of the case."""
+    if case.impl not in IMPLS or case.mode == "decode":
+        return 0.0
+    n, ops = case.seq_len, _passes(case) * OPS_A_TOKEN.get(IMPLS[case.impl].reference, 0)
+    most = _MOST_OPS / ops if ops else math.inf
+    tokens = n if n <= max(most, _FEW) else 2 ** int(math.log2(most))
+    beside = min(tokens, _FEW) if case.mode == "forward" else tokens
+    return _loop_s(case, tokens + beside)
+
+
+def _loop_s(case: Case, tokens: int) -> float:
+    reference = IMPLS[case.impl].reference if case.impl in IMPLS else ""
+    return _REFERENCE_OPERATION_S * _passes(case) * OPS_A_TOKEN.get(reference, 0) * tokens
+
+
+def _passes(case: Case) -> int:
+    return 3 if case.mode in ("train", "backward") else 1
+
+
 class ExpectedTime:
     """The expected time of the phases of a sweep.
 
@@ -318,12 +366,12 @@ class ExpectedTime:
 
     def _facts_s(self, case: Case) -> float:
         counting = self._known(case)[0].ops * _COUNTED_OPERATION_S
-        once = _FACTS_S + _compile_s(case) + counting + reference_time.accuracy_s(case)
+        once = _FACTS_S + _compile_s(case) + counting + reference_accuracy_s(case)
         return once + min(self._precision.timeout_s, _FACTS_CALLS * self.call_s(case))
 
     def _verify_s(self, case: Case) -> float:
         counting = self._known(case)[0].ops * _VERIFIED_OPERATION_S
-        once = _VERIFY_S + _compile_s(case) + counting + reference_time.verification_s(case)
+        once = _VERIFY_S + _compile_s(case) + counting + reference_verify_s(case)
         return once + min(self._precision.timeout_s, _VERIFY_CALLS * self.call_s(case))
 
 

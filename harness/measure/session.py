@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from harness import file_io, former_names, gpus, layer_files, layer_lookup
+from harness import file_io, gpus, layer_files, layer_lookup, other_names
 from harness.background_process import check_interpreter, interpreter_of
 from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
@@ -419,7 +419,7 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = run_directory.read_config(out)
     if before is None:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    then = {**DEFAULTS, **former_names.present(before)}  # an axis added since had its default
+    then = {**DEFAULTS, **other_names.present(before)}  # an axis added since had its default
     _raise_if_different(out, "is another sweep", differences(then, yaml.safe_load(config.yaml)))
     return True
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
-from harness.former_names import FORMER, STATUSES
+from harness.other_names import FORMER, STATUSES
 from harness.polynomial import OwnSize
 from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 from harness.errors import UsageError
 from harness.file_io import read_bytes
 from harness.file_validation import Damaged, OpenModel, checked
-from harness.former_names import present
 from harness.machine import part
+from harness.other_names import present
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
 from harness.sweep_axes import AXES
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.former_names import STATUSES
+from harness.other_names import STATUSES
 from harness.results.columns import COLUMNS, FACT_COLUMNS
 from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case

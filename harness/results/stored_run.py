@@ -13,8 +13,8 @@ from typing import Any
 from harness.config.schema import Precision
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
-from harness.former_names import present
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
+from harness.other_names import present
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run

@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_options import options_of
+from harness.other_names import MEANT
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
-from harness.synonyms import MEANT
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_packed, knows_lengths
 

@@ -9,9 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import layer_lookup
 from harness.config import compose
-from harness.measure import reference_time
-from harness.measure.expected_time import ExpectedTime
-from harness.measure.reference_time import OPS_A_TOKEN, accuracy_s, verification_s
+from harness.measure import expected_time
+from harness.measure.expected_time import OPS_A_TOKEN, ExpectedTime, reference_accuracy_s, reference_verify_s
 from harness.sweep_axes import Case
 from harness.trial import accuracy
 from impls.registry import IMPLS
@@ -49,24 +48,25 @@ def test_no_reference_that_takes_long_is_forgotten() -> None:
 
 def test_the_time_grows_with_the_tokens_up_to_the_operations_that_a_reference_may_take() -> None:
     case = Case("linear.rwkv7.chunked", 256, 64, 2)
-    assert accuracy_s(replace(case, seq_len=1024)) == pytest.approx(2.5 * accuracy_s(case))  # 256 of the plain layer
-    assert accuracy_s(replace(case, seq_len=4096)) == accuracy_s(replace(case, seq_len=1024))
-    assert verification_s(replace(case, seq_len=4096)) == verification_s(case)
-    assert accuracy_s(replace(case, mode="train")) == pytest.approx(3 * accuracy_s(case))
+    # 256 tokens are of the plain layer.
+    assert reference_accuracy_s(replace(case, seq_len=1024)) == pytest.approx(2.5 * reference_accuracy_s(case))
+    assert reference_accuracy_s(replace(case, seq_len=4096)) == reference_accuracy_s(replace(case, seq_len=1024))
+    assert reference_verify_s(replace(case, seq_len=4096)) == reference_verify_s(case)
+    assert reference_accuracy_s(replace(case, mode="train")) == pytest.approx(3 * reference_accuracy_s(case))
 
 
 def test_the_limits_are_those_of_the_trial() -> None:
-    assert (reference_time._MOST_OPS, reference_time._FEW) == (accuracy._MOST_OPS, accuracy._FEW)
+    assert (expected_time._MOST_OPS, expected_time._FEW) == (accuracy._MOST_OPS, accuracy._FEW)
 
 
 def test_a_reference_of_a_few_rows_takes_no_time_worth_counting() -> None:
     case = Case("attention.block_sparse", 4096, 64, 2)
-    assert accuracy_s(case) == verification_s(case) == 0.0
-    assert accuracy_s(replace(case, impl="their:Layer")) == 0.0
+    assert reference_accuracy_s(case) == reference_verify_s(case) == 0.0
+    assert reference_accuracy_s(replace(case, impl="their:Layer")) == 0.0
 
 
 def test_the_expected_time_of_a_sweep_contains_its_references() -> None:
     expected = ExpectedTime(compose([]).precision)
     case = Case("linear.rwkv7.chunked", 1024, 64, 2)
-    assert expected.facts_s(case) > accuracy_s(case) > 0.1
-    assert expected.verify_s(case) > verification_s(case) > 0.1
+    assert expected.facts_s(case) > reference_accuracy_s(case) > 0.1
+    assert expected.verify_s(case) > reference_verify_s(case) > 0.1
