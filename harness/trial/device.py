@@ -6,7 +6,8 @@ the sampler needs besides is in `harness.trial.timing.device_contract`.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from harness.sweep_axes import DEVICES
 
 # The kinds of devices but the CPU.
 GPUS = tuple(kind for kind in DEVICES if kind != "cpu")
+_CUDA_FILE = "/dev/nvidia-uvm"
 # The allocator's count of the bytes that were requested, not of the blocks that served them.
 _REQUESTED = "requested_bytes.all."
 # How to get a torch for a device. A torch without it cannot see the device.
@@ -34,6 +36,18 @@ def module_of(kind: str) -> Any:
 def is_rocm() -> bool:
     """Whether torch's `cuda` devices are AMD's."""
     return torch.version.hip is not None
+
+
+def is_on_gpu(open_files: Path = Path("/proc/self/fd")) -> bool:
+    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open.
+
+    The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
+    """
+    for one in open_files.iterdir():
+        with suppress(OSError):  # the file was closed in the meantime
+            if os.readlink(one) == _CUDA_FILE:
+                return True
+    return False
 
 
 def devices() -> dict[str, dict[str, Any]]:

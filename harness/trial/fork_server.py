@@ -21,13 +21,14 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
 from harness import layer_lookup
-from harness.trial import compilation, environment, sandbox, trial_kinds
+from harness.trial import compilation, device, environment, sandbox, trial_kinds
 
 MAX_REQUEST = 65536
 
@@ -86,12 +87,35 @@ def check_cuda_untouched(request: dict[str, Any]) -> None:
 
     Some function of torch, or the import of the request's layer, has started it. This takes 20 µs.
     """
-    if torch.cuda.is_initialized() or (Path("/proc/self/fd").exists() and trial_kinds.is_on_gpu()):
+    if torch.cuda.is_initialized() or (Path("/proc/self/fd").exists() and device.is_on_gpu()):
         case = request.get("case") or {}
         raise CudaAtWork(
             "CUDA is at work in the process that trials are forked from, since it prepared a trial of "
             f"{case.get('impl', 'the machine')}: importing a layer must not use the GPU"
         )
+
+
+def preload_module(impl: str) -> None:
+    """Import a user's module once for all trials of its layers, in the process that trials are forked from.
+
+    A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. Ignore
+    exceptions: the trial's own import raises them again, and the trial reports them.
+    """
+    with _silence(), contextlib.suppress(Exception):
+        layer_lookup.load_class(impl)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Discard what the import prints, because the screen belongs to the sweep."""
+    kept = os.dup(1), os.dup(2)
+    try:
+        sandbox.connect_to_null(1, 2)
+        yield
+    finally:
+        for descriptor, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, descriptor)
+            os.close(before)
 
 
 def _prepare(request: dict[str, Any]) -> None:
@@ -103,7 +127,7 @@ def _prepare(request: dict[str, Any]) -> None:
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
     if request.get("own_module"):
-        trial_kinds.preload_module(case["impl"])
+        preload_module(case["impl"])
     if request.get("compiles"):
         compilation.preload_compiler(case["device"])
     if len(sys.modules) != imported:

@@ -4,20 +4,16 @@ import contextlib
 import os
 import platform
 import re
-import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any
 
 import torch
 
-from harness import background_process, gpus, layer_files, layer_lookup, own_axes
-from harness.errors import UsageError
+from harness import background_process, gpus, layer_lookup
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
     attention_and_gradients,
@@ -31,100 +27,11 @@ from harness.trial import (
     workload,
 )
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call, describe_page
+from harness.trial.described_call import describe_call
+from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
-
-_CUDA_FILE = "/dev/nvidia-uvm"
-
-
-def _left_running() -> bool:
-    """Whether imports left threads, processes or a CUDA context: then this process cannot be forked safely."""
-    tasks = Path("/proc/self/task")
-    if not tasks.exists():  # without Linux's /proc nothing can be observed: assume the worst
-        return True
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-    threads = max(len(list(tasks.iterdir())), threading.active_count())
-    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or is_on_gpu()
-
-
-def is_on_gpu(open_files: Path = Path("/proc/self/fd")) -> bool:
-    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open.
-
-    The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
-    """
-    for one in open_files.iterdir():
-        with contextlib.suppress(OSError):  # the file was closed in the meantime
-            if os.readlink(one) == _CUDA_FILE:
-                return True
-    return False
-
-
-def preload_module(impl: str) -> None:
-    """Import a user's module once for all trials of its layers, in the process that trials are forked from.
-
-    A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. Ignore
-    exceptions: the trial's own import raises them again, and the trial reports them.
-    """
-    with _silence(), contextlib.suppress(Exception):
-        layer_lookup.load_class(impl)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Discard what the import prints, because the screen belongs to the sweep."""
-    kept = os.dup(1), os.dup(2)
-    try:
-        sandbox.connect_to_null(1, 2)
-        yield
-    finally:
-        for descriptor, before in zip((1, 2), kept, strict=True):
-            os.dup2(before, descriptor)
-            os.close(before)
-
-
-def describe_layer(case: Case) -> dict[str, Any]:
-    """Return the description of the case's layer, without measuring a call.
-
-    - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
-      the constructor.
-    - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
-      constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
-    - `import_s`: seconds that importing the layer's module takes.
-    - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
-    - `refused`: what is wrong with the layer's claims or its reference, or None.
-    - `file`: the file of the module, or None if it has none.
-    - `files`: the layer's code, as returned by `layer_files.files_of_class`.
-    - `imports`: the files of all modules that this process imported, except those of packages.
-    """
-    began = perf_counter()
-    layer_class = layer_lookup.load_class(case.impl)
-    import_s, forkable = perf_counter() - began, not _left_running()
-    refused = None
-    try:  # before anything is measured, because an invalid claim would cost a trial all its facts
-        layer_lookup.claims_of_class(layer_class, case)
-        layer_lookup.load_reference(case.impl)
-    except UsageError as error:
-        refused = str(error)
-    return {
-        "import_s": import_s,
-        "forkable": forkable,
-        "family": str(getattr(layer_class, "family", "own")),
-        "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
-        "compiled": bool(getattr(layer_class, "compiled", False)),
-        "options": _options(layer_class, refused),
-        "own_axes": None if refused else own_axes.axes_text(layer_class),
-        "refused": refused,
-        "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
-        "files": layer_files.files_of_class(layer_class),
-        "imports": layer_files.imported_files() or None,
-    }
-
-
-def _options(layer_class: Any, refused: str | None) -> dict[str, str | None] | None:
-    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
-    return None if refused or takes_any else own_axes.option_defaults(layer_class)
 
 
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from harness.cli.commands import main
 from harness.errors import UsageError
 from harness.sweep_axes import Case
-from harness.trial.described_call import describe_page
+from harness.trial.described_layer import describe_page
 
 OWN = Path(__file__).parents[1] / "own_layer"
 

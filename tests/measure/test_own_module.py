@@ -9,7 +9,7 @@ import pytest
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Runtime
 from harness.sweep_axes import Case
-from harness.trial.trial_kinds import is_on_gpu
+from harness.trial.device import is_on_gpu
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYER = """

@@ -12,11 +12,11 @@ from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
+from harness.trial.described_layer import describe_layer
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs
 from harness.trial.layer_protocol import WrongResult, unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.trial_kinds import describe_layer
 from harness.trial.verify import verify
 from harness.trial.workload import build
 from impls.attention.reference import softmax_attention

@@ -1,0 +1,176 @@
+"""What a layer says of itself: its traits and options, which a sweep needs, and its page, which `list` shows.
+
+All of this follows from its attributes, parameters and docstrings, and from its method `supports`. No call is measured.
+"""
+
+import inspect
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from harness import layer_files, layer_lookup, own_axes
+from harness.errors import UsageError
+from harness.layer_source import equation_of
+from harness.sweep_axes import MASKS, MODES, Case
+from harness.trial import layer_protocol, verify
+from harness.trial.described_call import file_or_module
+from harness.trial.device import is_on_gpu
+from harness.trial.function_layer import FunctionLayer, signature_of
+
+
+def describe_layer(case: Case) -> dict[str, Any]:
+    """Return the description of the case's layer, without measuring a call.
+
+    - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
+      the constructor.
+    - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
+      constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
+    - `import_s`: seconds that importing the layer's module takes.
+    - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
+    - `refused`: what is wrong with the layer's claims or its reference, or None.
+    - `file`: the file of the module, or None if it has none.
+    - `files`: the layer's code, as returned by `layer_files.files_of_class`.
+    - `imports`: the files of all modules that this process imported, except those of packages.
+    """
+    began = perf_counter()
+    layer_class = layer_lookup.load_class(case.impl)
+    import_s, forkable = perf_counter() - began, not _left_running()
+    refused = None
+    try:  # before anything is measured, because an invalid claim would cost a trial all its facts
+        layer_lookup.claims_of_class(layer_class, case)
+        layer_lookup.load_reference(case.impl)
+    except UsageError as error:
+        refused = str(error)
+    return {
+        "import_s": import_s,
+        "forkable": forkable,
+        **_traits(layer_class),
+        "options": _options(layer_class, refused),
+        "own_axes": None if refused else own_axes.axes_text(layer_class),
+        "refused": refused,
+        "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
+        "files": layer_files.files_of_class(layer_class),
+        "imports": layer_files.imported_files() or None,
+    }
+
+
+def _left_running() -> bool:
+    """Whether imports left threads, processes or a CUDA context: then this process cannot be forked safely."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists():  # without Linux's /proc nothing can be observed: assume the worst
+        return True
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    threads = max(len(list(tasks.iterdir())), threading.active_count())
+    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or is_on_gpu()
+
+
+def _traits(layer_class: Any) -> dict[str, Any]:
+    return {
+        "family": str(getattr(layer_class, "family", "own")),
+        "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
+        "compiled": bool(getattr(layer_class, "compiled", False)),
+    }
+
+
+def _options(layer_class: Any, refused: str | None) -> dict[str, str | None] | None:
+    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
+    return None if refused or takes_any else own_axes.option_defaults(layer_class)
+
+
+def describe_page(case: Case) -> dict[str, Any]:
+    """Return what the layer says of itself. Nothing is built or called, except its `supports`.
+
+    - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.
+    - `family`, `has_heads`, `causal`, `compiled`: its attributes, or what follows from its parameters.
+    - `claims`: its claims as written. `axes`: [name, letter, default] of each option; one that is no own axis has no
+      letter.
+    - `inputs`: [name, shape, fill] of each input of a function, and its output; empty for a layer.
+    - `modes`, `masks`, `takes`: the modes and masks that it supports, and further sizes that it takes.
+    - `reference`: what defines the correct result. `place`: its file and line.
+
+    Raises UsageError for a wrong claim, axis or reference, and TypeError for a class that is no layer.
+    """
+    layer_class: Any = layer_lookup.load_class(case.impl)
+    layer_protocol.check_signature(layer_class)
+    layer_lookup.claims_of_class(layer_class, case)  # raises UsageError for a wrong one
+    is_function = issubclass(layer_class, FunctionLayer)
+    shown: Any = layer_class.function if is_function else layer_class
+    signature = signature_of(shown) if is_function else inspect.signature(shown)
+    place = _line_of(shown)
+    # The docstring of a function written in C begins with its signature.
+    docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
+    return {
+        "call": f"{layer_class.__name__}({', '.join(map(_parameter, signature.parameters.values()))})",
+        "summary": docstring.partition("\n")[0],
+        "equation": equation_of(docstring),
+        **_traits(layer_class),
+        "causal": layer_protocol.is_causal(layer_class),
+        "claims": {claim: str(text) for claim, text in getattr(layer_class, "claims", {}).items()},
+        "axes": _axes(layer_class),
+        "inputs": _inputs(layer_class) if is_function else [],
+        "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
+        "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
+        "takes": _further_sizes(layer_class, is_function),
+        "reference": _reference(case, layer_class),
+        "place": place,
+    }
+
+
+def _supports(layer_class: Any, case: Case) -> bool:
+    return layer_protocol.unsupported_reason(layer_class, case) is None
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    """The parameter without its annotation."""
+    return str(one.replace(annotation=one.empty)).replace(" ", "")
+
+
+def _axes(layer_class: Any) -> list[list[Any]]:
+    declared = own_axes.declared_axes(layer_class)
+    # The class of a function has its own constructor.
+    shown = layer_class.forward if issubclass(layer_class, FunctionLayer) else layer_class
+    parameters = inspect.signature(shown).parameters
+    found: list[list[Any]] = []
+    for name in own_axes.option_defaults(layer_class):
+        letter, default = declared.get(name) or ("", parameters[name].default)
+        found.append([name, letter, default if isinstance(default, int | float | str | None) else repr(default)])
+    return found
+
+
+def _inputs(layer_class: type[FunctionLayer]) -> list[list[str]]:
+    found = []
+    for one in layer_class.inputs:
+        fill = getattr(one.fill, "__name__", repr(one.fill)) if callable(one.fill) else one.fill
+        found.append([one.name, f"({', '.join(one.shape)})", fill])
+    return [*found, ["output", f"({', '.join(layer_class.output)})", ""]]
+
+
+def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
+    shapes = [one.shape for one in layer_class.inputs] if is_function else []
+    source = any("m" in shape for shape in shapes) if is_function else layer_protocol.accepts(layer_class, "source")
+    groups = layer_protocol.takes(layer_class, "num_kv_heads")
+    return ["kv_len"] * source + ["num_kv_heads"] * groups
+
+
+def _reference(case: Case, layer_class: Any) -> str:
+    found: Any = verify.reference_class_of(case, layer_class)
+    if found is None:
+        return verify.ITSELF
+    shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found
+    module = file_or_module(getattr(shown, "__module__", None) or found.__module__)
+    return f"{module}:{getattr(shown, '__qualname__', found.__name__)}"
+
+
+def _line_of(shown: Any) -> str:
+    """The file and line where it is defined; empty if it is not written in Python."""
+    try:
+        shown = inspect.unwrap(shown)
+        return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
+    except (TypeError, OSError):
+        return ""
