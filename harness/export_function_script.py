@@ -3,7 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export_layer_script import Script, check_loop, drawn, listed, mask_function, process_settings, timing
+from harness.export_script_parts import (
+    Script,
+    check_loop,
+    drawn,
+    listed,
+    mask_function,
+    process_settings,
+    timing,
+    training_call,
+)
 
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
@@ -115,27 +124,7 @@ def _call_of(script: Script) -> str:
         *["    gradient = gradient.transpose(1, 2) if name in SWAPPED else gradient"] * bool(others),
         f"    forward = {bound}",
     ]
-    return "\n".join([*lines, *_backward(script)])
-
-
-def _backward(script: Script) -> list[str]:
-    if script.case.mode == "backward":
-        return [
-            "    y = first(forward())",
-            "    gradient = gradient.to(y.dtype)",
-            "    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)",
-        ]
-    return [
-        "",
-        "    def call():",
-        "        for leaf in leaves:",
-        "            leaf.grad = None",
-        "        y = first(forward())",
-        "        y.backward(gradient.to(y.dtype))",
-        "        return y, *(leaf.grad for leaf in leaves)",
-        "",
-        "    return call",
-    ]
+    return "\n".join([*lines, *training_call(script, "first(forward())", "*(leaf.grad for leaf in leaves)")])
 
 
 def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:

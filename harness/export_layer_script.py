@@ -1,85 +1,28 @@
 """The part of an exported script that builds, checks and times layers, as text."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.inlined_source import InlinedSource
-from harness.sweep_axes import Case
+from harness.export_script_parts import (
+    REFERENCE,
+    Script,
+    check_loop,
+    drawn,
+    listed,
+    mask_function,
+    process_settings,
+    quoted,
+    timing,
+    training_call,
+)
 
-# The name of the side that is the reference; those of a side alone are `reference of NAME`.
-REFERENCE = "reference"
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS", "WEIGHTS", "LAYERS")
-
-
-@dataclass(frozen=True)
-class Script:
-    """What a script holds.
-
-    - `case`, `names`: one of its cases, which have the same sizes, and the name of each side.
-    - `built`: each side by its name, and the reference if the script has it, as `describe_call` describes them.
-    - `described`: the whole answers of `describe_call`, one for each side.
-    - `truths`: for each side, the name of what is right in float64: a reference or a side in `built`.
-    """
-
-    case: Case
-    names: Sequence[str]
-    built: Mapping[str, Mapping[str, Any]]
-    source: InlinedSource
-    truths: Mapping[str, str]
-    described: Sequence[Mapping[str, Any]]
-
-    @property
-    def first(self) -> Mapping[str, Any]:
-        """The description of the first side."""
-        return self.described[0]
-
-    @property
-    def trains(self) -> bool:
-        """Whether the mode has a backward pass."""
-        return self.case.mode in ("train", "backward")
-
-    @property
-    def share(self) -> bool:
-        """Whether all that is built computes the same, with the same weights."""
-        return len(self.built) > 1 and len(set(self.truths.values())) == 1
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether a reference is built beside the sides."""
-        return len(self.built) > len(self.names)
-
-    @property
-    def small_n(self) -> int:
-        """The length at which the sides are compared."""
-        return int(self.first["small_len"])
-
-    @property
-    def limit(self) -> float:
-        """The largest relative error that rounding explains."""
-        return max(one["gradient_tolerance" if self.trains else "tolerance"] for one in self.described)
 
 
 def parts(script: Script) -> list[str]:
     """The settings, the call that is timed, the check and the timer."""
     return [_settings(script), _call_of(script), _checks(script), timing(script)]
-
-
-def process_settings(script: Script) -> list[str]:
-    """The lines that set threads, precision and gradients of the process."""
-    case = script.case
-    lines = [f"torch.set_num_threads({case.threads})"]
-    lines += ["torch.backends.cudnn.allow_tf32 = False"] * (case.device == "cuda")
-    return lines + ["torch.set_grad_enabled(False)"] * (not script.trains)
-
-
-def mask_function() -> list[str]:
-    """The lines of the function that makes a causal mask."""
-    return [
-        *("", "", "def causal(n):"),
-        "    return torch.ones(n, n, dtype=torch.bool, device=DEVICE).tril()[None, None]",
-    ]
 
 
 def _settings(script: Script) -> str:
@@ -114,14 +57,6 @@ def _settings(script: Script) -> str:
 
 def _takes_keywords(built: Mapping[str, Mapping[str, Any]]) -> bool:
     return any(one["keywords"] or one["prepares"] for one in built.values())
-
-
-def drawn(name: str, shape: str, case: Case, moved: str) -> list[str]:
-    """The lines that draw normal values. With `inputs=outliers`, some channels are 20 times as large."""
-    if case.inputs != "outliers":
-        return [f"    {name} = torch.randn({shape}){moved}"]
-    scale = [f"    {name}[..., ::64] *= 20.0  # inputs=outliers", f"    {name} = {name}{moved}"]
-    return [f"    {name} = torch.randn({shape})", *scale]
 
 
 def _call_of(script: Script) -> str:
@@ -169,24 +104,8 @@ def _bodies(script: Script, call: str) -> Sequence[str]:
     case, first = script.case, script.first
     if case.mode == "forward":
         return [f"    return lambda: {call}"]
-    if case.mode == "train":
-        return [
-            "",
-            "    def call():",
-            "        for leaf in leaves:",
-            "            leaf.grad = None",
-            f"        y = {call}",
-            "        y.backward(gradient.to(y.dtype))",
-            "        return y, x.grad",
-            "",
-            "    return call",
-        ]
-    if case.mode == "backward":
-        return [
-            f"    y = {call}",
-            "    gradient = gradient.to(y.dtype)",
-            "    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)",
-        ]
+    if script.trains:
+        return training_call(script, call, "x.grad")
     start = "layer.start(B, n, source=source)" if first["source_len"] else "layer.start(B, n)"
     at_once = call if not first["source_len"] else "layer(x, source=source)"
     one_by_one = ["    for x_t in x[:, :-1].unbind(1):", "        _, state = layer.step(x_t, state)"]
@@ -223,57 +142,3 @@ def _checks(script: Script) -> str:
         ]
     made = "results(call_of({}))" if script.trains else "call_of({})().double()"
     return "\n".join([*lines, *check_loop(script, made)])
-
-
-def check_loop(script: Script, made: str) -> list[str]:
-    """The loop of the check. `made` is the expression for a result, with the arguments of `call_of` left open."""
-    n, limit = script.small_n, f"{script.limit:.1e}"
-    truth, words = _truth(script)
-    return [
-        f"for name in {listed(script.names)}:",
-        f"    want = {made.format(f'{truth}, {n}, torch.float64')}",
-        f"    got = {made.format(f'name, {n}')}",
-        "    error = ((got - want).norm() / want.norm()).item()",
-        f'    print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {n}; rounding: {limit}")',
-        f"    assert error <= {script.limit:.3g}",
-    ]
-
-
-def _truth(script: Script) -> tuple[str, str]:
-    """An expression for what is right in float64 for the side `name`, and the words for it."""
-    truths = script.truths
-    if script.share:
-        return quoted(truths[script.names[0]]), "the reference" if script.has_reference else "the first side"
-    own = f'f"{REFERENCE} of {{name}}"'
-    is_alone = [truth == name for name, truth in truths.items()]
-    if not any(is_alone):
-        return own, "its reference"
-    if all(is_alone):
-        return "name", "itself"
-    alone = script.names[is_alone.index(True)]
-    return f"name if name == {quoted(alone)} else {own}", f"{{'itself' if name == '{alone}' else 'its reference'}}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """The names as a list of Python."""
-    return f"[{', '.join(map(quoted, names))}]"
-
-
-def quoted(text: str) -> str:
-    """The text as a string of Python."""
-    return f'"{text}"'
-
-
-def timing(script: Script) -> str:
-    """The timer: five turns of each side, and their ratio."""
-    threads = script.case.threads
-    lines = [
-        f"calls = {{name: call_of(name, N) for name in {listed(script.names)}}}",
-        f'timers = [Timer("call()", globals={{"call": one}}, num_threads={threads}) for one in calls.values()]',
-        "turns = [[timer.blocked_autorange(min_run_time=0.2).median for timer in timers] for _ in range(5)]",
-        "for name, times in zip(calls, zip(*turns)):",
-        '    print(f"{name}: {min(times) * 1e3:.4g} ms (the slowest of five turns: {max(times) * 1e3:.4g} ms)")',
-    ]
-    if len(script.names) == 2:
-        lines.append('print(f"ratio: {min(a for a, _ in turns) / min(b for _, b in turns):.3g}")')
-    return "\n".join(lines)

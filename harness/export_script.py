@@ -12,7 +12,7 @@ from harness import __version__, export_function_script, export_layer_script, fo
 from harness.analysis.complete_lines import with_ratio_to
 from harness.errors import UsageError, did_you_mean
 from harness.export_formats import Exported
-from harness.export_layer_script import REFERENCE, Script
+from harness.export_script_parts import REFERENCE, Script
 from harness.inlined_source import InlinedSource, inline
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
