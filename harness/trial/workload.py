@@ -329,10 +329,14 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
         keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
     prepare, prepare_s = getattr(layer, "prepare", None), None
     if prepare is not None:
+        generator = torch.default_generator
+        drawn = generator.get_state()
+        generator.manual_seed(0)  # random features, say, are the same in the layer and in its reference
         began = perf_counter()
         keywords = prepare(*given, **keywords)
         synchronizer(device_kind(case.device))()
         prepare_s = perf_counter() - began
+        generator.set_state(drawn)
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
     if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
         call = partial(layer.call, *given, **keywords)

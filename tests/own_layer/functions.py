@@ -110,6 +110,15 @@ def unknown(a: Tensor, b: Tensor) -> Tensor:
     return a + b
 
 
+def projected(q: Tensor, k: Tensor, v: Tensor, projection: Tensor | None = None) -> Tensor:
+    """Random features that are drawn outside the clock."""
+    return (q @ projection.to(q)) @ (k @ projection.to(q)).transpose(-1, -2) @ v
+
+
+projected.prepare = lambda q, k, v: {"projection": torch.randn(q.shape[-1], 8)}
+projected.reference = None
+
+
 def without_default(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     return v
 

@@ -54,6 +54,11 @@ def test_decoding_is_one_query_against_all_keys() -> None:
     assert verify(case, seed=0)["against"] == "attention"
 
 
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_what_prepare_draws_is_the_same_in_the_reference(mode: str) -> None:
+    assert verify(case_of("projected", mode=mode), seed=0)["output_error"] < 1e-6
+
+
 def test_keys_and_values_may_have_fewer_heads_and_a_length_of_their_own() -> None:
     case = case_of("grouped", num_kv_heads=2, kv_len=5)
     assert [tuple(x.shape) for x in build(case, seed=0).inputs] == [(2, 4, 12, 4), (2, 2, 5, 4), (2, 2, 5, 4)]
