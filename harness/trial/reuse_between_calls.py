@@ -151,9 +151,10 @@ def check_operation_counts(work: Workload, seed: int) -> None:
             renewal()
             new.append(_operations(work.call, seed))
             again.append(_operations(work.call, seed))
-    except (torch.OutOfMemoryError, MemoryError):
+    except MemoryError:
         raise
-    except Exception:  # the layer ran above, so it is the observer that it cannot run under
+    except Exception:
+        # The layer ran above, so it is the observer that it cannot run under. A GPU may lack memory for that.
         return
     if min(new) > max(again):
         raise WrongResult(

@@ -110,15 +110,14 @@ def test_weights_and_inputs_need_room_too() -> None:
     assert share_at_ridge(third, CACHE) == pytest.approx(2 / 3)
 
 
-def test_on_a_gpu_weights_and_inputs_cross_whole_since_its_cache_is_cold() -> None:
+@pytest.mark.parametrize(("cache", "bound"), [("cold", "memory"), ("clean", "memory"), ("hot", "compute")])
+def test_on_a_gpu_weights_and_inputs_cross_whole_unless_its_cache_is_hot(cache: str, bound: str) -> None:
     # Decoding one token: all weights and the cache of keys and values once, and hardly anything else.
     decode = replace(line(), device="cuda", weights_bytes=8 * 2**20, inputs_bytes=8 * 2**20, peak_bytes=2**14)
-    decode = replace(decode, min_bytes=16 * 2**20 + 2**14, flops=10**7, time_s=5e-6)
-    roof = Roof("float32", "cuda", 1, 700e12, 4.3e12, 1.1, 50 * 2**20)
-    [point] = roof_points([decode], [roof])
-    assert point.bound == "memory"
-    assert point.share == pytest.approx(16 * 2**20 / 4.3e12 / 5e-6, rel=1e-6)
-    assert share_at_ridge(decode, roof.cache_bytes) == 0.0, "which holds for a warm cache, on the CPU"
+    decode = replace(decode, min_bytes=16 * 2**20 + 2**14, flops=10**7, time_s=5e-6, cache=cache)
+    [point] = roof_points([decode], [Roof("float32", "cuda", 1, 700e12, 4.3e12, 1.1, 50 * 2**20)])
+    least_s = {"memory": 16 * 2**20 / 4.3e12, "compute": 10**7 / 700e12}[bound]
+    assert (point.bound, point.share) == (bound, pytest.approx(least_s / 5e-6, rel=1e-6))
 
 
 def test_intermediates_on_a_gpu_may_stay_in_the_cache_as_far_as_it_reaches() -> None:

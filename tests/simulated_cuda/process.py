@@ -50,6 +50,7 @@ class Settings:
     - `spread`: the standard deviation between processes of the logarithm of the clock rate.
     - `slower`: the share by which every kernel takes longer.
     - `power_limits_w`: the power limit of each GPU, by UUID in CUDA's order. NVML has the order of the UUIDs.
+    - `allocator`: the allocator of torch's memory. Only the `native` one counts the bytes that are requested.
     - `nvml`: whether NVML finds the GPU. If not, a trial is spared half a second of calls that are only for its energy.
     """
 
@@ -65,6 +66,7 @@ class Settings:
     slower: float = 0.0
     seed: int | None = None
     power_limits_w: dict[str, float] = field(default_factory=lambda: {UUID: 700.0})
+    allocator: str = "native"
     nvml: bool = True
 
     def made(self) -> SimGpu:

@@ -82,6 +82,21 @@ def test_the_cache_and_the_launch_are_as_asked_for(tmp_path: Path) -> None:
     assert true["hot_s"] < 0.9 * true["clean_s"] < 0.8 * true["cold_s"]
 
 
+def test_a_case_is_timed_although_its_memory_is_not_counted_and_runs_out_while_the_layer_is_watched(
+    tmp_path: Path,
+) -> None:
+    grid = ("impl=simulated_cuda.trials:NeedsMoreWatched", "seq_len=32", *GRID[2:], "out=run")
+    settings = {**STEADY, "allocator": "cudaMallocAsync"}
+    ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings=settings)
+    assert (ended.status, ended.err) == (0, ""), ended.out
+    (row,) = pd.read_csv(tmp_path / "run" / "summary.csv").itertuples()
+    assert (row.status, row.gpu_time_by, row.time_s > 0) == ("ok", "held", True)
+    assert pd.isna([row.peak_bytes, row.peak_traced_bytes, row.flops, row.min_bytes]).all()
+    assert "peak_bytes: torch uses the allocator cudaMallocAsync, which does not count" in row.facts_unknown
+    assert "out of memory while the layer was watched, where it runs uncompiled" in row.facts_unknown
+    assert "out of memory while the layer was watched" in (tmp_path / "run" / "report.md").read_text()
+
+
 def test_nvml_tells_the_energy_of_a_call_and_what_gpu_this_is(tmp_path: Path) -> None:
     grid = ("impl=attention.fused", "seq_len=128", *GRID[2:], "dtype=float32", "out=run")
     ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings={**STEADY, "nvml": True})

@@ -155,7 +155,9 @@ def _memory() -> dict[str, int]:
     allocator.free()
     numbers = {"current": allocator.current, "peak": allocator.peak, "allocated": 0, "freed": 0}
     names = ("requested_bytes", "allocated_bytes", "reserved_bytes", "active_bytes")
-    return {f"{of}.all.{name}": number for of in names for name, number in numbers.items()}
+    found = {f"{of}.all.{name}": number for of in names for name, number in numbers.items()}
+    uncounted = {} if process.here().settings.allocator == "native" else dict.fromkeys(numbers, 0)
+    return {**found, **{f"requested_bytes.all.{name}": number for name, number in uncounted.items()}}
 
 
 def _reset_peak(device: Any = None) -> None:
@@ -165,7 +167,7 @@ def _reset_peak(device: Any = None) -> None:
 
 def _free_memory(device: Any = None) -> tuple[int, int]:
     total = process.here().settings.memory_bytes
-    return total - _memory()["requested_bytes.all.current"], total
+    return total - _memory()["allocated_bytes.all.current"], total
 
 
 def repeat_calls(workload: Any) -> None:
@@ -214,7 +216,7 @@ def _functions() -> dict[str, Any]:
         "memory_allocated": lambda device=None: _memory()["allocated_bytes.all.current"],
         "max_memory_allocated": lambda device=None: _memory()["allocated_bytes.all.peak"],
         "empty_cache": lambda: None,
-        "get_allocator_backend": lambda: "native",
+        "get_allocator_backend": lambda: process.settings().allocator,
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
         "cudart": lambda: SimpleNamespace(cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0),

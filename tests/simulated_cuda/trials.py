@@ -7,7 +7,10 @@ import json
 import sys
 from typing import Any
 
+import torch
+from simulated_cuda import process
 from torch import Tensor, nn
+from torch._C import _len_torch_dispatch_stack
 
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak, collect_metrics
@@ -33,6 +36,20 @@ class DropsAndWaits(nn.Module):
         """From (b, n, d) to (b, n, d)."""
         y = self.project(nn.functional.dropout(x, 0.5, training=True))
         return y if y.isfinite().all() else x
+
+
+class NeedsMoreWatched(nn.Module):
+    """A layer that has no room while its operations are watched, as a compiled one that then runs uncompiled."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (b, n, d) to (b, n, d)."""
+        if _len_torch_dispatch_stack() > 1:  # the first one is the simulation's
+            torch.empty(2 * process.settings().memory_bytes, dtype=torch.uint8, device="cuda")
+        return self.project(x)
 
 
 def timed() -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
 from harness.config.compose import compose
-from harness.machine import keep_gpus_initialised
+from harness.machine import keep_gpus_initialised, versions_text
 from harness.sweep_axes import Case
 from harness.trial import compilation, device, fork_server, trial_kinds
 from harness.trial.device import uncounted
@@ -234,6 +234,22 @@ def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
         "ecc_mode": 1,
         "mig_mode": None,
     }
+
+
+@pytest.mark.parametrize(("version", "text"), [(91300, "cuDNN 91300"), (None, "")])
+def test_the_version_of_cudnn_is_told_unless_it_is_another_one_than_torch_was_built_with(
+    monkeypatch: pytest.MonkeyPatch, version: int | None, text: str
+) -> None:
+    def told() -> int:
+        if version is None:
+            raise RuntimeError("cuDNN version incompatibility")
+        return version
+
+    monkeypatch.setattr(torch.backends.cudnn, "version", told)
+    described = trial_kinds.describe_torch()
+    assert described["cudnn"] == version
+    assert versions_text({"torch": described}).count("cuDNN") == bool(text)
+    assert text in versions_text({"torch": described})
 
 
 def test_the_real_bindings_know_all_that_a_state_consists_of() -> None:
