@@ -306,7 +306,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge a claim of memory by its order, which is an upper bound.
 
     The exact law of the peak bytes decides. Without a determined one, the measured exponents do. A claim is confirmed
-    only if every axis in it was varied.
+    only if every axis in it was varied. An own axis of which there is one size counts as a constant.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
@@ -314,6 +314,9 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
     own = own_axes.varying([line.own_size for line in known])
+    in_claim = {letter for term in claim.terms for letter, _ in term.own}
+    fixed = tuple((letter, size) for letter, size in known[0].own_size if letter in in_claim and letter not in own)
+    claim = claim.at(fixed)
     along = {axis: found for axis in (*"ndh", *own) if (found := _exponents(known, axis, claim))}
     if not along:
         return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
@@ -334,7 +337,8 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     ]
     if unvaried and verdict != REFUTED:
         verdict, reason = UNDETERMINED, "; ".join([*unvaried, reason])
-    return Judgement(measured, verdict, f"{reason}; {_words_text(known, claim)}")
+    alone = "".join(f", at {letter} = {size:g} alone" for letter, size in fixed)
+    return Judgement(measured, verdict, f"{reason}{alone}; {_words_text(known, claim)}")
 
 
 def _growths(terms: Iterable[Term], n: float, own: Sequence[str]) -> Floats:

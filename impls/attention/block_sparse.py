@@ -8,7 +8,7 @@ Sparse Transformers", arXiv:1904.10509, section 5.5.
 """
 
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,9 +48,12 @@ class BlockCache(NamedTuple):
 class BlockSparseAttention(AttentionParameters):
     """(b, n, d) -> (b, n, d). In comments, c is the number of blocks, r = `block`, and s = 6r the keys that one sees.
 
-    The table is data: any other table gives another sparse attention of the same code. Advantage over a window: a
-    random block connects distant tokens. Drawback: keys and values are gathered, six times as many as there are.
+    In claims, B is `block`. The table is data: any other table gives another sparse attention of the same code.
+    Advantage over a window: a random block connects distant tokens. Drawback: keys and values are gathered, six times
+    as many as there are.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"block": ("B", 32)}
 
     def __init__(self, d_model: int, num_heads: int, block: int = 32) -> None:
         super().__init__(d_model, num_heads)

@@ -6,7 +6,7 @@ Rabe & Staats 2021, "Self-attention Does Not Need O(n²) Memory", section 3; Dao
 algorithms 1 and 4.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -134,6 +134,7 @@ class ChunkedAttention(ToldAttention):
     second time.
     """
 
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"block": ("B", 64)}
     later: Tensor
 
     def __init__(self, d_model: int, num_heads: int, block: int = 64) -> None:

@@ -53,7 +53,9 @@ ATTENTION = (
         _REFERENCE,
         "flash attention's algorithm in plain operations, no n × n scores",
         **_FLASH,
-        memory="nd",
+        axes={"block": ("B", 64)},
+        # B × B scores of each head, and the sums of B queries.
+        memory="nd + B²h + Bd",
         # The path is 1, but blocks of keys wait for one another.
         depth="n",
         path="1",
@@ -142,10 +144,10 @@ ATTENTION = (
         work_train="24nd² + 36rnd",
         work_decode="8d² + 4rd + 4d",
         axes={"reach": ("r", 32)},
-        # r scores for each head and token.
-        memory="32hn + nd",
+        # r scores for each head and token, and r more keys beyond each end.
+        memory="rhn + nd + rd",
         depth="1",
-        # A path exists only in a stack n/32 layers deep, not in one layer.
+        # A path exists only in a stack n/r layers deep, not in one layer.
         path="",
         kind="restricted",
         options={"reach": 32},
@@ -212,7 +214,8 @@ SPARSE_AND_LATENT = (
         work_train="24nd² + 36rnd + 24knd",
         work_decode="8d² + 4rd + 4kd + 4d",
         axes={"reach": ("r", 32), "global_tokens": ("k", 16)},
-        memory="hn + nd",
+        # r + k scores for each head and token, and k keys more for each block of r queries.
+        memory="rhn + khn + nd + knd/r + rd + kd",
         depth="1",
         kind="restricted",
     ),
@@ -221,11 +224,12 @@ SPARSE_AND_LATENT = (
         "impls.attention.block_sparse:BlockSparseAttention",
         "impls.attention.block_sparse:BlockSparseReference",
         "blocks of 32, each sees 6 of them: Big Bird's",
-        # 192 keys for each query, and 32 more queries over all keys.
-        work="8nd² + 896nd",
-        work_train="24nd² + 2688nd",
-        work_decode="8d² + 768d",
-        memory="hn + nd",
+        # 6B keys for each query, and B more queries over all keys.
+        work="8nd² + 28Bnd",
+        work_train="24nd² + 84Bnd",
+        work_decode="8d² + 24Bd",
+        axes={"block": ("B", 32)},
+        memory="Bhn + nd + Bd",
         depth="1",
         kind="restricted",
     ),
@@ -234,11 +238,12 @@ SPARSE_AND_LATENT = (
         "impls.attention.latent:LatentAttention",
         "impls.attention.latent:LatentReference",
         "DeepSeek-V2's: a cache of 144 words a token for all heads",
-        # Latents of 128 and 16 rotated channels. Decoding has 2 · (144 + 128) for each token and head.
-        work="4nd² + 32hnd + 800nd + 4n²d + 32hn²",
-        work_train="12nd² + 96hnd + 2400nd + 12n²d + 96hn²",
-        work_decode="4d² + 32hd + 800d + 544hn",
-        memory="hn² + nd",
+        # Latents of l and p rotated channels. Decoding has 2 · ((l + p) + l) for each token and head.
+        work="4nd² + 2phnd + 6lnd + 2pnd + 4n²d + 2phn²",
+        work_train="12nd² + 6phnd + 18lnd + 6pnd + 12n²d + 6phn²",
+        work_decode="4d² + 2phd + 6ld + 2pd + 4lhn + 2phn",
+        axes={"latent": ("l", 128), "rope": ("p", 16)},
+        memory="hn² + nd + phn + ln",
         depth="1",
         path="1",
         kind="self-attention",
@@ -282,9 +287,10 @@ LINEAR = (
         "impls.attention.linear:ChunkedLinearAttention",
         _CAUSAL,
         "the same, causal, in chunks of 64",
-        # No claim for `work`: it is 8nd² + 256nd + 4nd²/h if n is a multiple of 64, and else no polynomial in n.
+        # No claim for `work`: it is 8nd² + 4cnd + 4nd²/h if n is a multiple of c, and else no polynomial in n.
         work_decode="8d² + 4d²/h",
-        memory="nd + hn + nd²/h",
+        axes={"chunk": ("c", 64)},
+        memory="nd + chn + nd²/h/c + d²/h",
         depth="1",
         path="1",
     ),

@@ -7,6 +7,8 @@ DeepSeek-AI 2024, "DeepSeek-V2", arXiv:2405.04434, section 2.1, equations 9 to 1
 paper's smaller model.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +22,8 @@ class LatentAttention(nn.Module):
     Each query has `rope` more channels that depend on the position, and all heads share one such key. Only these are
     rotated, so that the other channels can be computed from c at any time.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"latent": ("l", 128), "rope": ("p", 16)}
 
     def __init__(self, d_model: int, num_heads: int, latent: int = 128, rope: int = 16) -> None:
         super().__init__()

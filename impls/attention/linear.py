@@ -168,6 +168,8 @@ class ChunkedLinearAttention(LinearAttention):
 
     causal = True
 
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"chunk": ("c", 64)}
+
     def __init__(self, d_model: int, num_heads: int, chunk: int = 64) -> None:
         super().__init__(d_model, num_heads)
         if chunk < 1:

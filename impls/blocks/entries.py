@@ -102,7 +102,7 @@ _AROUND = ("packed", "fused", "linear.parallel")
 
 
 def _stack(block: Impl) -> Impl:
-    """Return the stack's entry: six times the work, but the memory order of one block.
+    """Return the stack's entry: L times the work, but the memory order of one block.
 
     In a forward pass, each block reuses the memory that the last one freed.
     """
@@ -113,11 +113,16 @@ def _stack(block: Impl) -> Impl:
         target="impls.blocks.stack:EncoderStack",
         reference="impls.blocks.reference:EncoderStackReference",
         summary=f"{_LAYERS} encoder blocks in a row around attention.{attention}",
-        work=summed(*[block.work] * _LAYERS),
-        work_train=summed(*[block.work_train] * _LAYERS),
+        work=_of_all_layers(block.work),
+        work_train=_of_all_layers(block.work_train),
+        axes={"layers": ("L", _LAYERS)},
         options=block.options | {"layers": _LAYERS},
         reference_options=block.reference_options | {"layers": _LAYERS},
     )
+
+
+def _of_all_layers(claim: str) -> str:
+    return " + ".join(f"L·{term}" for term in claim.split(" + "))
 
 
 STACKS = tuple(_stack(block) for block in BLOCKS if block.name.removeprefix("encoder.") in _AROUND)

@@ -7,7 +7,7 @@ such a stack. Compared with one block, a stack shows how costs add up. Work, tim
 backward pass are six times those of one block. In a forward pass, a block reuses the memory of the block before it.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from impls.blocks.blocks import DEFAULT, Encoder, Prepared
 class EncoderStack(nn.Module):
     """(b, n, d) -> (b, n, d): `layers` encoder blocks, each with its own weights. The first block adds positions."""
 
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"layers": ("L", 6)}
     kinks = True  # ReLU
 
     def __init__(

@@ -9,6 +9,8 @@ The work does not grow with n², and the depth does not grow with n. One layer c
 positions (Vaswani et al. 2017, table 1, third row).
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad
@@ -19,6 +21,8 @@ class Conv1d(nn.Conv1d):
 
     `attn_mask` (b, 1, 1, n) is True for real tokens. Inputs that are padding count as 0.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"kernel_size": ("k", 3)}
 
     def __init__(self, d_model: int, num_heads: int = 1, kernel_size: int = 3) -> None:
         if kernel_size < 1:

@@ -22,7 +22,7 @@ LINEAR_TIME = (
         work_train="12nd² + 24snd + 6hnd",
         work_decode="4d² + 8sd + 2hd",
         axes={"state": ("s", 64)},
-        memory="nd",
+        memory="nd + sn + sd",
         **_SEQUENTIAL,
     ),
     Impl(
@@ -30,12 +30,12 @@ LINEAR_TIME = (
         "impls.linear.ssd:ChunkedSSD",
         _SSD,
         "the same in chunks of 32",
-        # The heads share C Bᵀ: 2 · 32s for each token.
-        work="4nd² + 8snd + 64nd + 2hnd + 64sn",
-        work_train="12nd² + 24snd + 192nd + 6hnd + 192sn",
+        # The heads share C Bᵀ: 2cs for each token.
+        work="4nd² + 8snd + 2cnd + 2hnd + 2csn",
+        work_train="12nd² + 24snd + 6cnd + 6hnd + 6csn",
         work_decode="4d² + 8sd + 2hd",
-        axes={"state": ("s", 64)},
-        memory="nd + hn",
+        axes={"state": ("s", 64), "chunk": ("c", 32)},
+        memory="nd + chn + shn + snd/c + sd",
         **_SEQUENTIAL,
     ),
     Impl(
@@ -54,11 +54,12 @@ LINEAR_TIME = (
         "impls.linear.gated_delta:ChunkedGatedDelta",
         _GATED_DELTA,
         "the same in chunks of 32",
-        # Five products of 2 · 32nd, and for each row of the inverse 2 · 32² in each head.
-        work="8nd² + 4hnd + 320nd + 2048hn + 6nd²/h",
-        work_train="24nd² + 12hnd + 960nd + 6144hn + 18nd²/h",
+        # Five products of 2cnd, and for each row of the inverse 2c² in each head.
+        work="8nd² + 4hnd + 10cnd + 2c²hn + 6nd²/h",
+        work_train="24nd² + 12hnd + 30cnd + 6c²hn + 18nd²/h",
         work_decode="8d² + 4hd + 6d²/h",
-        memory="nd + hn + nd²/h",
+        axes={"chunk": ("c", 32)},
+        memory="nd + chn + nd²/h/c + d²/h",
         **_SEQUENTIAL,
     ),
     Impl(
@@ -77,10 +78,11 @@ LINEAR_TIME = (
         "impls.linear.mlstm:ChunkedMLSTM",
         _MLSTM,
         "the same in chunks of 64",
-        work="10nd² + 4hnd + 256nd + 4nd²/h",
-        work_train="30nd² + 12hnd + 768nd + 12nd²/h",
+        work="10nd² + 4hnd + 4cnd + 4nd²/h",
+        work_train="30nd² + 12hnd + 12cnd + 12nd²/h",
         work_decode="10d² + 4hd + 4d²/h",
-        memory="nd + hn + nd²/h",
+        axes={"chunk": ("c", 64)},
+        memory="nd + chn + nd²/h/c + d²/h",
         **_SEQUENTIAL,
     ),
     Impl(
@@ -88,11 +90,12 @@ LINEAR_TIME = (
         "impls.linear.rwkv7:RecurrentRWKV7",
         _RWKV7,
         "RWKV-7's time mixing, one token after another",
-        # Three narrow networks of 32 channels. No gradient flows back into H_0.
-        work="8nd² + 384nd + 8nd²/h",
-        work_train="24nd² + 1152nd + 24nd²/h − 2d²/h",
-        work_decode="8d² + 384d + 8d²/h",
-        memory="nd + d²/h",
+        # Three narrow networks of r channels. No gradient flows back into H_0.
+        work="8nd² + 12rnd + 8nd²/h",
+        work_train="24nd² + 36rnd + 24nd²/h − 2d²/h",
+        work_decode="8d² + 12rd + 8d²/h",
+        axes={"rank": ("r", 32)},
+        memory="nd + rn + d²/h",
         **_SEQUENTIAL,
     ),
     Impl(
@@ -100,11 +103,12 @@ LINEAR_TIME = (
         "impls.linear.rwkv7:ChunkedRWKV7",
         _RWKV7,
         "the same in chunks of 16",
-        # Nine products of 2 · 16nd, and for each row of the inverse 2 · 16² in each head.
-        work="8nd² + 672nd + 512hn + 8nd²/h",
-        work_train="24nd² + 2016nd + 1536hn + 24nd²/h",
-        work_decode="8d² + 384d + 8d²/h",
-        memory="nd + hn + nd²/h",
+        # Nine products of 2cnd, and for each row of the inverse 2c² in each head.
+        work="8nd² + 12rnd + 18cnd + 2c²hn + 8nd²/h",
+        work_train="24nd² + 36rnd + 54cnd + 6c²hn + 24nd²/h",
+        work_decode="8d² + 12rd + 8d²/h",
+        axes={"rank": ("r", 32), "chunk": ("c", 16)},
+        memory="nd + chn + rn + nd²/h/c + d²/h",
         **_SEQUENTIAL,
     ),
 )

@@ -8,7 +8,7 @@ queries and keys of length 1. The paper's block also has a short convolution, an
 out.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,8 @@ class ChunkedGatedDelta(RecurrentGatedDelta):
     H is the state before the chunk, H' the state after it, and L_ij = α_{j+1..i} for j ≤ i. U depends on H, so that
     each chunk waits for two products of the chunk before it.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"chunk": ("c", 32)}
 
     def __init__(self, d_model: int, num_heads: int, chunk: int = 32) -> None:
         super().__init__(d_model, num_heads)

@@ -8,7 +8,7 @@ normaliser n. A projection of all heads follows, as in the paper's block. The bl
 norm are left out.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -89,6 +89,8 @@ class ChunkedMLSTM(RecurrentMLSTM):
     Section 2.3 and appendix A.3 (the parallel form, D being its gate matrix). All gates are in log space, divided by
     exp(m) of each row.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"chunk": ("c", 64)}
 
     def __init__(self, d_model: int, num_heads: int, chunk: int = 64) -> None:
         super().__init__(d_model, num_heads)

@@ -8,7 +8,7 @@ model, no value comes from an earlier layer.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,8 @@ class RecurrentRWKV7(MatrixState):
     channels. Gated DeltaNet has one decay for a head, and the same rate for removing and writing. Here, each channel
     decays on its own, and what is removed may differ from what is written.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"rank": ("r", 32)}
 
     def __init__(self, d_model: int, num_heads: int, rank: int = 32) -> None:
         super().__init__()
@@ -113,6 +115,8 @@ class ChunkedRWKV7(RecurrentRWKV7):
     A channel's decay is at least exp(−1/√e) = 0.55, so that 1 / P is at most 16,000 in a chunk of 16. With longer
     chunks, the ratios would outgrow float16 and, beyond 140 tokens, float32.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"rank": ("r", 32), "chunk": ("c", 16)}
 
     def __init__(self, d_model: int, num_heads: int, rank: int = 32, chunk: int = 16) -> None:
         super().__init__(d_model, num_heads, rank)

@@ -23,7 +23,7 @@ class RecurrentSSD(MatrixState):
     Without decay and Δ, it is linear attention without a normaliser: C, B and x are its queries, keys and values.
     """
 
-    axes: ClassVar = {"state": ("s", 64)}
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"state": ("s", 64)}
 
     def __init__(self, d_model: int, num_heads: int, state: int = 64) -> None:
         super().__init__()
@@ -65,6 +65,8 @@ class ChunkedSSD(RecurrentSSD):
     Advantage over `RecurrentSSD`: products of matrices instead of n small steps. Only the states wait for one another,
     n / chunk of them.
     """
+
+    axes: ClassVar[dict[str, tuple[str, int]]] = {"state": ("s", 64), "chunk": ("c", 32)}
 
     def __init__(self, d_model: int, num_heads: int, state: int = 64, chunk: int = 32) -> None:
         super().__init__(d_model, num_heads, state)

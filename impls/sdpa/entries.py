@@ -90,6 +90,7 @@ UNEQUAL_LENGTHS = (
         "impls.sdpa.paged:paged_reference",
         "one token against a paged cache with a block table",
         work_decode="4nd",
+        axes={"page_size": ("p", 16)},
         memory="nd",
     ),
 )

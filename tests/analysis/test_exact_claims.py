@@ -169,5 +169,5 @@ def test_a_claim_divided_by_a_letter_is_judged_where_it_is_a_whole_number(window
     one = judge_work([line for line in of if line.seq_len == 64], claim, None)
     assert one.verdict == verdict
     of_memory = judge_memory(of, parse("nd/w", own_axes.letters_of_texts([own])))
-    assert of_memory.reason.startswith("w was not varied by a factor of two; ")
+    assert f", at w = {window} alone; " in of_memory.reason
     assert "words for each claimed" in of_memory.reason

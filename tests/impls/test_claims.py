@@ -1,14 +1,18 @@
 """What each layer computes is what it claims, to the last digit."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
-from ladder import BLOCKS, LAYERS, VARIED, can, case_of
+from ladder import BLOCKS, FUNCTIONS, LAYERS, VARIED, can, case_of
+from rows import lines
 
 from harness import layer_lookup
-from harness.own_axes import declared_axes
-from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
+from harness.analysis.claim_rules import CONFIRMED, judge_memory
+from harness.own_axes import axes_text, declared_axes, letters_of_texts, usual_options, usual_values
+from harness.polynomial import parse
+from harness.trial.metrics.collect import Observation, allocator_peak, collect_metrics, trace_call
 from harness.trial.workload import build
 from impls.impl import KINDS
 from impls.registry import IMPLS
@@ -73,7 +77,16 @@ def test_the_flops_are_the_claimed_work_times_the_batch(impl: str, mode: str) ->
     ("impl", "options"),
     [
         *(("linear.ssd.recurrent", f"state={s}") for s in (3, 80)),
-        *(("linear.ssd.chunked", f"state={s}") for s in (3, 80)),
+        *(("linear.ssd.chunked", f"chunk={c}+state={s}") for c, s in ((5, 3), (50, 80))),
+        *(("linear.gated_delta.chunked", f"chunk={c}") for c in (5, 50)),
+        *(("linear.mlstm.chunked", f"chunk={c}") for c in (5, 50)),
+        *(("linear.rwkv7.recurrent", f"rank={r}") for r in (3, 40)),
+        *(("linear.rwkv7.chunked", f"chunk={c}+rank={r}") for c, r in ((5, 3), (50, 40))),
+        *(("attention.chunked", f"block={b}") for b in (3, 50)),
+        *(("attention.block_sparse", f"block={b}") for b in (3, 50)),
+        *(("attention.latent", f"latent={m}+rope={p}") for m, p in ((3, 2), (20, 6))),
+        *(("conv.conv1d", f"kernel_size={k}") for k in (1, 40)),
+        *(("encoder6.packed", f"layers={layers}") for layers in (1, 3)),
         *(("attention.window", f"reach={r}") for r in (3, 50)),
         *(("attention.window.global", f"global_tokens={k}+reach={r}") for k, r in ((2, 3), (20, 50))),
     ],
@@ -84,14 +97,53 @@ def test_claims_in_the_letters_of_a_layers_own_axes_hold_at_other_values(impl: s
     assert facts["own_axes"]
 
 
+@pytest.mark.parametrize(
+    ("impl", "axis", "term"),
+    [
+        ("attention.window", "reach", "rhn"),
+        ("attention.block_sparse", "block", "Bhn"),
+        ("attention.linear.chunked", "chunk", "chn"),
+        ("linear.gated_delta.chunked", "chunk", "chn"),
+        ("linear.mlstm.chunked", "chunk", "chn"),
+        ("linear.rwkv7.chunked", "chunk", "chn"),
+        ("linear.ssd.recurrent", "state", "sn"),
+    ],
+)
+def test_memory_is_of_the_claimed_order_along_an_own_axis_and_not_without_its_letter(
+    impl: str, axis: str, term: str
+) -> None:
+    text = axes_text(layer_lookup.load_class(impl))
+    sizes = {"n": (128, 256, 512), "d": (16, 32, 64), "h": (1, 2, 4), axis: (16, 32, 64)}
+    largest = {name: values[-1] for name, values in sizes.items()}
+    peaks = {}
+    for at in [largest, *({**largest, name: value} for name, values in sizes.items() for value in values[:-1])]:
+        case = case_of(impl, at["n"], at["d"], at["h"], options=usual_options(text, f"{axis}={at[axis]}"))
+        torch.set_grad_enabled(True)
+        peaks[case] = allocator_peak(build(case, seed=0).call, "cpu")[0]
+    found = [replace(line, own_axes=text) for line in lines(peaks, lambda case: 1e-3, peaks.__getitem__)]
+    claim = layer_lookup.claims_of_impl(impl, found[0])["memory"]
+    without = parse(IMPLS[impl].memory.replace(f" + {term}", "").replace(f"{term} + ", ""), letters_of_texts([text]))
+    assert len(without.terms) == len(claim.terms) - 1
+    assert judge_memory(found, claim).verdict == CONFIRMED
+    assert judge_memory(found, without).verdict != CONFIRMED
+
+
 def test_the_registry_has_the_axes_that_classes_declare() -> None:
-    stated = {name: dict(declared_axes(layer_lookup.load_class(name))) for name in LAYERS}
-    assert stated == {name: IMPLS[name].axes for name in LAYERS}
+    names = [*LAYERS, *FUNCTIONS, *(name for name in BLOCKS if name.startswith("encoder6."))]
+    stated = {name: dict(declared_axes(layer_lookup.load_class(name))) for name in names}
+    assert stated == {name: IMPLS[name].axes for name in names}
 
 
-@pytest.mark.parametrize(("options", "known"), [("none", True), ("chunk=8", False)])
+def test_every_keyword_of_a_layer_that_is_a_size_has_a_letter() -> None:
+    for name in [*LAYERS, *BLOCKS]:
+        layer = layer_lookup.load_class(name)
+        sizes = {keyword for keyword, usual in usual_values(layer).items() if usual and usual.isdecimal()}
+        assert sizes == set(declared_axes(layer)), name
+
+
+@pytest.mark.parametrize(("options", "known"), [("none", True), ("attention_options=null", False)])
 def test_a_keyword_without_a_letter_leaves_no_formula(options: str, known: bool) -> None:
-    facts = collect_metrics(case_of("linear.gated_delta.chunked", 33, 8, 2, options=options), seed=0)
+    facts = collect_metrics(case_of("encoder.packed", 33, 8, 2, options=options), seed=0)
     assert facts["flops_claimed"] == (facts["flops"] if known else None)
 
 
