@@ -14,7 +14,8 @@ from typing import Any
 from harness.errors import UsageError, did_you_mean
 
 NO_OPTIONS = "none"
-_PREFIX = "layer."
+# What precedes the name of an option on the command line.
+OPTION = "layer."
 _PAIR = re.compile(r"([^\W\d]\w*)=([\w.:/-]+)")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
@@ -91,8 +92,8 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
         name = key.strip().lstrip("+")
         if name == "options":
             of_layer.setdefault("", []).extend(re.sub(r"[\[\]'\"\s]", "", value).split(","))
-        elif name.startswith(_PREFIX):
-            short = name.removeprefix(_PREFIX)
+        elif name.startswith(OPTION):
+            short = name.removeprefix(OPTION)
             if short in of_layer:
                 raise UsageError(f"{name} is given twice: give its values in one list, {name}=A,B")
             of_layer[short] = [f"{short}={one}" for one in re.sub(r"[\[\]'\"\s]", "", value).split(",")]
@@ -101,7 +102,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     if not of_layer:
         return kept
     if "" in of_layer and len(of_layer) > 1:
-        raise UsageError(f"options=… and {_PREFIX}{max(of_layer)}=… are the same axis: give one of them")
+        raise UsageError(f"options=… and {OPTION}{max(of_layer)}=… are the same axis: give one of them")
     texts = [sorted_options("+".join(parts)) for parts in itertools.product(*of_layer.values())]
     distinct = dict.fromkeys(texts)
     return [*kept, f"options=[{','.join(map(repr, distinct))}]" if is_quoted else f"options={','.join(distinct)}"]
@@ -113,19 +114,19 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
     Raises UsageError for options that are given in both ways.
     """
     found = {str(key): value for key, value in point.items()}
-    of_layer = {key: found.pop(key) for key in list(found) if key.startswith(_PREFIX)}
+    of_layer = {key: found.pop(key) for key in list(found) if key.startswith(OPTION)}
     if not of_layer:
         return found
     if "options" in found:
         raise UsageError(f"options=… and {max(of_layer)}=… are the same axis: give one of them")
     # A layer that is given 1.0 gets 1.0, and not 1.
-    parts = (f"{key.removeprefix(_PREFIX)}={v if type(v) is float else value_text(v)}" for key, v in of_layer.items())
+    parts = (f"{key.removeprefix(OPTION)}={v if type(v) is float else value_text(v)}" for key, v in of_layer.items())
     return {**found, "options": sorted_options("+".join(parts))}
 
 
 def typed(options: str) -> str:
     """The options as they are typed: `layer.page_size=16 layer.window=64`."""
-    return " ".join(f"{_PREFIX}{part}" for part in options.split("+")) if options != NO_OPTIONS else "options=none"
+    return " ".join(f"{OPTION}{part}" for part in options.split("+")) if options != NO_OPTIONS else "options=none"
 
 
 def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]]) -> None:
@@ -137,4 +138,4 @@ def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]])
         known = dict.fromkeys(itertools.chain(*(of_layer[impl] for impl in lacking)))
         instead = did_you_mean(name, known) if len(lacking) == len(of_layer) else ": sweep them apart"
         verb = "has" if len(lacking) == 1 else "have"
-        raise UsageError(f"{_PREFIX}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
+        raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")

@@ -70,7 +70,7 @@ def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None
     of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))
     varying = [axis for axis, values in of_axis.items() if len(set(values)) > 1]
     found = []
-    for values, members in sorted(groups.items(), key=lambda item: list(map(_in_order, item[0]))):
+    for values, members in sorted(groups.items(), key=lambda item: list(map(in_order, item[0]))):
         at = dict(zip(SETTING_AXES, values, strict=True))
         # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
         name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
@@ -79,11 +79,12 @@ def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None
     return found
 
 
-def _in_order(value: Any) -> Any:
-    """A sort key by which `window=64` comes before `window=128`."""
+def in_order(value: Any) -> Any:
+    """A sort key by which `window=64` comes before `window=128`, and 0.25 before 0.5."""
     if not isinstance(value, str):
         return value
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", value)]
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", value)
+    return [float(part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel]:
@@ -102,7 +103,7 @@ def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel
 
 @dataclass(frozen=True)
 class OwnAxisPanel:
-    """The timed lines of one layer that differ in n and along `axis`, one of its own.
+    """The timed lines of one layer that differ in n and along `axis`, an own axis.
 
     The title has all other values.
     """

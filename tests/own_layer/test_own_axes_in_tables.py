@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.analyse import Analysis
 from harness.analysis.claims_table import verdicts
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
@@ -13,7 +14,9 @@ from harness.analysis.predict import sizes_requested
 from harness.errors import UsageError
 from harness.own_axes import at_size, own_size, stated_options, usual_options, varied_axes
 from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
+from harness.report.html.chart_data import chart_data
 from harness.report.plots.overviews import over_own_axis
+from harness.report.report_data import Contents
 from harness.report.text.every_size import tables_over_own_axes
 from harness.results.columns import CaseResult, lines_of_records, table
 
@@ -88,6 +91,22 @@ def test_one_value_of_each_axis_is_drawn_over_n() -> None:
 def test_settings_name_the_default_where_it_varies_and_are_in_the_order_of_its_values() -> None:
     titles = [one.title for one in panel_settings(complete_lines(lines(pages=(8, 16, 128)), {}))]
     assert [title.split(", ")[1:3] for title in titles[::3]] == [[f"page_size={p}", "window=64"] for p in (8, 16, 128)]
+
+
+def test_the_page_has_a_filter_for_each_axis_that_varies_in_the_order_of_its_values() -> None:
+    def filters(held: list[CaseResult]) -> dict[str, list[Any]]:
+        axes = chart_data(Contents(complete_lines(held, {}), Analysis()))["axes"]
+        return {one["label"]: one["values"] for one in axes if len(one["values"]) > 1}
+
+    both = filters(lines(pages=(8, 16, 128)))
+    assert both == {"page_size p": ["8", "16", "128"], "window w": ["64", "128", "256"]}
+    assert list(filters(lines(pages=(16,)))) == ["window w"]
+    shares = [
+        replace(line, own_axes=None, options=options)
+        for options in ("share=0.25", "bias=true+share=0.5", "share=1e-05")
+        for line in lines((16,), (128,))
+    ]
+    assert filters(shares) == {"bias": ["true", "usual"], "share": ["1e-05", "0.25", "0.5"]}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness import formatting
+from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
+from harness.layer_options import OPTION, options_of, value_text
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
@@ -20,6 +21,7 @@ from harness.report.layer_looks import looks_of
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
+from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES
 
 
@@ -97,8 +99,40 @@ def marker_symbols(impls: Iterable[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-# Axes that select a panel.
-_SELECTORS = tuple(dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)))
+# Axes that select a panel. Each option of a layer is one more.
+_SELECTORS = tuple(name for name in dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)) if name != "options")
+
+# The value of an option that a case does not state.
+USUAL = "usual"
+
+
+def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`[{name, label, values}]` of each axis that selects a panel, with its values in ascending order.
+
+    An option `window` is the axis `layer.window`, whose values are texts. Its label has the letter that layers declare.
+    """
+    letters: dict[str, set[str]] = {}
+    for text in {line.own_axes for line in lines}:
+        for name, (letter, _) in own_axes.axes_of_text(text).items():
+            letters.setdefault(f"{OPTION}{name}", set()).add(letter)
+    labels = {name: " ".join((name.removeprefix(OPTION), *of)) for name, of in letters.items() if len(of) == 1}
+    names = dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]})))
+    values = {name: sorted({panel["at"][name] for panel in panels}, key=parts.in_order) for name in names}
+    return [
+        {
+            "name": name,
+            "label": AXES[name].label if name in AXES else labels.get(name, name.removeprefix(OPTION)),
+            "values": values[name],
+        }
+        for name in names
+    ]
+
+
+def setting_at(setting: PanelSetting, options: Iterable[str]) -> dict[str, Any]:
+    """The setting's value on each axis, with an axis for each of the `options`: `{"layer.window": "64"}`."""
+    own = options_of(setting.at["options"])
+    texts = {f"{OPTION}{name}": str(value_text(own[name])) if name in own else USUAL for name in options}
+    return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
 
 
 def chart_data(contents: Contents) -> dict[str, Any]:
@@ -116,12 +150,14 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     of that panel's setting is in `overview`, None if there is none, and the checked predictions in `predictions`.
     """
     panels: list[dict[str, Any]] = []
+    options = {name for setting in contents.settings for name in options_of(setting.at["options"])}
     for setting in contents.settings:
+        at = setting_at(setting, options)
         roof = parts.roof_of_setting(contents.findings.roofs, setting)
         axes = {metric: cost.axis_of(setting.panels) for metric, cost in COSTS.items()}
         panels += [
             {
-                "at": {**setting.at, "d_model": panel.d_model, "num_heads": panel.num_heads},
+                "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
                 "title": f"d = {panel.d_model}, h = {panel.num_heads}; {setting.title}",
                 "n": parts.size_axis(line.seq_len for line in panel.lines),
                 **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
@@ -135,21 +171,18 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     return {
         "looks": marker_symbols(line.impl for line in contents.lines),
         "widest": parts.WIDEST,
-        "axes": [
-            {"name": name, "label": AXES[name].label, "values": sorted({panel["at"][name] for panel in panels})}
-            for name in _SELECTORS
-        ],
+        "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": first,
-        "overview": opening_overview(contents, panels[first]["at"]) if panels else None,
+        "overview": opening_overview(contents, first) if panels else None,
         "predictions": prediction_charts(contents.findings.held_out),
     }
 
 
-def opening_overview(contents: Contents, at: Mapping[str, Any]) -> dict[str, Any] | None:
+def opening_overview(contents: Contents, first: int) -> dict[str, Any] | None:
     """The overview of the setting that the page opens with; None if that setting has none."""
-    names = {setting.name for setting in contents.settings if setting.at.items() <= at.items()}
-    found = next((one for one in contents.overviews if one.name in names), None)
+    setting = [setting for setting in contents.settings for _ in setting.panels][first]
+    found = next((one for one in contents.overviews if one.name == setting.name), None)
     return asdict(replace(found, looks={})) if found is not None else None
 
 
@@ -205,5 +238,5 @@ def _first(found: Sequence[PanelSetting], panels: Sequence[dict[str, Any]], grid
 
     if not found:
         return 0
-    fullest = parts.fullest_panel(max(found, key=rank).panels)
+    fullest = parts.fullest_panel(max(parts.drawn_settings(found), key=rank).panels)
     return next(i for i, (_, panel) in enumerate(places) if panel is fullest)
