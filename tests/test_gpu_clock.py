@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.gpu_clock import is_locked, lock_advice
+from harness.machine import is_locked, lock_advice
 
 H100 = {"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980, "default_sm_clock_mhz": 1980}
 

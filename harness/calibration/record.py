@@ -13,8 +13,7 @@ from rich.text import Text
 from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
-from harness.gpu_clock import lock_advice
-from harness.machine import gpu_state_of, unlike_gpus, with_gpus
+from harness.machine import gpu_state_of, lock_advice, unlike_gpus, with_gpus
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.sequence_lengths import PACKED, PADDED, real_lengths
+from harness import layer_lookup
+from harness.sequence_lengths import PACKED, PADDED, as_text, is_summed, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.layer_inputs import CUMULATIVE, LENGTHS, Input, letters_of
 
@@ -80,6 +81,21 @@ def passed_as(layer: Any, case: Case) -> str | None:
     if is_packed(layer):
         return str(getattr(layer, "lengths_as", PACKED))
     return str(getattr(layer, "lengths_as", PADDED)) if case.is_padded else None
+
+
+def lengths_facts(case: Case) -> dict[str, Any]:
+    """How the lengths of the sequences reach the layer, and how many of the tokens are real."""
+    way = passed_as(layer_lookup.load_class(case.impl), case)
+    if way is None:
+        return dict.fromkeys(("lengths_as", "real_tokens", "padding_share", "sequence_lengths"))
+    lengths = real_lengths(case, case.seq_len)
+    passed = sum(lengths) if is_summed(way) else case.batch_size * case.seq_len
+    return {
+        "lengths_as": way,
+        "real_tokens": sum(lengths),
+        "padding_share": 1 - sum(lengths) / passed,
+        "sequence_lengths": as_text(lengths),
+    }
 
 
 def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..., Tensor]:

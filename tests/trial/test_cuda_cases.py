@@ -16,7 +16,7 @@ from bench.gate import repeated
 from trial import test_cuda
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.claimed_work import claimed_work
+from harness.trial.metrics.flops import claimed_work
 from harness.trial.trial_kinds import refusals
 from impls.adapters.entries import ADAPTERS
 from impls.registry import IMPLS

@@ -11,9 +11,8 @@ from typing import Any
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
-from harness.gpu_clock import lock_advice
 from harness.layer_options import NO_OPTIONS
-from harness.machine import gpu_state_of, gpu_states, part
+from harness.machine import gpu_state_of, gpu_states, lock_advice, part
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult

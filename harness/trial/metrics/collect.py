@@ -25,10 +25,10 @@ from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
 from harness.trial.device import counted_peak, uncounted
-from harness.trial.metrics.claimed_work import claimed_work, lengths_facts
-from harness.trial.metrics.flops import Flops
+from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
+from harness.trial.packed_sequences import lengths_facts
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
@@ -248,7 +248,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
     | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
     | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
-    | `lengths_as`, `real_tokens`, … | see `harness.trial.metrics.claimed_work` |
+    | `lengths_as`, `real_tokens`, … | see `harness.trial.packed_sequences` |
     | `output_error`, `gradient_error`, … | see `harness.trial.accuracy` |
     | `backend` | the kernel that ran |
     | `backend_fallback` | one sentence if a faster kernel was allowed, else None |

@@ -1,8 +1,9 @@
-"""FLOPs of a call. A multiply-add counts as 2; elementwise operations and reductions are not counted.
+"""FLOPs of a call, as counted and as its layer claims.
 
-The formulas here count matrix products and FlexAttention, and those of `opaque_kernels.py` all other opaque kernels.
-Torch's own registry counts convolutions and everything else that it has a formula for. Plain products ignore
-masks: attention written out does its full work under a causal mask, and is counted so.
+A multiply-add counts as 2. Elementwise operations and reductions are not counted. The formulas here count matrix
+products and FlexAttention, and those of `opaque_kernels.py` all other opaque kernels. Torch's own registry counts
+convolutions and everything else that it has a formula for. Plain products ignore masks: attention written out does its
+full work under a causal mask, and is counted so.
 
 Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
 all higher-order operators but FlexAttention's, and linear-algebra solvers.
@@ -12,18 +13,22 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from json import dumps  # bound before a layer may replace it
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
+from harness import layer_lookup, own_axes
 from harness.errors import UsageError
+from harness.sequence_lengths import claimed_flops, is_summed, real_lengths
+from harness.sweep_axes import Case
 from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.metrics.operations import Observer, Operation
+from harness.trial.packed_sequences import passed_as
 
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
-
 # Position of the block mask among the arguments.
 _BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
 
@@ -245,3 +250,26 @@ def _plain(operation: Operation) -> int | None:
     if short.startswith("_fft_"):
         return _fourier(args[0], operation.out, args[1])
     return None if short.startswith(_UNCOUNTED) and short != _REDUCTION else 0
+
+
+def claimed_work(case: Case) -> dict[str, Any]:
+    """The layer's claims, and the FLOPs from its own formula, which holds for one sequence.
+
+    A padded batch is b sequences of n tokens. Packed sequences count with their own lengths, as Σ nᵢ². Raises
+    UsageError for an unparsable claim.
+    """
+    own = layer_lookup.is_foreign(case.impl)
+    layer = layer_lookup.load_class(case.impl)
+    of_it = layer_lookup.claims_of_class(layer, case) if own else layer_lookup.claims_of_impl(case.impl, case)
+    formula = layer_lookup.work_of(of_it, case.mode)
+    text = own_axes.axes_text(layer)
+    # With a source, the work depends on two lengths, but claims know only one.
+    if case.kv_len or own_axes.unclaimed_options(case.impl, text, case.options):
+        formula = None
+    formula = formula.at(own_axes.own_size(text, case.options)) if formula else None
+    summed = is_summed(passed_as(layer, case))
+    lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
+    work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None
+    stated = {name: str(claim) for name, claim in of_it.items()}
+    claims = dumps(stated, ensure_ascii=False) if own and stated else None
+    return {"flops_claimed": work, "claims": claims, "own_axes": text}
