@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis import fitted_laws, published_claims
-from harness.analysis.analyse import Analysis, analyse, laws_table
+from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers_table, layers_without_heads
@@ -46,7 +46,7 @@ class Run(StoredRun):
     @cached_property
     def laws(self) -> "pd.DataFrame":
         """`laws.csv`: the cost models of each layer's time, memory, FLOPs and sequential depth."""
-        return laws_table(self.findings.laws)
+        return fitted_laws.laws_table(self.findings.laws)
 
     @cached_property
     def claims(self) -> "pd.DataFrame":
@@ -196,7 +196,7 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
 
     `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
     are used if present. Raises UsageError if `table` is not of this form."""
-    return laws_table(fitted_laws.fit_laws(lines_of_table(table)))
+    return fitted_laws.laws_table(fitted_laws.fit_laws(lines_of_table(table)))
 
 
 def plots_of(table: "pd.DataFrame") -> Plots:

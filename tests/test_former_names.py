@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.analysis.analyse import paper_of
+from harness.analysis.published_papers import paper_of
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case

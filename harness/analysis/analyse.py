@@ -1,8 +1,6 @@
-"""All findings of a run, computed once and shown in many places, and its cost models as a table."""
+"""All findings of a run, computed once and shown in many places."""
 
-import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,15 +10,13 @@ from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.published_claims import FigureComparison, JudgedClaim, figures_beside, judge_claims
-from harness.analysis.published_papers import Paper, read_paper
+from harness.analysis.published_papers import Paper, paper_of
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
-from harness.fit.laws import Range
 from harness.results.columns import CaseResult
-from harness.sweep_axes import SETTINGS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 @dataclass(frozen=True)
@@ -84,58 +80,3 @@ def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
         abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)
     ]
     return median(errors) if errors else None
-
-
-def paper_of(config: Mapping[str, Any]) -> Paper | None:
-    """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
-    return read_paper(config["paper"]) if config.get("paper") else None
-
-
-def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
-    """Return the laws as a tidy DataFrame: `laws.csv`."""
-    import pandas as pd
-
-    return pd.DataFrame([_law_row(fitted) for fitted in laws], columns=list(LAW_COLUMNS))
-
-
-_FIRST = ("mode", "dtype", "device", "mask")
-LAW_COLUMNS = (
-    *("impl", *_FIRST, "metric", "law", "terms"),
-    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
-    *("cv_error", "holdout_error", "determined"),
-    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
-    *(name for name in SETTINGS if name not in _FIRST),
-    "own_exponents",
-)
-
-
-def _law_row(fitted: FittedLaw) -> dict[str, Any]:
-    one, law, own = fitted.series, fitted.law, fitted.own_exponents
-    sizes = [point.n for point in one.points]
-    # JSON has no infinity, so an unbounded end is null.
-    terms = {
-        str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
-    }
-    return {
-        **one.setting.as_dict(),
-        **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
-        "impl": one.impl,
-        "metric": one.metric,
-        "law": str(law),
-        "terms": json.dumps(terms, ensure_ascii=False),
-        **_ends("exponent_n", fitted.exponent_n),
-        **_ends("exponent_d", fitted.exponent_d),
-        "own_exponents": json.dumps({axis: vars(one) for axis, one in own.items()}, ensure_ascii=False)
-        if own
-        else None,
-        "holdout_error": fitted.holdout_error,
-        "reason": law.reason or None,
-        "breaks": json.dumps([b.n for b in law.breaks]) if law.breaks else None,
-        "points": len(one.points),
-        "seq_len_min": min(sizes),
-        "seq_len_max": max(sizes),
-    }
-
-
-def _ends(name: str, found: Range | None) -> dict[str, float]:
-    return {name: found.value, f"{name}_lo": found.lo, f"{name}_hi": found.hi} if found else {}

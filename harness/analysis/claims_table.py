@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from harness import own_axes
 from harness.analysis import claim_rules
 from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_text, size_of
-from harness.analysis.fitted_laws import FittedLaw, series_groups
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.series import series_groups
 from harness.errors import UsageError
 from harness.fit.laws import Range, exponent_of
 from harness.layer_lookup import BY_ORDER, claims_of_impl, work_of

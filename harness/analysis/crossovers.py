@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness import layer_lookup
-from harness.analysis.fitted_laws import series_of
+from harness.analysis.series import series_of
 from harness.fit.laws import Floats
 from harness.results.columns import CaseResult
 from harness.stats.interval import CONFIDENCE, NORMAL

@@ -1,4 +1,4 @@
-"""The results of a run as series of costs over n, d, h, b and a layer's own axes, and the law of each series.
+"""The law of each series of a run, and the laws as a table.
 
 A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
 """
@@ -10,138 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness import own_axes
+from harness.analysis.series import Point, Series, series_groups, series_of
 from harness.fit.integer_laws import exact_pieces
-from harness.fit.laws import Floats, Law, Range, Sizes, exponent_of, relative_errors_of, shrunken_errors
-from harness.fit.page_faults import PageFaults, page_faults
+from harness.fit.laws import Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import AXES, OwnSize, Size, Term
 from harness.results.columns import CaseResult
-from harness.stats.interval import low_quantile
-from harness.sweep_axes import MAPPED_FROM_BYTES, SIZES, Setting
+from harness.sweep_axes import SETTINGS, SIZES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
-_COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
-
-
-@dataclass(frozen=True)
-class Point:
-    """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
-
-    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
-    """
-
-    n: int
-    d: int
-    h: int
-    b: int
-    value: float
-    lo: float
-    hi: float
-    own: OwnSize = ()
-
-    @property
-    def size(self) -> Size:
-        """The size as (n, d, h, b, own)."""
-        return self.n, self.d, self.h, self.b, self.own
-
-
-@dataclass(frozen=True)
-class Series:
-    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
-
-    The cost of the page faults of times is in `faults`, None if it is not known. The layer's own axes have the `names`,
-    by letter.
-    """
-
-    impl: str
-    setting: Setting
-    metric: str
-    points: tuple[Point, ...]
-    faults: PageFaults | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> Sizes:
-        """The sizes of the points."""
-        return Sizes.of(point.size for point in self.points)
-
-    @property
-    def values(self) -> Floats:
-        """The costs of the points, shape (points,)."""
-        return np.array([point.value for point in self.points], dtype=float)
-
-    @property
-    def errors(self) -> Floats | None:
-        """The relative standard errors of the points, shape (points,); None if the costs are exact."""
-        if self.metric != "time":
-            return None
-        return shrunken_errors(relative_errors_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
-
-    @property
-    def largest(self) -> Point:
-        """The point with the largest n. Ties go to the larger width, then heads, then batch size."""
-        return max(self.points, key=lambda point: point.size)
-
-
-def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list[CaseResult]]:
-    """Group the lines by layer and the setting of their series, in the order of the lines."""
-    found: dict[tuple[str, Setting], list[CaseResult]] = {}
-    for line in lines:
-        found.setdefault((line.impl, line.series), []).append(line)
-    return found
-
-
-def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
-    """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
-
-    Memory is unknown at every size if the layer allocates outside torch at one size. At smaller sizes the part outside
-    torch may be too small to be noticed.
-    """
-    held = list(lines)
-    if metric == "memory" and any(line.allocates_outside_torch for line in held):
-        return None
-    points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
-    faults = page_faults_of(held) if metric == "time" else None
-    names = own_axes.names_of_letters(line.own_axes for line in held)
-    return Series(held[0].impl, held[0].series, metric, tuple(points), faults, names) if points else None
-
-
-def point_of(line: CaseResult, metric: str) -> Point | None:
-    """Return the line's cost in one metric; None if it was not measured."""
-    n, d, h, b, own = line.size
-    if metric != "time":
-        value = getattr(line, _COLUMNS[metric])
-        return Point(n, d, h, b, value, value, value, own) if value is not None else None
-    if line.time_s is None:
-        return None
-    if line.time_lo_s is None or line.time_hi_s is None:
-        return Point(n, d, h, b, line.time_s, 0.0, math.inf, own)
-    return Point(n, d, h, b, line.time_s, line.time_lo_s, line.time_hi_s, own)
-
-
-def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
-    """Return what a layer pays for page faults; None if its lines do not tell.
-
-    The price of a page fault is the low quantile over the cases, as the time of a case is one over its trials.
-    """
-    known = [line for line in lines if line.block_sizes and line.page_fault_s]  # a disturbance may make it 0
-    if not known:
-        return None
-    prices = np.sort([line.page_fault_s or 0.0 for line in known])
-    return page_faults(
-        Sizes.of(line.size for line in known),
-        [dict(json.loads(line.block_sizes or "[]")) for line in known],
-        [line.mapped_bytes or 0 for line in known],
-        (float(low_quantile(prices)), float(prices.std() / prices.mean()) / math.sqrt(len(prices))),
-        MAPPED_FROM_BYTES[lines[0].allocator],
-    )
 
 
 # A prediction says nothing if its interval exceeds this factor to either side.
@@ -402,3 +288,53 @@ def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
     # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
     return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
+
+
+def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
+    """Return the laws as a tidy DataFrame: `laws.csv`."""
+    import pandas as pd
+
+    return pd.DataFrame([_law_row(fitted) for fitted in laws], columns=list(LAW_COLUMNS))
+
+
+_FIRST = ("mode", "dtype", "device", "mask")
+LAW_COLUMNS = (
+    *("impl", *_FIRST, "metric", "law", "terms"),
+    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
+    *("cv_error", "holdout_error", "determined"),
+    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
+    *(name for name in SETTINGS if name not in _FIRST),
+    "own_exponents",
+)
+
+
+def _law_row(fitted: FittedLaw) -> dict[str, Any]:
+    one, law, own = fitted.series, fitted.law, fitted.own_exponents
+    sizes = [point.n for point in one.points]
+    # JSON has no infinity, so an unbounded end is null.
+    terms = {
+        str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
+    }
+    return {
+        **one.setting.as_dict(),
+        **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
+        "impl": one.impl,
+        "metric": one.metric,
+        "law": str(law),
+        "terms": json.dumps(terms, ensure_ascii=False),
+        **_ends("exponent_n", fitted.exponent_n),
+        **_ends("exponent_d", fitted.exponent_d),
+        "own_exponents": json.dumps({axis: vars(one) for axis, one in own.items()}, ensure_ascii=False)
+        if own
+        else None,
+        "holdout_error": fitted.holdout_error,
+        "reason": law.reason or None,
+        "breaks": json.dumps([b.n for b in law.breaks]) if law.breaks else None,
+        "points": len(one.points),
+        "seq_len_min": min(sizes),
+        "seq_len_max": max(sizes),
+    }
+
+
+def _ends(name: str, found: Range | None) -> dict[str, float]:
+    return {name: found.value, f"{name}_lo": found.lo, f"{name}_hi": found.hi} if found else {}

@@ -12,15 +12,8 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
-from harness.analysis.fitted_laws import (
-    FittedLaw,
-    Prediction,
-    Series,
-    laws_of_layer,
-    point_of,
-    series_groups,
-    series_of,
-)
+from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer
+from harness.analysis.series import Series, point_of, series_groups, series_of
 from harness.errors import UsageError
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer

@@ -35,7 +35,7 @@ from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, FAILURES, FORMER_AXES, present_axis
 
 if TYPE_CHECKING:
-    from harness.analysis.fitted_laws import Point
+    from harness.analysis.series import Point
 
 # A value and the ends of its 95 % interval. For an exact quantity all three are equal.
 Known = tuple[float, float, float]
@@ -60,7 +60,7 @@ class Quantity:
 
 
 def _time(line: CaseResult) -> "Point | None":
-    from harness.analysis.fitted_laws import point_of  # loads scipy, which a sweep of a paper does not wait for
+    from harness.analysis.series import point_of  # loads scipy, which a sweep of a paper does not wait for
 
     return point_of(line, "time")
 
@@ -332,6 +332,11 @@ class Paper(_Part):
     def figures(self) -> list[Figure]:
         """The figures of all tables."""
         return [figure for table in self.tables for figure in table.figures(self.at, self.hardware)]
+
+
+def paper_of(config: Mapping[str, Any]) -> Paper | None:
+    """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
+    return read_paper(config["paper"]) if config.get("paper") else None
 
 
 def read_paper(held: Any) -> Paper:

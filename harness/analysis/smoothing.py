@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw, Point
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.series import Point
 from harness.fit.laws import Floats, Law, Sizes, design
 from harness.polynomial import Size
 from harness.results.columns import CaseResult

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from harness import own_axes
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, judge_depth, judge_path
 from harness.analysis.claims_table import OWN_FORMULA, ClaimVerdict
-from harness.analysis.fitted_laws import FittedLaw, series_groups
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.series import series_groups
 from harness.polynomial import Polynomial, Term, constant, parse
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Setting

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.analysis import crossovers, published_claims
-from harness.analysis.analyse import analyse, laws_table
+from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
+from harness.analysis.fitted_laws import laws_table
 from harness.errors import UsageError
 from harness.file_io import to_csv, write_atomically
 from harness.report.background_plots import BackgroundPlots

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw, series_of
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.series import series_of
 from harness.fit.laws import Coefficient, Law, Range
 from harness.polynomial import Term
 from harness.results.columns import CaseResult

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
-from harness.analysis.analyse import LAW_COLUMNS, laws_table
-from harness.analysis.fitted_laws import FittedLaw, fit_laws, page_faults_of
+from harness.analysis.fitted_laws import LAW_COLUMNS, FittedLaw, fit_laws, laws_table
+from harness.analysis.series import page_faults_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 

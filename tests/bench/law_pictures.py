@@ -19,7 +19,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from harness.analysis.fitted_laws import FittedLaw, Point, laws_of_layer
+from harness.analysis.fitted_laws import FittedLaw, laws_of_layer
+from harness.analysis.series import Point
 from harness.analysis.smoothing import smooth_points
 from harness.fit.laws import Sizes
 from harness.results.columns import CaseResult

@@ -8,9 +8,10 @@ from rows import usual_lines
 from harness.analysis.analyse import Analysis
 from harness.analysis.claims_table import ClaimVerdict
 from harness.analysis.crossovers import Crossover
-from harness.analysis.fitted_laws import FittedLaw, Series
+from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
+from harness.analysis.series import Series
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row
 from harness.fit.laws import Coefficient, Law, Range
 from harness.polynomial import Term

@@ -6,8 +6,7 @@ from typing import Any
 
 from rows import lines
 
-from harness.analysis.analyse import paper_of
-from harness.analysis.published_papers import Paper
+from harness.analysis.published_papers import Paper, paper_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 

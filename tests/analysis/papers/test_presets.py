@@ -6,9 +6,8 @@ import pytest
 from rows import lines
 
 from harness import layer_lookup
-from harness.analysis.analyse import paper_of
 from harness.analysis.published_claims import measured_value
-from harness.analysis.published_papers import Paper
+from harness.analysis.published_papers import Paper, paper_of
 from harness.case_grid import grid
 from harness.config import compose
 from harness.config.hydra_adapter import conf_directory

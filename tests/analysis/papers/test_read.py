@@ -4,7 +4,7 @@ import pytest
 from analysis.papers.settings import paper
 from syrupy import SnapshotAssertion
 
-from harness.analysis.analyse import paper_of
+from harness.analysis.published_papers import paper_of
 from harness.errors import UsageError
 
 A, B = "sdpa.naive", "sdpa.flash"

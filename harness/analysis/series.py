@@ -1,0 +1,133 @@
+"""The results of a run as series of costs: one metric of a layer in one setting, over n, d, h, b and its own axes."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness import own_axes
+from harness.fit.laws import Floats, Sizes, relative_errors_of, shrunken_errors
+from harness.fit.page_faults import PageFaults, page_faults
+from harness.polynomial import OwnSize, Size
+from harness.results.columns import CaseResult
+from harness.stats.interval import low_quantile
+from harness.sweep_axes import MAPPED_FROM_BYTES, Setting
+
+# The column of each metric but the time, which has an interval.
+_COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
+
+    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
+    """
+
+    n: int
+    d: int
+    h: int
+    b: int
+    value: float
+    lo: float
+    hi: float
+    own: OwnSize = ()
+
+    @property
+    def size(self) -> Size:
+        """The size as (n, d, h, b, own)."""
+        return self.n, self.d, self.h, self.b, self.own
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
+
+    The cost of the page faults of times is in `faults`, None if it is not known. The layer's own axes have the `names`,
+    by letter.
+    """
+
+    impl: str
+    setting: Setting
+    metric: str
+    points: tuple[Point, ...]
+    faults: PageFaults | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of the points."""
+        return Sizes.of(point.size for point in self.points)
+
+    @property
+    def values(self) -> Floats:
+        """The costs of the points, shape (points,)."""
+        return np.array([point.value for point in self.points], dtype=float)
+
+    @property
+    def errors(self) -> Floats | None:
+        """The relative standard errors of the points, shape (points,); None if the costs are exact."""
+        if self.metric != "time":
+            return None
+        return shrunken_errors(relative_errors_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+
+    @property
+    def largest(self) -> Point:
+        """The point with the largest n. Ties go to the larger width, then heads, then batch size."""
+        return max(self.points, key=lambda point: point.size)
+
+
+def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list[CaseResult]]:
+    """Group the lines by layer and the setting of their series, in the order of the lines."""
+    found: dict[tuple[str, Setting], list[CaseResult]] = {}
+    for line in lines:
+        found.setdefault((line.impl, line.series), []).append(line)
+    return found
+
+
+def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
+    """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
+
+    Memory is unknown at every size if the layer allocates outside torch at one size. At smaller sizes the part outside
+    torch may be too small to be noticed.
+    """
+    held = list(lines)
+    if metric == "memory" and any(line.allocates_outside_torch for line in held):
+        return None
+    points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
+    faults = page_faults_of(held) if metric == "time" else None
+    names = own_axes.names_of_letters(line.own_axes for line in held)
+    return Series(held[0].impl, held[0].series, metric, tuple(points), faults, names) if points else None
+
+
+def point_of(line: CaseResult, metric: str) -> Point | None:
+    """Return the line's cost in one metric; None if it was not measured."""
+    n, d, h, b, own = line.size
+    if metric != "time":
+        value = getattr(line, _COLUMNS[metric])
+        return Point(n, d, h, b, value, value, value, own) if value is not None else None
+    if line.time_s is None:
+        return None
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return Point(n, d, h, b, line.time_s, 0.0, math.inf, own)
+    return Point(n, d, h, b, line.time_s, line.time_lo_s, line.time_hi_s, own)
+
+
+def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:
+    """Return what a layer pays for page faults; None if its lines do not tell.
+
+    The price of a page fault is the low quantile over the cases, as the time of a case is one over its trials.
+    """
+    known = [line for line in lines if line.block_sizes and line.page_fault_s]  # a disturbance may make it 0
+    if not known:
+        return None
+    prices = np.sort([line.page_fault_s or 0.0 for line in known])
+    return page_faults(
+        Sizes.of(line.size for line in known),
+        [dict(json.loads(line.block_sizes or "[]")) for line in known],
+        [line.mapped_bytes or 0 for line in known],
+        (float(low_quantile(prices)), float(prices.std() / prices.mean()) / math.sqrt(len(prices))),
+        MAPPED_FROM_BYTES[lines[0].allocator],
+    )
