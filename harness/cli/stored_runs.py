@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness.cli.commands import DONE
 from harness.errors import UsageError, usage_error_about
-from harness.export_formats import BINARY, SCRIPT, Exported, check_format, export
+from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
 from harness.formatting import duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
@@ -105,7 +105,7 @@ def run_export(options: argparse.Namespace) -> int:
 def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
     """The script of some cases. Trials tell how their layers are called."""
     from harness.cli.attention_and_gradients import short_executor
-    from harness.export_script import export_script  # loads what starts trials
+    from harness.export.script import export_script  # loads what starts trials
 
     with short_executor() as executor:
         return export_script(stored, cases, executor)

@@ -11,7 +11,7 @@ import pytest
 from export.exports import make_run, strict
 
 from harness.cli.commands import main
-from harness.export_formats import FORMATS
+from harness.export.formats import FORMATS
 
 READERS = [
     ["report", "--no-plots"],

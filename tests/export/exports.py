@@ -8,7 +8,7 @@ from typing import Any
 from rows import attention_time, measured, row
 
 from harness.config import compose
-from harness.export_formats import Exported, export
+from harness.export.formats import Exported, export
 from harness.results import row_files, run_directory
 from harness.results.columns import table
 from harness.results.stored_run import read_run_directory

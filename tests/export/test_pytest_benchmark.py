@@ -10,7 +10,7 @@ import pytest
 from export.exports import MACHINE, SIZES, exported, make_run, strict
 
 from harness.errors import UsageError
-from harness.export_formats import export
+from harness.export.formats import export
 from harness.results.stored_run import read_run_directory
 
 

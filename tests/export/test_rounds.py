@@ -9,7 +9,7 @@ from export.exports import SIZES
 from pytest_benchmark.stats import Stats
 from rows import attention_time
 
-from harness.export_formats import rounds_of, statistics_of, statistics_of_interval
+from harness.export.formats import rounds_of, statistics_of, statistics_of_interval
 from harness.sweep_axes import Case
 
 

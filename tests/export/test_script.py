@@ -14,8 +14,8 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
-from harness.export_script import _related, chosen, export_script
-from harness.inlined_source import _OF_A_FUNCTION
+from harness.export.inlined_source import _OF_A_FUNCTION
+from harness.export.script import _related, chosen, export_script
 from harness.measure.executor import Executor
 from harness.results import row_files, run_directory
 from harness.results.stored_run import StoredRun, read_run_directory

@@ -10,7 +10,7 @@ import pytest
 from export.exports import exported, strict
 
 from harness.errors import UsageError
-from harness.export_formats import FORMATS, export, overrides
+from harness.export.formats import FORMATS, export, overrides
 from harness.results.columns import COLUMNS, lines_of_table
 from harness.results.stored_run import StoredRun, read_run_directory
 from harness.sweep_axes import DEFAULTS, Case

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import __version__, export_function_script, export_layer_script, formatting, own_axes
+from harness import __version__, formatting, own_axes
 from harness.analysis.complete_lines import with_ratio_to
 from harness.errors import UsageError, did_you_mean
-from harness.export_formats import Exported
-from harness.export_script_parts import REFERENCE, Script
-from harness.inlined_source import InlinedSource, inline
+from harness.export import function_script, layer_script
+from harness.export.formats import Exported
+from harness.export.inlined_source import InlinedSource, inline
+from harness.export.script_parts import REFERENCE, Script
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
 from harness.measure.executor import Executor
@@ -44,7 +45,7 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
         lines += _related(stored, lines[0])
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
-    if len(lines) == 2 and (reason := export_function_script.differing(described)):
+    if len(lines) == 2 and (reason := function_script.differing(described)):
         if not is_alone:
             raise UsageError(reason)
         lines, described = lines[:1], described[:1]
@@ -166,7 +167,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
     truths = _truths(case, dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = described[0]["inputs"]
-    body: Any = export_layer_script if inputs is None else export_function_script
+    body: Any = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())

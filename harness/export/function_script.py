@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export_script_parts import (
+from harness.export.script_parts import (
     Script,
     check_loop,
     drawn,

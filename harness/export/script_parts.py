@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.inlined_source import InlinedSource
+from harness.export.inlined_source import InlinedSource
 from harness.sweep_axes import Case
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.

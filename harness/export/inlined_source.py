@@ -13,7 +13,7 @@ from pathlib import Path
 
 import impls
 from harness.errors import UsageError
-from harness.parsed_module import (
+from harness.export.parsed_module import (
     DEFINITIONS,
     FUNCTIONS,
     ParsedModule,

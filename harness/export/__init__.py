@@ -1,0 +1,1 @@
+"""Results and scripts in other tools' formats."""
