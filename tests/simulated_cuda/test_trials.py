@@ -41,3 +41,10 @@ def test_the_peak_is_without_the_workspaces_that_cublas_makes_for_each_thread_an
     assert 0 < found["reported"] < WORKSPACE_BYTES
     # The second one is of autograd's thread.
     assert found["first"] == found["reported"] + 2 * WORKSPACE_BYTES
+
+
+def test_the_harness_do_bench_and_the_truth_agree_to_within_a_hundredth(tmp_path: Path) -> None:
+    found = told("do_bench", tmp_path)
+    assert found["true"] > 50e-6
+    assert found["harness"] == pytest.approx(found["true"], rel=0.01)
+    assert found["do_bench"] == pytest.approx(found["true"], rel=0.01)

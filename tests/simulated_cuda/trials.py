@@ -1,23 +1,31 @@
 """Trials in one process with a simulated GPU. Prints what they found.
 
-HARNESS_SIMULATED_CUDA=… PYTHONPATH=tests/simulated_cuda/startup:tests:. python -m simulated_cuda.trials timed|peaks
+HARNESS_SIMULATED_CUDA=… PYTHONPATH=tests/simulated_cuda/startup:tests:. python -m simulated_cuda.trials WHICH
+
+WHICH is timed, peaks or do_bench.
 """
 
 import json
 import sys
+from statistics import median
 from typing import Any
 
 import torch
 from simulated_cuda import process
+from simulated_cuda.do_bench import do_bench
+from simulated_cuda.truth import true_s
 from torch import Tensor, nn
 from torch._C import _len_torch_dispatch_stack
 
 from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak, collect_metrics
+from harness.trial.timing.cuda import sample_cuda
+from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.timed_trial import measure_time
 from harness.trial.workload import build
 
 SIZES: dict[str, Any] = {"seq_len": 16, "d_model": 16, "num_heads": 2, "device": "cuda"}
+FORWARD = Case("attention.fused", **SIZES)
 CASES = {
     "backward": Case("rnn.elman", mode="backward", launch="graph", **SIZES),
     "train": Case("attention.naive", mode="train", launch="graph", **SIZES),
@@ -63,5 +71,16 @@ def peaks() -> dict[str, int]:
     return {"first": first, "reported": collect_metrics(CASES["train"], 0)["peak_bytes"]}
 
 
+def beside_do_bench() -> dict[str, float]:
+    """The seconds of a call by the harness and by do_bench, and the true ones; all with an empty pair of events."""
+    call = build(FORWARD, 0).call
+    samples, _ = sample_cuda(call, 0.02, TorchDevice())
+    return {
+        "harness": median(samples.samples_s) + samples.clock_s,
+        "do_bench": do_bench(call, warmup=25, rep=100, return_mode="median") / 1e3,
+        "true": true_s(FORWARD)["cold_s"] + process.here().gpu.event_s,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps({"timed": timed, "peaks": peaks}[sys.argv[1]]()))
+    print(json.dumps({"timed": timed, "peaks": peaks, "do_bench": beside_do_bench}[sys.argv[1]]()))
