@@ -32,6 +32,7 @@ class RunAccumulator:
     - The last named family (`families`).
     - The first failure, status and reason, since the case was last reopened (`failures`).
     - The hosts that timed the case (`hosts`).
+    - Why no CUDA graph of the case was timed, in the first trial that says so (`graph_notes`).
     - The first trial that counts, for a case that was timed anew (`since`).
     - The highest round in any row, whether its trial counts or not (`rounds`).
     - The last facts, as the cells of `FACTS` (`facts`).
@@ -46,6 +47,7 @@ class RunAccumulator:
         self.families: dict[int, str] = {}
         self.failures: dict[int, tuple[str, str | None]] = {}
         self.hosts: dict[int, tuple[str, ...]] = {}
+        self.graph_notes: dict[int, str] = {}
         self.since: dict[int, int] = {}
         self.rounds: dict[int, int] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
@@ -70,6 +72,7 @@ class RunAccumulator:
             self.rounds[case] = number
         if purpose == "time" and status == "ok":
             self._timed_on(case, row.get("host"))
+            self._without_graph(case, row.get("graph_note"))
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
             self.records += value
@@ -85,6 +88,7 @@ class RunAccumulator:
             if row.anew:
                 self.since[case] = trials_before
                 self.hosts.pop(case, None)
+                self.graph_notes.pop(case, None)
         if row.status != "ok":
             self.failures.setdefault(case, (row.status, row.reason))
         elif row.purpose == "facts":
@@ -97,6 +101,10 @@ class RunAccumulator:
         for host in hosts:
             if isinstance(host, str) and host not in known:
                 known = self.hosts[case] = (*known, intern(host))
+
+    def _without_graph(self, case: int, note: Any) -> None:
+        if isinstance(note, str):
+            self.graph_notes.setdefault(case, intern(note))
 
     def _number(self, data: Any) -> int | None:
         """The number of the case with these axes; None if `data` does not describe a case."""
@@ -125,6 +133,7 @@ class RunAccumulator:
         for case, number in enumerate(numbers):
             self.families[number] = later.families[case]
             self._timed_on(number, *later.hosts.get(case, ()))
+            self._without_graph(number, later.graph_notes.get(case))
             if case in later.rounds:
                 self.rounds[number] = max(later.rounds[case], self.rounds.get(number, 0))
         self.trial_cases.extend(map(numbers.__getitem__, later.trial_cases))

@@ -243,6 +243,7 @@ class CaseResult(Case):
     own_axes: str | None = _fact(
         "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )
+    graph_note: str | None = _column("on a GPU: why there is no time of a call as a CUDA graph, if one was needed")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

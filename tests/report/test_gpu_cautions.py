@@ -7,17 +7,22 @@ import pytest
 from rows import PRECISION, row
 
 from harness.calibration.record import gpu_rules
-from harness.report.text.cautions import report_cautions
+from harness.report.text.cautions import caution_summary, report_cautions
+from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case
 
 MACHINE = {"torch": {"gpu_states": {"GPU-1": {"sm_clock_max_mhz": 1980}}}}
 
 
-def cautions(machine: dict[str, Any] | None = None, **values: float) -> str:
-    case = Case("rnn.torch", 512, 1024, 1, device="cuda")
+def lines(impl: str = "rnn.torch", **values: Any) -> list[CaseResult]:
+    case = Case(impl, 512, 1024, 1, device="cuda")
     given = {"samples_s": [1e-3] * 5, "probe_s": 1e-4, "queue_held": 1.0, **values}
-    return " ".join(report_cautions(summarise([row(case, "time", i, **given) for i in (1, 2)], PRECISION), machine))
+    return summarise([row(case, "time", i, **given) for i in (1, 2)], PRECISION)
+
+
+def cautions(machine: dict[str, Any] | None = None, **values: float) -> str:
+    return " ".join(report_cautions(lines(**values), machine))
 
 
 def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
@@ -31,9 +36,33 @@ def test_a_case_whose_launches_cannot_be_left_out_is_told_without_a_time_in_the_
     assert "the GPU's work, whose time the table shows" in cautions(**bound)
     said = cautions(**bound, queue_held=0.0)
     assert said.startswith("no GPU time: rnn.torch")
-    assert "take wall_call_s, 2.00 ms for" in said
-    assert "`graph_note` in the run's rows says why" in said
+    assert "left out of the time. Calls back to back take wall_call_s, 2.00 ms for" in said
     assert "the table shows" not in said
+
+
+NO_GRAPH = {"host_bound": True, "wall_call_s": 2e-3, "queue_held": 0.0}
+WAITS = "no CUDA graph: RuntimeError: CUDA error: operation not permitted when stream is capturing"
+NO_ROOM = "no room for a CUDA graph: CUDA out of memory"
+
+
+def test_the_reason_for_having_no_cuda_graph_is_told_once_for_all_cases_that_share_it() -> None:
+    layers = {"rnn.torch": WAITS, "rnn.elman": WAITS, "attention.naive": NO_ROOM}
+    found = [line for impl, why in layers.items() for line in lines(impl, graph_note=why, **NO_GRAPH)]
+    assert [line.graph_note for line in found] == [*layers.values()]
+    waits, no_room = report_cautions(found)
+    assert waits.startswith(
+        "no GPU time: rnn.torch n=512 d=1024 h=1 and 1 more case: the launches could not be left out"
+    )
+    assert f"of the time ({WAITS}). Calls" in waits
+    assert f"({NO_ROOM})" in no_room
+
+
+def test_cases_without_a_gpu_time_are_not_counted_among_the_host_bound_ones() -> None:
+    timed = lines("rnn.elman", host_bound=True, wall_call_s=2e-3)
+    assert caution_summary([*timed, *lines(**NO_GRAPH)], []) == (
+        "Warning: 1 case host-bound (rnn.elman n=512 d=1024 h=1), "
+        "1 case without a GPU time (rnn.torch n=512 d=1024 h=1). See report.md."
+    )
 
 
 def test_another_process_on_the_gpu_is_told_with_its_share_of_the_trials() -> None:

@@ -122,6 +122,7 @@ def mixed_rows(rng: random.Random) -> list[dict[str, Any]]:
     rows = [one for case in cases for one in measured(case, 0.002 * case.seq_len, 4096, trials=6)]
     rows += [{**one, "peak_bytes": 5000} for one in rows if one["purpose"] == "facts"]
     rows += [{**one, "samples_s": [0.1, 0.2]} for one in rows[::5] if one["purpose"] == "time"]
+    rows += [{**one, "graph_note": f"{i}: no graph"} for i, one in enumerate(rows[::3]) if one["purpose"] == "time"]
     rows += [row(cases[0], "time", 9, status="killed", reason="by SIGKILL"), {**rows[7], "family": "other"}]
     rows += [row(cases[0], "time", 8, status="error", reason="another"), row(cases[0], "reopen")]
     rows += [{**row(cases[2], "reopen"), "anew": True}, {**rows[3], "host": "a"}, {**rows[4], "host": "b"}]

@@ -67,6 +67,13 @@ def test_a_time_with_launches_in_it_is_no_time_of_the_gpu() -> None:
     assert (found[128].status, found[128].wall_call_s) == ("ok", 9.0)
 
 
+def test_a_trial_that_counts_no_more_leaves_no_reason_for_having_no_graph() -> None:
+    before = trial(64, 1, 5e-4, 0.0, graph_note="no CUDA graph")
+    assert lines(before)[64].graph_note == "no CUDA graph"
+    anew = {**row(Case("rnn.elman", 64, 256, 1, device="cuda"), "reopen"), "anew": True}
+    assert lines(before, anew, trial(64, 1, 1e-4, 1.0))[64].graph_note is None
+
+
 def test_two_quantities_in_one_column_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_with_one_gpu_time", lambda records, impls, cases: records)
     with pytest.raises(AssertionError):

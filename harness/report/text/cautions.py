@@ -150,7 +150,8 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "bimodal": line.bimodal,
             "without a faster kernel": line.backend_fallback,
             "with unknown facts": line.facts_unknown,
-            "host-bound": line.host_bound,
+            "without a GPU time": _is_without_gpu_time(line),
+            "host-bound": line.host_bound and not _is_without_gpu_time(line),
             "suspect": line.suspect,
         }
         for kind in filter(found.get, found):
@@ -198,7 +199,7 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
 
 
 def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
-    bound = [line for line in lines if line.host_bound and line.time_s is not None]
+    bound = [line for line in lines if line.host_bound and not _is_without_gpu_time(line)]
     if not bound:
         return []
     return [
@@ -207,15 +208,20 @@ def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
     ]
 
 
+def _is_without_gpu_time(line: CaseResult) -> bool:
+    """Whether the case ran on a GPU, and its launches could not be left out of the time."""
+    return line.wall_call_s is not None and line.time_s is None
+
+
 def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
-    """Cases on a GPU whose launches could not be left out of the time, and where the rows say why."""
-    untimed = [line for line in lines if line.wall_call_s and line.time_s is None]
-    if not untimed:
-        return []
-    return [
-        f"no GPU time: {_cases(untimed)}: the launches could not be left out of the time. Calls back to back take "
-        f"{_wall_call(untimed)}. If there is no CUDA graph, `graph_note` in the run's rows says why."
+    """The cases on a GPU without a time of it. Those with one reason share a sentence."""
+    reasons = grouped(filter(_is_without_gpu_time, lines), lambda line: line.graph_note)
+    text = [
+        f"no GPU time: {_cases(alike)}: the launches could not be left out of the time"
+        f"{f' ({reason})' if reason else ''}. Calls back to back take {_wall_call(alike)}."
+        for reason, alike in reasons.items()
     ]
+    return _at_most(text, "reason")
 
 
 def _wall_call(lines: Iterable[CaseResult]) -> str:
