@@ -102,6 +102,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    """Undo what a trial in this process leaves behind: most trials turn gradients off for good."""
+    _turn_gradients_on()
+    yield
+    _turn_gradients_on()
+
+
+def _turn_gradients_on() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_grad_enabled(True)
+
+
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Executor]:
     """A runner of real, short trials, with a memory limit of 512 MiB and enough time to reach it."""

@@ -1,6 +1,6 @@
 """What each layer computes is what it claims, to the last digit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,13 +23,6 @@ SIZES = [(1, 16, 8, 2), (2, 1, 8, 4), (3, 7, 12, 3), (2, 40, 8, 1), (1, 5, 48, 4
 MODES = ("forward", "train", "backward", "decode")
 # A token more is a whole pass under a causal mask, of which the kernel does no more than the mask leaves.
 CAUSAL_STEPS = ("attention.uncached",)
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def observed(impl: str, b: int, n: int, d: int, h: int, mode: str) -> Observation:

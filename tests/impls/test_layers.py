@@ -1,6 +1,5 @@
 """Layers of one mathematics compute the same thing from the same weights, as their reference says it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,13 +41,6 @@ SAME = [
     for name in HERE
     if name != (first := next(one for one in HERE if mathematics(one) == mathematics(name)))
 ]
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize(("name", "setting"), cells(VARIED, IN_FLOAT64))

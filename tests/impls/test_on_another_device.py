@@ -3,7 +3,6 @@
 Where one of these was made on the CPU by mistake a call would raise on a GPU alone, or wait for it unseen.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -39,13 +38,6 @@ APART = ("encoder", "decoder", *OF_LENGTHS)
 LAYERS = [name for name, impl in IMPLS.items() if not name.startswith(APART) and not impl.package]
 BLOCKS = [name for name in IMPLS if name.startswith(("encoder.", "decoder.")) and name.endswith(AROUND)]
 STACK = "encoder6.fused"
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """A function as a layer: what it takes is found by looking, or described beside it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from harness.trial.workload import build
 from impls.attention.reference import softmax_attention
 
 FILE = Path(__file__).parent / "functions.py"
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(name: str, **given: Any) -> Case:

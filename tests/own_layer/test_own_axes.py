@@ -1,14 +1,12 @@
 """Axes that a layer has of its own: `layer.window=64,256`, and letters of its own in claims and shapes."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 from own_layer.test_own_layer import QUICK, harness
 
 from harness import layer_lookup, own_axes
@@ -25,13 +23,6 @@ from harness.trial.workload import build
 FILE = Path(__file__).parent / "functions.py"
 REPEATS = str(FILE.with_name("repeats.py:Repeats"))
 USUAL = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=1")
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(name: str, **given: Any) -> Case:

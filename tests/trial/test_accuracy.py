@@ -1,6 +1,5 @@
 """Errors are measured at the size that is timed, beside those of the plain layer in the same dtype."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ from harness.trial import accuracy, verify
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.workload import build
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def facts_of(case: Case) -> dict[str, Any]:

@@ -1,22 +1,12 @@
 """What is verified at a small n, and what is looked at in the size and the precision that is timed."""
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def late(name: str, n: int, **axes) -> Case:

@@ -91,9 +91,3 @@ def test_without_steps_it_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: torch.nn.Identity)
     with pytest.raises(Unsupported, match="it has no start and step to decode with"):
         build(Case("rnn.elman", **CASE), seed=0)
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Any:
-    yield
-    torch.set_grad_enabled(True)

@@ -1,7 +1,5 @@
 """A layer whose kernels are of half precision alone, as many a GPU's are, is verified as far as it can be."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -45,13 +43,6 @@ class LooksAhead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.weight + 1e-4 * x[:, -1:]
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def verified(layer_class: type, monkeypatch: pytest.MonkeyPatch, **changed: str) -> dict[str, object]:

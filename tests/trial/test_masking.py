@@ -1,7 +1,5 @@
 """A layer that sees what its mask hides is wrong, though it agree with itself."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -73,13 +71,6 @@ class GoesBackOnce(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return _UsedUp.apply(self.proj(x))
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:

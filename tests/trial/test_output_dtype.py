@@ -1,6 +1,5 @@
 """An output has the dtype of its input, or the dtype that the layer declares."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,13 +44,6 @@ class DecodesInFloat32(Elman):
     def step(self, x_t: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         y, h = super().step(x_t, h)
         return y.float(), h
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> Case:

@@ -1,9 +1,6 @@
 """Layers whose output shares memory with their input, and layers that change their input."""
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 from torch import Tensor, nn
 
 from harness.measure.executor import Executor
@@ -33,13 +30,6 @@ class Steps(nn.Module):
 class Causal(Steps):
     def forward(self, x: Tensor) -> Tensor:
         return x
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

@@ -1,6 +1,5 @@
 """Functions of packed sequences: they are found by their parameters, and get the tokens of unequal lengths."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,6 @@ from harness.trial.workload import Unsupported, build
 
 FILE = Path(__file__).parent / "packed.py"
 FUNCTIONS = Path(__file__).parents[1] / "own_layer" / "functions.py"
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(name: str, **given: Any) -> Case:

@@ -17,7 +17,6 @@ from harness.trial.workload import build, exact_float32
 def _as_before() -> Iterator[None]:
     yield
     exact_float32()
-    torch.set_grad_enabled(True)
 
 
 def is_exact() -> bool:

@@ -19,9 +19,7 @@ B, N, D = 2, 8, 4
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_grad_enabled(True)
     yield
-    torch.set_grad_enabled(True)
     torch.set_num_threads(before)
 
 

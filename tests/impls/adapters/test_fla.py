@@ -1,7 +1,5 @@
 """The flash-linear-attention adapter against a package that computes what the real one documents."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from adapters.pretended import check_layout, install, take_on_the_cpu
@@ -53,7 +51,7 @@ def fused_recurrent_linear_attn(
 
 
 @pytest.fixture(autouse=True)
-def _fla(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fla(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = {
         "chunk_linear_attn": chunk_linear_attn,
         "fused_recurrent_linear_attn": fused_recurrent_linear_attn,
@@ -61,9 +59,6 @@ def _fla(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install(monkeypatch, "fla.ops.linear_attn", **functions)
     take_on_the_cpu(monkeypatch, FlaLinearAttention)
     monkeypatch.setitem(IMPLS, NAME, next(impl for impl in ADAPTERS if impl.name == NAME))
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

@@ -1,7 +1,6 @@
 """The operations of flash-linear-attention against modules with its signatures, which compute them all at once."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -84,15 +83,12 @@ BY_MODULE: dict[str, Any] = {
 
 
 @pytest.fixture
-def _fla(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fla(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (*BY_MODULE, "gla"):
         names = [name for name, operation in OPERATIONS.items() if operation.module == module]
         functions = {name: BY_NAME.get(name) or BY_MODULE[module] for name in names}
         install(monkeypatch, f"fla.ops.{module}", **functions)
     take_on_the_cpu(monkeypatch, FlaOperation, ForwardOnly)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.usefixtures("_fla")

@@ -39,13 +39,11 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward", "decode"])
 def test_nothing_of_a_call_is_on_the_cpu(name: str, mode: str) -> None:
-    torch.set_grad_enabled(True)
     case = Case(name, 5, 32, 2, batch_size=2, mode=mode, mask="causal", dtype="bfloat16", device="cuda")
     with AnotherDevice() as device:
         work = build(case, seed=0)
         device.alone = True
         out = work.call()
-    torch.set_grad_enabled(True)
     outputs = list(out) if mode == "backward" else [out]
     if mode == "train":
         outputs += [leaf.grad for leaf in (work.x, *work.layer.parameters())]

@@ -1,7 +1,5 @@
 """The real packages, where there are a GPU and they."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -16,13 +14,6 @@ pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 MODES = ("forward", "train", "backward", "decode")

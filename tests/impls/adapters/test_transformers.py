@@ -1,13 +1,12 @@
 """Attention functions of transformers as layers: refused without the package, and correct with it."""
 
 import sys
-from collections.abc import Iterator
 
 import pytest
-import torch
 from compilers import needs_cxx
 
 from harness.sweep_axes import Case
+from harness.trial.compilation import preload_compiler
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
@@ -16,13 +15,6 @@ from impls.adapters.transformers_functions import TransformersFlex, Transformers
 
 NAMES = [impl.name for impl in TRANSFORMERS]
 FLEX = "sdpa.transformers.flex"
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,7 +26,6 @@ def test_without_the_package_it_says_what_to_install(name: str, monkeypatch: pyt
 
 
 @pytest.mark.slow  # importing it takes seconds
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("mask", ["none", "causal", "padding"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != FLEX])
 def test_it_is_softmax_attention_under_every_mask(name: str, mask: str) -> None:
@@ -44,7 +35,6 @@ def test_it_is_softmax_attention_under_every_mask(name: str, mask: str) -> None:
 
 
 @pytest.mark.slow  # importing it takes seconds
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("mode", ["forward", "train"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != FLEX])
 def test_its_exact_flops_equal_the_claim(name: str, mode: str) -> None:
@@ -55,10 +45,10 @@ def test_its_exact_flops_equal_the_claim(name: str, mode: str) -> None:
 
 @needs_cxx
 @pytest.mark.slow  # it compiles
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("mask", ["none", "causal"])
 def test_its_flex_attention_is_softmax_attention(mask: str) -> None:
     pytest.importorskip("transformers", reason="pip install transformers")
+    preload_compiler("cpu")  # as a fork server does: torch's compiler warns when it is imported
     assert verify(Case(FLEX, 128, 32, 2, mask=mask), seed=0)["against"] == "SdpaReference"
 
 

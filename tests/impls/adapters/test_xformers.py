@@ -1,6 +1,5 @@
 """The xformers adapter against a package that computes what the real one documents."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,14 +40,11 @@ def memory_efficient_attention(
 
 
 @pytest.fixture(autouse=True)
-def _xformers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _xformers(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = {"memory_efficient_attention": memory_efficient_attention, "LowerTriangularMask": LowerTriangularMask}
     install(monkeypatch, "xformers.ops", **functions)
     take_on_the_cpu(monkeypatch, XformersAttention)
     monkeypatch.setitem(IMPLS, NAME, next(impl for impl in ADAPTERS if impl.name == NAME))
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

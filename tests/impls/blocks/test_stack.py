@@ -1,7 +1,5 @@
 """Six encoder blocks in a row: one after another, and no more than that."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,14 +17,6 @@ from impls.blocks.stack import EncoderStack
 N, D, H = 9, 24, 4
 FUSED = "impls.attention.fused:FusedAttention"
 NAMES = [stack.name for stack in STACKS]
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def tokens() -> Tensor:

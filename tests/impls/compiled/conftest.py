@@ -27,7 +27,5 @@ def _compiler(monkeypatch: pytest.MonkeyPatch, compile_cache: Path) -> Iterator[
     monkeypatch.setenv("TRITON_CACHE_DIR", str(compile_cache / "triton"))
     for impl in (*COMPILED_ATTENTION, *COMPILED_RNN):
         monkeypatch.setitem(IMPLS, impl.name, impl)
-    torch.set_grad_enabled(True)
     yield
     torch._dynamo.reset()
-    torch.set_grad_enabled(True)

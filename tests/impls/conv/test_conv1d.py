@@ -1,7 +1,5 @@
 """The convolution: which tokens each output sees, through which tap."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,11 +14,8 @@ BOTH = [Conv1d, ConvReference]
 
 
 @pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
+def _seeded() -> None:
     torch.manual_seed(0)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def inputs(n: int, b: int = 2) -> Tensor:

@@ -1,7 +1,5 @@
 """FLOPs without a claimed polynomial: those of chunks and of a masked product."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -15,12 +13,9 @@ CHUNK = 64
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for impl in LINEAR:
         monkeypatch.setitem(IMPLS, impl.name, impl)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def observed(impl: str, n: int, d: int, h: int, mode: str = "forward", **more: str) -> Observation:

@@ -1,14 +1,9 @@
 """Fixtures of the tests of recurrent layers."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 
 @pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
+def _seeded() -> None:
     torch.manual_seed(0)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)

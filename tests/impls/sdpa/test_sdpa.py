@@ -1,6 +1,5 @@
 """Attention without projections: the core of the attention layers, by the kernel that it names."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -23,11 +22,8 @@ B, N, D, H = 2, 7, 12, 3
 
 
 @pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
+def _seeded() -> None:
     torch.manual_seed(0)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("layer_class", ALL)

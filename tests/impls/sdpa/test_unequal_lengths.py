@@ -1,6 +1,5 @@
 """Attention over packed sequences, and over a paged cache: exact work, and the same numbers as one by one."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -22,13 +21,6 @@ from impls.sdpa.paged import paged
 # Lengths of zipf for b = 3, and Σ nᵢ².
 LENGTHS, SQUARES = [24, 12, 8], 24**2 + 12**2 + 8**2
 ANY = {"lengths": "zipf", "batch_size": 3}
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(name: str, **given: Any) -> Case:

@@ -13,11 +13,9 @@ from harness.trial.workload import Unsupported, build
 
 
 @pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
+def _threads_as_before() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_grad_enabled(True)
     yield
-    torch.set_grad_enabled(True)
     torch.set_num_threads(before)
 
 

@@ -1,10 +1,8 @@
 """What is called past torch's dispatcher is unknown, and not too small."""
 
 import sys
-from collections.abc import Iterator
 
 import pytest
-import torch
 from trial.metrics.unseen import UNSEEN_BYTES
 
 from harness.measure.executor import Executor
@@ -12,12 +10,6 @@ from harness.sweep_axes import Case
 from harness.trial.metrics.collect import collect_metrics, exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
-
-
-@pytest.fixture(autouse=True)
-def _gradients_as_before() -> Iterator[None]:
-    yield
-    torch.set_grad_enabled(True)
 
 
 def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffic_are_unknown(

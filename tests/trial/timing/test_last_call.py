@@ -1,7 +1,6 @@
 """Results that a layer keeps from earlier calls are found; honest layers are not accused."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,11 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "harness.trial.reuse_between_calls.compilations", lambda: 0
     )  # other tests may have compiled here
     monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
-    torch.set_grad_enabled(True)
-    yield
-    torch.set_grad_enabled(True)
 
 
 def case_of(layer: str, n: int = 16, **asked: object) -> Case:
