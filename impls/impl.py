@@ -36,8 +36,7 @@ class Impl:
     A claim may contain the letter of a further size that the constructor takes. `own_sizes` is for layers whose default
     is not the usual one: the ratio of both, by the constructor's name.
 
-    `axes` repeats those that the class declares, each with a letter and a default: they stand in claims. A block has
-    those of the layer inside, always at their defaults.
+    `axes` repeats those that the class declares, each with a letter and a default: they stand in claims.
 
     `kind` is the layer's row of table 1, one of `KINDS`, or empty.
     `compiled`: the layer's first call compiles.

@@ -82,6 +82,7 @@ def described(impl: Impl) -> dict[str, Any]:
         "file": source.place,
         "equation": source.equation or read_layer_source(impl.reference).equation,
         "claims": {claim: text for claim in CLAIMS if (text := getattr(impl, claim))},
+        "axes": [[name, *one] for name, one in impl.axes.items()],
         "has_heads": impl.has_heads,
         "modes": source.modes,
         "masks": source.masks,
@@ -170,14 +171,17 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
     def claimed(claims: Sequence[str]) -> list[tuple[str, ...]]:
         return [(impl.name, *(getattr(impl, claim) for claim in claims)) for impl in shown]
 
+    axes = [(impl.name, f"layer.{name}", of[0], str(of[1])) for impl in shown for name, of in impl.axes.items()]
     exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
     for headings, rows, caption in (
         (["what it is"], summaries, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
+        ([Column("own axis", overflow="fold"), "letter in claims", "default"], axes, "several values: layer.NAME=A,B"),
         ([_CLAIMED[claim] for claim in _WORK], claimed(_WORK), exactly),
         ([_CLAIMED[claim] for claim in _ORDERS], claimed(_ORDERS), "by order; memory beyond weights and input"),
     ):
         table = Table(Column("layer", no_wrap=True), *headings, caption=caption, caption_justify="left")
         for row in rows:
             table.add_row(*row)
-        console.print(table)
+        if rows:
+            console.print(table)
     console.out("One layer: python -m harness list attention.fused", highlight=False)

@@ -7,6 +7,7 @@ Kernels of other packages (impls/adapters) are measured without blocks. Such blo
 packages are installed, and would differ from the blocks here only in the kernel.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -34,8 +35,8 @@ _CAUSALLY: dict[str, dict[str, Any]] = {
     # These skip masked blocks, and no formula in n gives the remaining work exactly.
     "attention.chunked": {"work": "", "work_train": ""},
     "attention.flex": {"work": "", "work_train": ""},
-    # Blocks of r queries against 2r keys, not 3r.
-    "attention.window": {"work": "8nd² + 8rnd", "work_train": "24nd² + 24rnd"},
+    # Blocks of 32 queries against 64 keys, not 96.
+    "attention.window": {"work": "8nd² + 256nd", "work_train": "24nd² + 768nd"},
     # No sum is shared by all queries: the scores are written to memory, as by attention.packed.
     "attention.linear.parallel": {
         "work": "8nd² + 4n²d",
@@ -47,8 +48,21 @@ _CAUSALLY: dict[str, dict[str, Any]] = {
 
 def blocks(layers: Iterable[Impl]) -> tuple[Impl, ...]:
     """Return an encoder and a decoder block around every layer whose reference is known here."""
-    known = [layer for layer in layers if layer.reference in _STANDS_IN_BLOCKS]
+    known = [_at_defaults(layer) for layer in layers if layer.reference in _STANDS_IN_BLOCKS]
     return (*map(_encoder, known), *map(_decoder, known))
+
+
+def _at_defaults(layer: Impl) -> Impl:
+    """Return the entry with the defaults of its own axes in place of their letters: a block does not take them."""
+    claims = {name: getattr(layer, name) for name in ("work", "work_train", "work_decode", "memory")}
+    for letter, size in layer.axes.values():
+        # An order leaves constants free, and only orders are divided by such a letter.
+        for name, text in claims.items():
+            text = text.replace(f"/{letter}", "")
+            for power, sign in ((2, "²"), (1, "")):
+                text = re.sub(rf"(\d*){letter}{sign}", lambda found, by=size**power: str(int(found[1] or 1) * by), text)
+            claims[name] = text
+    return replace(layer, axes={}, **claims)
 
 
 def _encoder(layer: Impl) -> Impl:

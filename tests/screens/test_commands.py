@@ -62,6 +62,9 @@ def test_one_layer_has_a_page_and_a_family_a_list(screen: Screen, snapshot: Snap
 
 def test_the_list_as_json_has_every_layer_and_a_pattern_chooses(screen: Screen) -> None:
     assert [layer["name"] for layer in json.loads(screen("list --json"))] == list(IMPLS)
+    own, block = (json.loads(screen(f"list {name}.window --json"))[0] for name in ("attention", "encoder"))
+    assert (own["axes"], own["claims"]["memory"]) == ([["reach", "r", 32]], "rhn + nd + rd")
+    assert (block["axes"], block["claims"]["memory"]) == ([], "32hn + nd + 32d")
     (fused,) = json.loads(screen("list attention.fused --json"))
     assert fused["claims"]["work"] == IMPLS["attention.fused"].work
     assert {layer["family"] for layer in json.loads(screen("list 'rnn.*' --json"))} == {"rnn"}
