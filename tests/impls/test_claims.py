@@ -10,7 +10,7 @@ from rows import lines
 
 from harness import layer_lookup
 from harness.analysis.claim_rules import CONFIRMED, judge_memory
-from harness.own_axes import axes_text, declared_axes, letters_of_texts, usual_options, usual_values
+from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, usual_options
 from harness.polynomial import parse
 from harness.trial.metrics.collect import Observation, allocator_peak, collect_metrics, trace_call
 from harness.trial.workload import build
@@ -130,7 +130,7 @@ def test_the_registry_has_the_axes_that_classes_declare() -> None:
 def test_every_keyword_of_a_layer_that_is_a_size_has_a_letter() -> None:
     for name in [*LAYERS, *BLOCKS]:
         layer = layer_lookup.load_class(name)
-        sizes = {keyword for keyword, usual in usual_values(layer).items() if usual and usual.isdecimal()}
+        sizes = {keyword for keyword, usual in option_defaults(layer).items() if usual and usual.isdecimal()}
         assert sizes == set(declared_axes(layer)), name
 
 
