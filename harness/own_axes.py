@@ -60,11 +60,12 @@ def option_defaults(layer_class: Any) -> dict[str, str | None]:
 
 def axes_text(layer_class: Any) -> str | None:
     """The declared axes that are sizes, as results keep them: `{"window": ["w", 128]}`; None without any."""
-    sizes = {name: one for name, one in declared_axes(layer_class).items() if _is_size(one[1])}
+    sizes = {name: one for name, one in declared_axes(layer_class).items() if is_size(one[1])}
     return json.dumps(sizes, ensure_ascii=False) if sizes else None
 
 
-def _is_size(value: Any) -> bool:
+def is_size(value: Any) -> bool:
+    """Whether a value is a number above 0."""
     return type(value) in (int, float) and value > 0
 
 
@@ -76,7 +77,7 @@ def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
         found = {name: (str(letter), value) for name, (letter, value) in stated.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
-    return {name: one for name, one in found.items() if len(one[0]) == 1 and _is_size(one[1])}
+    return {name: one for name, one in found.items() if len(one[0]) == 1 and is_size(one[1])}
 
 
 @cache
@@ -84,7 +85,7 @@ def own_size(text: str | None, options: str) -> OwnSize:
     """The value of each letter in the text, at these options; without those whose value is no size."""
     given = options_of(options)
     values = {letter: given.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
-    return tuple(sorted((letter, value) for letter, value in values.items() if _is_size(value)))
+    return tuple(sorted((letter, value) for letter, value in values.items() if is_size(value)))
 
 
 @cache

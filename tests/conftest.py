@@ -36,7 +36,7 @@ _SLOW = (
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
     "export/test_bench_registry.py",
     # A browser.
-    *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_")),
+    *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
     # Many trials in processes of their own, or many calls of a layer.
     *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module", "turn_trial")),
     *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),

@@ -217,7 +217,7 @@ _MOST_SIZES = 8
 _MOST_TICKS, _ROOM = 16, 1.6
 
 
-def size_axis(sizes: Iterable[int]) -> dict[str, Any]:
+def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
     """A logarithmic axis that names measured n only."""
     named = sorted(set(sizes))
     step = -(-len(named) // _MOST_SIZES)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from own_layer.paged_lines import AXES, lines
 
 from harness.analysis.analyse import Analysis
 from harness.analysis.claims_table import verdicts
@@ -18,22 +19,7 @@ from harness.report.html.chart_data import chart_data
 from harness.report.plots.overviews import over_own_axis
 from harness.report.report_data import Contents
 from harness.report.text.every_size import tables_over_own_axes
-from harness.results.columns import CaseResult, lines_of_records, table
-
-AXES = json.dumps({"page_size": ["p", 16], "window": ["w", 128]})
-CLAIMS = json.dumps({"work": "4nwd", "memory": "nd + nw/p"})
-
-
-def lines(pages: tuple[int, ...] = (8, 16, 32), windows: tuple[int, ...] = (64, 128, 256)) -> list[CaseResult]:
-    """Of a layer in pages p with a window w, whose FLOPs are 4nwd, and whose time grows with them and with pages."""
-    records: list[dict[str, Any]] = []
-    for n, p, w in [(n, p, w) for n in (256, 512, 1024) for p in pages for w in windows]:
-        given = usual_options(AXES, f"page_size={p}+window={w}")
-        time_s = 1e-6 + 1e-9 * n * w + 2e-8 * n / p
-        known = {"impl": "./paged.py:paged", "seq_len": n, "d_model": 64, "num_heads": 1, "options": given}
-        costs = {"time_s": time_s, "flops": 4 * n * w * 64, "flops_claimed": 4 * n * w * 64}
-        records.append({**known, **costs, "own_axes": AXES, "claims": CLAIMS})
-    return lines_of_records(records, bounded=False)
+from harness.results.columns import CaseResult, table
 
 
 def law(metric: str) -> FittedLaw:

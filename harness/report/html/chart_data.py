@@ -107,25 +107,34 @@ USUAL = "usual"
 
 
 def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """`[{name, label, values}]` of each axis that selects a panel, with its values in ascending order.
+    """`[{name, label, values, frame}]` of each axis that selects a panel, with its values in ascending order.
 
-    An option `window` is the axis `layer.window`, whose values are texts. Its label has the letter that layers declare.
+    An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
+    option, with the `title` and `letter` of a declared axis; None for other axes, and if fewer than two are sizes.
     """
     letters: dict[str, set[str]] = {}
     for text in {line.own_axes for line in lines}:
         for name, (letter, _) in own_axes.axes_of_text(text).items():
-            letters.setdefault(f"{OPTION}{name}", set()).add(letter)
-    labels = {name: " ".join((name.removeprefix(OPTION), *of)) for name, of in letters.items() if len(of) == 1}
+            letters.setdefault(name, set()).add(letter)
     names = dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]})))
-    values = {name: sorted({panel["at"][name] for panel in panels}, key=parts.in_order) for name in names}
-    return [
-        {
-            "name": name,
-            "label": AXES[name].label if name in AXES else labels.get(name, name.removeprefix(OPTION)),
-            "values": values[name],
-        }
-        for name in names
-    ]
+    found = []
+    for name in names:
+        values = sorted({panel["at"][name] for panel in panels}, key=parts.in_order)
+        label, frame = AXES[name].label if name in AXES else "", None
+        if name not in AXES:
+            short = name.removeprefix(OPTION)
+            own = letters.get(short, set())
+            label = f"{short} {min(own)}" if len(own) == 1 else short
+            sizes = [size for value in values if own_axes.is_size(size := options_of(f"{short}={value}")[short])]
+            if len(sizes) > 1:
+                frame = {**parts.size_axis(sizes), "title": label, "letter": label.split()[-1]}
+        found.append({"name": name, "label": label, "values": values, "frame": frame})
+    return found
+
+
+def _but_options(setting: PanelSetting) -> tuple[Any, ...]:
+    """The setting's values on other axes than the options: charts of settings with equal ones share their y axes."""
+    return tuple(value for axis, value in setting.at.items() if axis != "options")
 
 
 def setting_at(setting: PanelSetting, options: Iterable[str]) -> dict[str, Any]:
@@ -136,9 +145,10 @@ def setting_at(setting: PanelSetting, options: Iterable[str]) -> dict[str, Any]:
 
 
 def chart_data(contents: Contents) -> dict[str, Any]:
-    """`{"looks": {impl: look}, "widest": factor, "axes": [{name, label, values}], "panels": [...], "first": index}`.
+    """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
 
-    An interval that spans more than the factor `widest` is too wide to compare its value. Each panel has:
+    `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
+    value. Each panel has:
 
     - `at`: its value on every axis
     - `title`
@@ -151,10 +161,13 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     """
     panels: list[dict[str, Any]] = []
     options = {name for setting in contents.settings for name in options_of(setting.at["options"])}
+    alike: dict[Any, list[Panel]] = {}
+    for setting in contents.settings:
+        alike.setdefault(_but_options(setting), []).extend(setting.panels)
     for setting in contents.settings:
         at = setting_at(setting, options)
         roof = parts.roof_of_setting(contents.findings.roofs, setting)
-        axes = {metric: cost.axis_of(setting.panels) for metric, cost in COSTS.items()}
+        axes = {metric: cost.axis_of(alike[_but_options(setting)]) for metric, cost in COSTS.items()}
         panels += [
             {
                 "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},

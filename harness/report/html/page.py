@@ -51,18 +51,13 @@ def chart_library() -> str:
 
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "tables.css", "charts.css", "print.css")
-_CHARTS = (
-    "text.js",
-    "figure.js",
-    "overview.js",
-    "curves.js",
-    "speedup.js",
-    "roofline.js",
-    "accuracy.js",
-    "crossovers.js",
-    "predictions.js",
+_SCRIPTS = tuple(
+    f"{name}.js"
+    for name in (
+        *("text", "figure", "overview", "over_axis", "curves", "speedup", "roofline", "accuracy", "crossovers"),
+        *("predictions", "controls", "page", "theme"),
+    )
 )
-_SCRIPTS = (*_CHARTS, "controls.js", "page.js", "theme.js")
 _END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 

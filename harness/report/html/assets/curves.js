@@ -1,4 +1,4 @@
-// Time, memory and sequential depth against n.
+// Time, memory and sequential depth against n, or over an own axis.
 
 function curvesFigure(panel, cost, looks, shown, powers = [1, 2]) {
   if (!cost) return null;
@@ -66,12 +66,12 @@ const ABOVE = 1.3;
 function guide(curves, n, y, power) {
   const ends = curves.map((one) => [one.n.at(-1), one.value.at(-1)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const [last, highest] = ends.at(-1), most = ABOVE * highest, first = Math.max(n.range[0], last * (y.range[0] / most) ** (1 / power));
-  return { n: [first, last], value: [most * (first / last) ** power, most], text: power === 1 ? "∝ n" : "∝ n²" };
+  return { n: [first, last], value: [most * (first / last) ** power, most], power, text: `∝ ${n.letter ?? "n"}${power === 1 ? "" : "²"}` };
 }
 
 const guideTrace = (line) => ({
   type: "scatter", mode: "lines", x: line.n, y: line.value, meta: { kind: "guide" }, hoverinfo: "skip", showlegend: false,
-  line: { color: GREY, width: 1, dash: line.text === "∝ n" ? "6px,4px" : "2px,3px" },
+  line: { color: GREY, width: 1, dash: line.power === 1 ? "6px,4px" : "2px,3px" },
 });
 
 // The label above or below its line, where other curves leave it free, in shares of the frame's height: if none of

@@ -14,8 +14,11 @@ function axis(frame, more = {}) {
   };
 }
 
+// The axis of n, or of what a panel is drawn over instead.
+const letterOf = (frame) => plain(frame.letter ?? "n");
 const axisOfN = (frame) => axis(frame, {
-  title: { text: "sequence length n", standoff: 8 }, unifiedhovertitle: { text: "n = %{x}" }, hoverformat: "d",
+  title: { text: plain(frame.title ?? "sequence length n"), standoff: 8 }, unifiedhovertitle: { text: `${letterOf(frame)} = %{x}` },
+  hoverformat: frame.ticks.every(([value]) => Number.isInteger(value)) ? "d" : ".6~g",
 });
 
 function layout(x, y, more = {}) {

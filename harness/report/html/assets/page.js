@@ -2,7 +2,9 @@
 
 const BASELINE = "attention.naive";
 const data = JSON.parse(document.getElementById("data").textContent);
-const chosen = { panel: data.panels[data.first], hidden: new Set(), baseline: BASELINE, metric: "time" };
+const sizes = everyN(data.panels);
+// `over` is the axis that the costs are drawn over; null: over n. Then `n` chooses the cases.
+const chosen = { panel: data.panels[data.first], hidden: new Set(), baseline: BASELINE, metric: "time", over: null, n: sizes.at(-1) };
 
 // Of the panels with this value on this axis, the one that is most like the present one.
 function choose(name, value) {
@@ -20,13 +22,15 @@ function drawable() {
 }
 
 function redraw() {
-  const { panel } = chosen;
+  const { over, n } = chosen;
+  const panel = over ? panelOver(over, n, data.panels, data.axes, chosen.panel.at) : chosen.panel;
   const none = Object.keys(drawable()).every((impl) => chosen.hidden.has(impl));
   document.getElementById("none").hidden = !none;
   document.querySelector("#charts .figures").hidden = none;
   if (none) return;
   const shown = (impl) => !chosen.hidden.has(impl);
   showChoice(data.axes, panel.at);
+  showOver(over, n);
   document.getElementById("selection").textContent = panel.title;
   const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
   if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
@@ -43,6 +47,28 @@ function redraw() {
   document.getElementById("chart-accuracy").hidden = !panel.accuracy;
 }
 
+// With something to draw over beside n, a choice of it, and one of n, which takes the place of what is drawn over.
+const OVER = { name: "over", label: "draw over", values: ["n"] };
+const SIZE = { name: "n", label: "sequence length n", values: sizes };
+
+function overChoices() {
+  const possible = data.axes.filter((axis) => axis.frame);
+  if (!possible.length) return [];
+  const over = { ...OVER, values: [...OVER.values, ...possible.map((axis) => axis.label)] };
+  return [
+    axisChoice(over, (_, label) => { chosen.over = possible.find((axis) => axis.label === label) ?? null; redraw(); }),
+    axisChoice(SIZE, (_, n) => { chosen.n = n; redraw(); }),
+  ];
+}
+
+function showOver(over, n) {
+  showChoice([OVER, SIZE], { over: over?.label ?? "n", n });
+  for (const axis of [SIZE, ...data.axes]) {
+    const control = document.querySelector(`#filters [name="${axis.name}"]`);
+    if (control) control.closest("fieldset").hidden = axis === SIZE ? !over : axis === over;
+  }
+}
+
 function start() {
   const filters = document.getElementById("filters");
   filters.append(implChips(drawable(), (impls, on) => {
@@ -53,6 +79,7 @@ function start() {
     redraw();
   }));
   for (const axis of data.axes) if (axis.values.length > 1) filters.append(axisChoice(axis, choose));
+  filters.append(...overChoices());
   const baseline = document.getElementById("baseline"), metric = document.getElementById("metric");
   baseline.addEventListener("change", () => { chosen.baseline = baseline.value; redraw(); });
   fillSelect(metric, ["time", "memory"], chosen.metric);
