@@ -147,17 +147,17 @@ def code(text: str) -> str:
 LONGEST_NAME = 28
 
 
-def shortened(impl: str, most: int = LONGEST_NAME) -> str:
-    """Shorten a layer's name to at most `most` characters, with control characters written out.
+def shortened(impl: str) -> str:
+    """Shorten a layer's name to at most `LONGEST_NAME` characters, with control characters written out.
 
     In `module:Class`, the class stays whole if possible and the module loses its end. Other names lose their middle.
     """
     name = printable(impl)
-    if len(name) <= most:
+    if len(name) <= LONGEST_NAME:
         return name
     module, colon, own = name.rpartition(":")
-    room = most - len(own) - 2
+    room = LONGEST_NAME - len(own) - 2
     if colon and room >= 4:
         return f"{module[:room]}…:{own}"
-    half = (most - 1) // 2
-    return f"{name[: most - 1 - half]}…{name[-half:]}"
+    half = (LONGEST_NAME - 1) // 2
+    return f"{name[: LONGEST_NAME - 1 - half]}…{name[-half:]}"

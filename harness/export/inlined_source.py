@@ -51,7 +51,7 @@ class InlinedSource:
     packages: list[str] = field(default_factory=list)
 
 
-def inline(targets: Sequence[str], entries: Collection[str], taken: Collection[str] = ()) -> InlinedSource:
+def inline(targets: Sequence[str], entries: Collection[str], taken: Collection[str]) -> InlinedSource:
     """The source of the classes and functions `module:Class` or `path/to/a.py:Class`.
 
     Of the project's own classes, only what the methods in `entries` need is kept, without docstrings. `taken` are names

@@ -31,6 +31,9 @@ _LEAST_PART = 1e-6
 # An eigenvalue of I − H below this is 0 but for rounding.
 _LEAST_GAP = 1e-10
 
+# The largest distance of exact fits, in relative units.
+_EXACT = 1e-8
+
 Indices = NDArray[np.intp]
 
 
@@ -75,8 +78,8 @@ def _subsets(candidates: int, size: int) -> Indices:
     return np.array(list(itertools.combinations(range(candidates), size)), dtype=np.intp).reshape(-1, size)
 
 
-def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
-    """Fit every subset of up to `most` columns by least squares; keep those whose coefficients are all positive.
+def all_subsets(design: Floats, target: Floats) -> Fits:
+    """Fit every subset of up to `MOST_TERMS` columns by least squares; keep those whose coefficients are all positive.
 
     `design` has shape (points, candidates). Residuals are relative: each row of `design` and `target` is divided by the
     absolute error that equals a relative error of one.
@@ -90,7 +93,7 @@ def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
     gram, moment, total = unit.T @ unit, unit.T @ target, float(target @ target)
     largest = np.abs(design).max(axis=0) / scale
     members, coefficients, rss, sizes = [], [], [], []
-    for size in range(1, min(most, points, candidates) + 1):
+    for size in range(1, min(MOST_TERMS, points, candidates) + 1):
         chosen = _subsets(candidates, size)
         grams = gram[chosen[:, :, None], chosen[:, None, :]]
         moments = moment[chosen]
@@ -98,7 +101,7 @@ def all_subsets(design: Floats, target: Floats, most: int = MOST_TERMS) -> Fits:
         kept = (solved * largest[chosen] > _LEAST_PART).all(axis=1)
         chosen, solved, grams, moments = chosen[kept], solved[kept], grams[kept], moments[kept]
         left = total - 2 * (solved * moments).sum(1) + np.einsum("si,sij,sj->s", solved, grams, solved)
-        padding = ((0, 0), (0, most - size))
+        padding = ((0, 0), (0, MOST_TERMS - size))
         members.append(np.pad(chosen, padding, constant_values=-1))
         coefficients.append(np.pad(solved / scale[chosen], padding))
         rss.append(np.maximum(left, 0.0))
@@ -137,9 +140,7 @@ def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     return errors
 
 
-def subset_fits(
-    design: Floats, target: Floats, size: int, tolerance: float = 1e-8
-) -> list[tuple[tuple[int, ...], Floats]]:
+def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
     """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
 
     Coefficients may have either sign.
@@ -157,7 +158,7 @@ def subset_fits(
     for which in close:
         columns = list(chosen[which])
         exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
-        if np.abs(unit[:, columns] @ exact - target).max() < tolerance:
+        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
             found.append((tuple(int(i) for i in columns), exact / scale[columns]))
     return found
 

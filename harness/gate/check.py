@@ -38,7 +38,7 @@ def judge_case(
     now: Facts | None,
     growth: Mapping[str, str],
     note: str,
-    error_factor: float = check_rules.ERROR_FACTOR,
+    error_factor: float,
 ) -> Iterator[Outcome]:
     """Yield an outcome for everything the baseline knows about the case: its counts, peak memory, kernel and errors.
 
@@ -285,7 +285,7 @@ class Remeasurement:
 
 
 def judge_twice(
-    was: Baseline, cases: Collection[Case], measured: Remeasurement, error_factor: float = check_rules.ERROR_FACTOR
+    was: Baseline, cases: Collection[Case], measured: Remeasurement, error_factor: float
 ) -> tuple[list[Outcome], Baseline]:
     """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
     with measured.session:
