@@ -58,10 +58,11 @@ def _at_defaults(layer: Impl) -> Impl:
     for letter, size in layer.axes.values():
         # An order leaves constants free, and only orders are divided by such a letter.
         for name, text in claims.items():
-            text = text.replace(f"/{letter}", "")
-            for power, sign in ((2, "²"), (1, "")):
-                text = re.sub(rf"(\d*){letter}{sign}", lambda found, by=size**power: str(int(found[1] or 1) * by), text)
-            claims[name] = text
+            parts = re.split(rf"(\d*){letter}(²?)", text.replace(f"/{letter}", ""))
+            for number in range(1, len(parts), 3):  # a number, the letter's power, and what follows
+                power = 2 if parts[number + 1] else 1
+                parts[number : number + 2] = [str(int(parts[number] or 1) * size**power), ""]
+            claims[name] = "".join(parts)
     return replace(layer, axes={}, **claims)
 
 
