@@ -108,9 +108,10 @@ def _print_page(found: dict[str, Any], console: Console) -> None:
         ("masks", f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"),
         ("sizes", ", ".join([heads, *(_EXTRAS[name] for name in found["takes"])])),
         *(
-            ("own axis" if letter else "option", _axis(name, letter, value))
-            for name, letter, value in found.get("axes", ())
+            ("own axis", f"{_option(name, value)}; letter {letter} in claims and shapes")
+            for name, letter, value in found["axes"]
         ),
+        *(("option", _option(*option)) for option in found.get("options", ())),
         *((f"input {name}" if fill else name, _input(shape, fill)) for name, shape, fill in found.get("inputs", ())),
         ("needs", ", ".join(_needs(found)) or "nothing beside torch"),
         *([("limits", found["limits"])] if found["limits"] else []),
@@ -130,9 +131,8 @@ def _print_page(found: dict[str, Any], console: Console) -> None:
     console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}", highlight=False)
 
 
-def _axis(name: str, letter: str, default: Any) -> str:
-    in_claims = f"; letter {letter} in claims and shapes" if letter else ""
-    return f"layer.{name}=…, by default {default}{in_claims}"
+def _option(name: str, default: Any) -> str:
+    return f"layer.{name}=…, by default {default}"
 
 
 def _input(shape: str, fill: str) -> str:

@@ -88,8 +88,8 @@ def describe_page(case: Case) -> dict[str, Any]:
 
     - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.
     - `family`, `has_heads`, `causal`, `compiled`: its attributes, or what follows from its parameters.
-    - `claims`: its claims as written. `axes`: [name, letter, default] of each option; one that is no own axis has no
-      letter.
+    - `claims`: its claims as written.
+    - `axes`, `options`: [name, letter, default] of each own axis, and [name, default] of each further option.
     - `inputs`: [name, shape, fill] of each input of a function, and its output; empty for a layer.
     - `modes`, `masks`, `takes`: the modes and masks that it supports, and further sizes that it takes.
     - `reference`: what defines the correct result. `place`: its file and line.
@@ -112,7 +112,10 @@ def describe_page(case: Case) -> dict[str, Any]:
         **_traits(layer_class),
         "causal": layer_protocol.is_causal(layer_class),
         "claims": {claim: str(text) for claim, text in getattr(layer_class, "claims", {}).items()},
-        "axes": _axes(layer_class),
+        "axes": [
+            [name, letter, _plain(value)] for name, (letter, value) in own_axes.declared_axes(layer_class).items()
+        ],
+        "options": _further_options(layer_class),
         "inputs": _inputs(layer_class) if is_function else [],
         "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
         "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
@@ -131,16 +134,17 @@ def _parameter(one: inspect.Parameter) -> str:
     return str(one.replace(annotation=one.empty)).replace(" ", "")
 
 
-def _axes(layer_class: Any) -> list[list[Any]]:
+def _further_options(layer_class: Any) -> list[list[Any]]:
     declared = own_axes.declared_axes(layer_class)
     # The class of a function has its own constructor.
     shown = layer_class.forward if issubclass(layer_class, FunctionLayer) else layer_class
     parameters = inspect.signature(shown).parameters
-    found: list[list[Any]] = []
-    for name in own_axes.option_defaults(layer_class):
-        letter, default = declared.get(name) or ("", parameters[name].default)
-        found.append([name, letter, default if isinstance(default, int | float | str | None) else repr(default)])
-    return found
+    others = (name for name in own_axes.option_defaults(layer_class) if name not in declared)
+    return [[name, _plain(parameters[name].default)] for name in others]
+
+
+def _plain(default: Any) -> Any:
+    return default if isinstance(default, int | float | str | None) else repr(default)
 
 
 def _inputs(layer_class: type[FunctionLayer]) -> list[list[str]]:

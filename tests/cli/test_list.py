@@ -31,6 +31,11 @@ def test_the_page_of_a_function_has_its_axis_with_its_letter_and_its_claims(caps
     assert found.keys() >= {"name", "family", "claims", "has_heads", "modes", "masks", "takes", "causal", "package"}
 
 
+def test_the_page_tells_own_axes_from_further_options() -> None:
+    page = page_of("repeats.py:Repeats")
+    assert (page["axes"], page["options"]) == ([["times", "r", 2]], [["rounds", 1]])
+
+
 def test_a_layer_that_cannot_be_loaded_is_refused_in_a_line(capsys: pytest.CaptureFixture) -> None:
     assert main(["list", f"{OWN}/functions.py:window"]) == 2
     err = capsys.readouterr().err
