@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from trial.timing.cuda.simulated_gpu import SimClock, SimEvent, SimGpu
@@ -10,7 +9,7 @@ from trial.timing.cuda.simulated_gpu import SimClock, SimEvent, SimGpu
 from harness.measure.executor import Executor
 from harness.sweep_axes import DTYPES, Case
 from harness.trial import peak_rates
-from harness.trial.peak_rates import Rate, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
+from harness.trial.peak_rates import EventTime, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
 from harness.trial.workload import Unsupported
 
 
@@ -62,12 +61,19 @@ def test_a_size_whose_calls_would_not_fit_is_not_begun() -> None:
 class Gpu:
     """Products on a GPU whose first one starts the libraries, and whose first of each size loads a kernel."""
 
-    def __init__(self, start_s: float, peak: float) -> None:
-        self.start_s, self.peak, self.now = start_s, peak, 0.0
+    def __init__(self, start_s: float, peak: float, steps: bool = False) -> None:
+        self.start_s, self.peak, self.now, self.steps = start_s, peak, 0.0, steps
+
+    def clock(self) -> float:
+        return self.now
 
     def rate(self, n: int) -> float:
-        """FLOP/s: a GPU is not filled by small products, and the largest are a little slower."""
-        return self.peak * min(1.0, (n / 8192) ** 0.5) * (0.97 if n > 8192 else 1.0)
+        """FLOP/s: a GPU is not filled by small products, and the largest are a little slower.
+
+        With `steps`, some sizes are no faster than smaller ones: their last wave of blocks is nearly empty.
+        """
+        filled = 0.5 if self.steps and n < 8192 else min(1.0, (n / 8192) ** 0.5)
+        return self.peak * filled * (0.97 if n > 8192 else 1.0)
 
     def prepare(self, n: int) -> Callable[[], float]:
         loading = iter([0.02])
@@ -81,22 +87,41 @@ class Gpu:
         return call
 
 
-@pytest.mark.parametrize("peak", [760e12, 50e12])
+@pytest.mark.parametrize(("peak", "steps"), [(760e12, False), (760e12, True), (50e12, False), (1e12, False)])
 @pytest.mark.parametrize("budget_s", [0.4, 0.8])
 @pytest.mark.parametrize("start_s", [0.05, 0.5, 2.0])
-def test_the_peak_of_a_gpu_does_not_pay_for_its_start(start_s: float, budget_s: float, peak: float) -> None:
-    rate = peak_on_gpu(Gpu(start_s, peak).prepare, peak_rates.GPU_SIZES, budget_s)
+def test_the_peak_of_a_gpu_does_not_pay_for_its_start(
+    monkeypatch: pytest.MonkeyPatch, start_s: float, budget_s: float, peak: float, steps: bool
+) -> None:
+    gpu = Gpu(start_s, peak, steps)
+    monkeypatch.setattr(peak_rates, "perf_counter", gpu.clock)
+    rate = peak_on_gpu(gpu.prepare, peak_rates.GPU_SIZES, budget_s)
     assert rate.per_s == pytest.approx(peak, rel=0.03)
     assert rate.size == 8192
 
 
-def test_start_up_charged_to_the_peak_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def charged(prepare: Any, sizes: tuple[int, ...], budget_s: float) -> Rate:
-        return best_rate(prepare, peak_rates.products, sizes, budget_s, lambda: prepare.__self__.now)
+def first_calls_count(patch: pytest.MonkeyPatch) -> None:
+    def counting(self: EventTime, call: Callable[[], float]) -> Callable[[], float]:
+        def counted() -> float:
+            self.seconds += (seconds := call())
+            return seconds
 
-    monkeypatch.setitem(globals(), "peak_on_gpu", charged)
+        return counted
+
+    patch.setattr(EventTime, "counting", counting)
+
+
+def the_budget_is_of_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EventTime, "__call__", lambda self: peak_rates.perf_counter())
+
+
+@pytest.mark.parametrize("plant", [first_calls_count, the_budget_is_of_the_wall_clock])
+def test_start_up_charged_to_the_peak_would_be_noticed(
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    plant(monkeypatch)
     with pytest.raises(AssertionError):
-        test_the_peak_of_a_gpu_does_not_pay_for_its_start(0.5, 0.4, 760e12)
+        test_the_peak_of_a_gpu_does_not_pay_for_its_start(monkeypatch, 0.5, 0.4, 760e12, True)
 
 
 def test_a_peak_that_still_rises_at_the_largest_product_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
