@@ -22,7 +22,7 @@ from harness.errors import UsageError
 from harness.formatting import BYTE_UNITS
 from harness.key_value_options import Key, bytes_in, read_keys, whole
 from harness.report.document import Table, show
-from harness.report.text.costs import held_out_sentences
+from harness.report.text.cost_models import held_out_sentences
 from harness.results.columns import CaseResult
 from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import SETTINGS

@@ -15,7 +15,8 @@ from harness.formatting import printable
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.layer_looks import Look
-from harness.report.text.costs import law_formula, near_fastest
+from harness.report.text.cost_models import law_formula
+from harness.report.text.costs import near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 from harness.sweep_axes import Setting
 

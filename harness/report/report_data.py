@@ -18,8 +18,7 @@ from harness.report.document import Part, Section, Sentence, Table, markdown, sh
 from harness.report.figure_panels import by_facet, drawn_settings, panel_settings, too_wide
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
-from harness.report.text import cautions, claims, costs
-from harness.report.text.every_size import tables_over_own_axes
+from harness.report.text import cautions, claims, cost_models, costs
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS
 
@@ -72,10 +71,10 @@ class Contents:
         self.points = by_facet(findings.roof_points, without)
         self.overviews = overviews(self.settings, findings.laws, self.crossovers)
         self.answers = costs.answers(self.settings, self.crossovers, findings.laws, baseline)
-        self.over_own_axes = tables_over_own_axes(lines)
+        self.over_own_axes = costs.tables_over_own_axes(lines)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
-        self.held_out = costs.held_out_sentences(findings.held_out)
+        self.held_out = cost_models.held_out_sentences(findings.held_out)
         paper = findings.published
         hardware = self.machine.get("GPU") or self.machine.get("processor", "")
         self.published = claims.published_section(paper, hardware) if paper else None

@@ -18,7 +18,7 @@ from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_
 from harness.report.html.chart_data import chart_data
 from harness.report.plots.overviews import over_own_axis
 from harness.report.report_data import Contents
-from harness.report.text.every_size import tables_over_own_axes
+from harness.report.text.costs import tables_over_own_axes
 from harness.results.columns import CaseResult, table
 
 

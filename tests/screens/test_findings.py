@@ -19,7 +19,7 @@ from harness.analysis.table1 import rows_beyond_table1, table1
 from harness.fit.laws import Break, Coefficient, Range
 from harness.polynomial import Term
 from harness.report.document import markdown
-from harness.report.text import claims, costs
+from harness.report.text import claims, cost_models, costs
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Setting
 
@@ -85,8 +85,8 @@ def test_cost_models_and_predictions_are_tables(snapshot: SnapshotAssertion) -> 
         changed(time, determined=False, reason="n takes 2 values"),
         changed(work, "flops", exponent=Range(2, 2, 2), coefficients=minus),
     ]
-    tables = [costs.laws_table(laws), costs.held_out_table(found.held_out)]
-    text = [*map(table_text, tables), "\n".join(costs.held_out_sentences(found.held_out))]
+    tables = [cost_models.laws_table(laws), cost_models.held_out_table(found.held_out)]
+    text = [*map(table_text, tables), "\n".join(cost_models.held_out_sentences(found.held_out))]
     assert "\n\n".join(text) == snapshot
 
 
@@ -95,7 +95,7 @@ def test_a_reason_that_several_cost_models_or_claims_share_is_told_once_with_the
     vague = replace(time, law=replace(time.law, determined=False, reason="n takes 2 values"))
     other = replace(vague, series=replace(vague.series, impl="rnn.torch"))
     memory = replace(other, series=replace(other.series, metric="memory"))
-    table = costs.laws_table([time, vague, other, memory])
+    table = cost_models.laws_table([time, vague, other, memory])
     assert table.notes == [
         "undetermined: n takes 2 values: time of attention.fused, rnn.torch; peak memory of rnn.torch"
     ]

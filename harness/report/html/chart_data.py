@@ -21,6 +21,7 @@ from harness.report.layer_looks import looks_of
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
+from harness.report.text.cost_models import signed_share
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES
 
@@ -226,7 +227,7 @@ def _prediction(one: HeldOut, text: Callable[[float], str]) -> dict[str, Any]:
     bounded = 0 < one.lo < one.hi < math.inf
     says = (
         f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "
-        f"({costs.signed_share(one.error)})"
+        f"({signed_share(one.error)})"
     )
     interval = f"; 95 % prediction interval {formatting.between(one.lo, one.hi, text)}" if bounded else ""
     ends = (one.lo, one.hi) if bounded else (None, None)

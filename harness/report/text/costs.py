@@ -1,24 +1,20 @@
-"""Costs as text: the answer for each setting, crossovers, cost models, and how well these predict.
+"""Costs as text: the answer for each setting, crossovers, and tables at the largest n, at every n and over own axes.
 
 Each sentence is written here once, and the reports show it in several places.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from harness import formatting
-from harness.analysis.claim_rules import exponent_text
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.predict import HeldOut, scores
 from harness.fit.laws import exponent_of
-from harness.polynomial import sum_text
-from harness.report.document import Cell, Groups, Row, Table, grouped
-from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel
-from harness.report.text.every_size import tables_by_size
+from harness.report.accuracy_chart import error_of
+from harness.report.document import Cell, Row, Table
+from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
@@ -287,132 +283,68 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     return [*map(crossover_sentence, surest), *more]
 
 
-def law_formula(fitted: FittedLaw) -> str:
-    """The cost model of a series, the fastest growing term first.
+def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
+    """The time, its ratio, the speed, the share of the peak and the errors of each layer at every n.
 
-    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs. A known cost comes last.
+    Empty for a single n.
+
+    Ratios are to the layer `baseline` at the same n, or to the fastest there without one. The rows have the order of
+    `impls`. A table without any value is left out.
     """
-    text = partial(_coefficient, fitted.series.metric)
-    terms = ((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
-    return sum_text(terms) + fitted.law.known_text
+    lines = {(line.impl, line.seq_len): line for line in panel.lines if line.time_s is not None}
+    sizes = sorted({n for _, n in lines})
+    if len(sizes) < 2:
+        return []
+    whole_s = {n: _whole_s([line for (_, at), line in lines.items() if at == n], baseline) for n in sizes}
+    is_tera = any((line.tflops_per_s or 0.0) >= 1 for line in lines.values())
 
+    def ratio(line: CaseResult) -> str:
+        whole, own = whole_s[line.seq_len], line.time_s
+        return "suspect" if line.suspect else formatting.three(own / whole) if whole and own else ""
 
-def coefficient_texts(fitted: FittedLaw) -> list[str]:
-    """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
-    text = partial(_coefficient, fitted.series.metric)
-    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
-    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
+    def speed(line: CaseResult) -> str:
+        rate = line.tflops_per_s
+        return "" if rate is None else formatting.three(rate * (1 if is_tera else 1000))
 
-
-def break_text(fitted: FittedLaw) -> str:
-    """The n or the blocks from which the law holds, in words; empty if no other law holds below."""
-    if not fitted.law.breaks:
-        return ""
-    last = fitted.law.breaks[-1]
-    return f"from n = {last.n:.0f} on" if last.bytes is None else f"from blocks of {formatting.size(last.bytes)} on"
-
-
-def _coefficient(metric: str, value: float) -> str:
-    if metric == "time":
-        return formatting.seconds(value)
-    if metric == "memory":
-        return f"{value:.3g} B" if abs(value) < 1000 else formatting.size(value)
-    return formatting.power_of_ten(value)
-
-
-def _written(coefficient: str, term: str) -> str:
-    if term == "1":
-        return coefficient
-    if coefficient == "1":
-        return term
-    return f"{coefficient}{term}" if coefficient.isdigit() else f"{coefficient}·{term}"
-
-
-def laws_table(laws: Sequence[FittedLaw]) -> Table:
-    """The cost models as a table with a group for each metric."""
-    where = setting_label(fitted.series.setting for fitted in laws)
-    of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
-    exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
-    vague = grouped((fitted for fitted in laws if not fitted.law.determined), lambda fitted: fitted.law.reason)
-    number = {reason: at for at, reason in enumerate(vague, 1)}
-    notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
-    groups: Groups = {
-        (Cell(name),): [_law_row(fitted, where, number.get(fitted.law.reason)) for fitted in alike]
-        for name, alike in of_metric.items()
+    values: Mapping[str, Callable[[CaseResult], str]] = {
+        "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
+        f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
+        "TFLOP/s" if is_tera else "GFLOP/s": speed,
+        "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
+        "Share of the peak under load, at sustained_s": lambda line: (
+            "" if line.sustained_of_peak is None else formatting.share(line.sustained_of_peak)
+        ),
+        "Error, relative to float64 (RMS)": lambda line: "" if (e := error_of(line)) is None else f"{e:.1e}",
+        "Error over that of the plain layer": lambda line: (
+            "" if line.error_ratio is None else formatting.three(line.error_ratio)
+        ),
     }
-    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups, notes=notes)
+    columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
+    tables = []
+    for title, text in values.items():
+        found = {at: text(line) for at, line in lines.items()}
+        if any(found.values()):
+            rows = [(impl, *(found.get((impl, n), "") for n in sizes)) for impl in impls]
+            where = f"d={panel.d_model} h={panel.num_heads}, {about}"
+            tables.append(Table(columns, rows, title=title, about=where))
+    return tables
 
 
-def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
-    """The layers of the cost models, each once: `time of rnn.torch, attention.fused`."""
-    for metric, alike in grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric]).items():
-        yield f"{metric} of {', '.join(dict.fromkeys(fitted.series.impl for fitted in alike))}"
+def tables_over_own_axes(lines: Sequence[CaseResult]) -> list[Table]:
+    """The time of one call over each own axis that varies, at every n."""
+    tables = []
+    for panel in own_axis_panels(lines):
+        sizes = sorted({line.seq_len for line in panel.lines})
+        times = {(panel.value(line), line.seq_len): formatting.seconds(line.time_s or 0.0) for line in panel.lines}
+        values = sorted({value for value, _ in times})
+        rows = [(f"{value:g}", *(times.get((value, n), "") for n in sizes)) for value in values]
+        columns = {panel.axis: "n", **{f"n={n}": "n" for n in sizes}}
+        about = f"{formatting.printable(panel.impl)}, {panel.title}"
+        tables.append(Table(columns, rows, title=f"Time of one call over {panel.axis}", about=about))
+    return tables
 
 
-def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
-    law, error = fitted.law, fitted.law.cv_error
-    kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
-    formula = Cell(
-        law_formula(fitted),
-        aside=" ".join(filter(None, kinds)),
-        note=None if law.determined else note,
-        details=coefficient_texts(fitted),
-    )
-    return (
-        Cell(fitted.series.impl, aside=where(fitted.series.setting)),
-        formula,
-        exponent_text(fitted.exponent_n),
-        exponent_text(fitted.exponent_d),
-        "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
-    )
-
-
-def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
-    """For each metric, how well cost models predicted cases that they were not fitted to.
-
-    It gives the size of the errors, how many cases lie in the prediction interval, and how wide the intervals are.
-    """
-    text = []
-    for score in scores(held_out):
-        of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
-        worst = max(of_metric, key=lambda prediction: abs(prediction.error))
-        fitted = {prediction.fitted_to for prediction in of_metric}
-        predicted = {prediction.n for prediction in of_metric}
-        to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
-        at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
-        text.append(
-            f"Prediction check: cost models fitted to {to} predict the {METRIC_NAMES[score.metric]} {at} with a median "
-            f"error of {formatting.share(score.error)} (worst: {formatting.share(abs(worst.error))}, {worst.impl} "
-            f"n={worst.n} d={worst.d} h={worst.h}). The 95 % prediction intervals contain {score.covered} of "
-            f"{score.predictions} values; their median width is a factor of {score.width:.3g}."
-        )
-    return text
-
-
-# The most predictions of one metric on the page.
-_MOST_HELD_OUT = 50
-
-
-def held_out_table(held_out: Sequence[HeldOut]) -> Table:
-    """The predictions beside the measurements, with a group for each metric: those with the largest errors."""
-    where = setting_label(one.setting for one in held_out)
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for metric, predictions in grouped(held_out, lambda one: one.metric).items():
-        least = sorted((abs(one.error) for one in predictions), reverse=True)[:_MOST_HELD_OUT][-1]
-        rows = [_held_out_row(one, where(one.setting)) for one in predictions if abs(one.error) >= least]
-        groups[(Cell(METRIC_NAMES[metric]),)] = rows
-    numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
-    return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
-
-
-def _held_out_row(one: HeldOut, where: str) -> Row:
-    text = COST_TEXTS[one.metric]
-    between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
-    costs = text(one.measured), text(one.predicted), signed_share(one.error)
-    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", where)))
-    return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
-
-
-def signed_share(error: float) -> str:
-    """A relative error with its sign: `+12 %`, `−3.1 %`."""
-    return ("−" if error < 0 else "+") + formatting.share(abs(error))
+def _whole_s(at_n: Sequence[CaseResult], baseline: str) -> float | None:
+    """The time that ratios at one n are relative to."""
+    ranked = [line for line in at_n if not line.suspect and baseline in (line.impl, "")]
+    return min((line.time_s for line in ranked if line.time_s), default=None)

@@ -9,8 +9,7 @@ from harness.analysis.analyse import Analysis
 from harness.report.figure_panels import panel_settings
 from harness.report.html.page import page
 from harness.report.report_data import Contents, report_markdown
-from harness.report.text.costs import answers
-from harness.report.text.every_size import tables_by_size
+from harness.report.text.costs import answers, tables_by_size
 
 
 def test_each_ratio_is_to_the_fastest_or_to_the_baseline_at_the_same_n() -> None:

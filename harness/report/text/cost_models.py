@@ -1,0 +1,145 @@
+"""Cost models as text: their formulas, a table of them, and how well they predict."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from harness import formatting
+from harness.analysis.claim_rules import exponent_text
+from harness.analysis.fitted_laws import FittedLaw
+from harness.analysis.predict import HeldOut, scores
+from harness.polynomial import sum_text
+from harness.report.document import Cell, Groups, Row, Table, grouped
+from harness.report.text.costs import COST_TEXTS, METRIC_NAMES, setting_label
+from harness.sweep_axes import Setting
+
+
+def law_formula(fitted: FittedLaw) -> str:
+    """The cost model of a series, the fastest growing term first.
+
+    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs. A known cost comes last.
+    """
+    text = partial(_coefficient, fitted.series.metric)
+    terms = ((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
+    return sum_text(terms) + fitted.law.known_text
+
+
+def coefficient_texts(fitted: FittedLaw) -> list[str]:
+    """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
+    text = partial(_coefficient, fitted.series.metric)
+    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
+    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
+
+
+def break_text(fitted: FittedLaw) -> str:
+    """The n or the blocks from which the law holds, in words; empty if no other law holds below."""
+    if not fitted.law.breaks:
+        return ""
+    last = fitted.law.breaks[-1]
+    return f"from n = {last.n:.0f} on" if last.bytes is None else f"from blocks of {formatting.size(last.bytes)} on"
+
+
+def _coefficient(metric: str, value: float) -> str:
+    if metric == "time":
+        return formatting.seconds(value)
+    if metric == "memory":
+        return f"{value:.3g} B" if abs(value) < 1000 else formatting.size(value)
+    return formatting.power_of_ten(value)
+
+
+def _written(coefficient: str, term: str) -> str:
+    if term == "1":
+        return coefficient
+    if coefficient == "1":
+        return term
+    return f"{coefficient}{term}" if coefficient.isdigit() else f"{coefficient}·{term}"
+
+
+def laws_table(laws: Sequence[FittedLaw]) -> Table:
+    """The cost models as a table with a group for each metric."""
+    where = setting_label(fitted.series.setting for fitted in laws)
+    of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
+    exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
+    vague = grouped((fitted for fitted in laws if not fitted.law.determined), lambda fitted: fitted.law.reason)
+    number = {reason: at for at, reason in enumerate(vague, 1)}
+    notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
+    groups: Groups = {
+        (Cell(name),): [_law_row(fitted, where, number.get(fitted.law.reason)) for fitted in alike]
+        for name, alike in of_metric.items()
+    }
+    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups, notes=notes)
+
+
+def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
+    """The layers of the cost models, each once: `time of rnn.torch, attention.fused`."""
+    for metric, alike in grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric]).items():
+        yield f"{metric} of {', '.join(dict.fromkeys(fitted.series.impl for fitted in alike))}"
+
+
+def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
+    law, error = fitted.law, fitted.law.cv_error
+    kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
+    formula = Cell(
+        law_formula(fitted),
+        aside=" ".join(filter(None, kinds)),
+        note=None if law.determined else note,
+        details=coefficient_texts(fitted),
+    )
+    return (
+        Cell(fitted.series.impl, aside=where(fitted.series.setting)),
+        formula,
+        exponent_text(fitted.exponent_n),
+        exponent_text(fitted.exponent_d),
+        "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
+    )
+
+
+def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
+    """For each metric, how well cost models predicted cases that they were not fitted to.
+
+    It gives the size of the errors, how many cases lie in the prediction interval, and how wide the intervals are.
+    """
+    text = []
+    for score in scores(held_out):
+        of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
+        worst = max(of_metric, key=lambda prediction: abs(prediction.error))
+        fitted = {prediction.fitted_to for prediction in of_metric}
+        predicted = {prediction.n for prediction in of_metric}
+        to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
+        at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
+        text.append(
+            f"Prediction check: cost models fitted to {to} predict the {METRIC_NAMES[score.metric]} {at} with a median "
+            f"error of {formatting.share(score.error)} (worst: {formatting.share(abs(worst.error))}, {worst.impl} "
+            f"n={worst.n} d={worst.d} h={worst.h}). The 95 % prediction intervals contain {score.covered} of "
+            f"{score.predictions} values; their median width is a factor of {score.width:.3g}."
+        )
+    return text
+
+
+# The most predictions of one metric on the page.
+_MOST_HELD_OUT = 50
+
+
+def held_out_table(held_out: Sequence[HeldOut]) -> Table:
+    """The predictions beside the measurements, with a group for each metric: those with the largest errors."""
+    where = setting_label(one.setting for one in held_out)
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for metric, predictions in grouped(held_out, lambda one: one.metric).items():
+        least = sorted((abs(one.error) for one in predictions), reverse=True)[:_MOST_HELD_OUT][-1]
+        rows = [_held_out_row(one, where(one.setting)) for one in predictions if abs(one.error) >= least]
+        groups[(Cell(METRIC_NAMES[metric]),)] = rows
+    numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
+    return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
+
+
+def _held_out_row(one: HeldOut, where: str) -> Row:
+    text = COST_TEXTS[one.metric]
+    between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
+    costs = text(one.measured), text(one.predicted), signed_share(one.error)
+    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", where)))
+    return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
+
+
+def signed_share(error: float) -> str:
+    """A relative error with its sign: `+12 %`, `−3.1 %`."""
+    return ("−" if error < 0 else "+") + formatting.share(abs(error))
