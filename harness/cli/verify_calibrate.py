@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from harness.config import SweepConfig
 
 # A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.
-_DEFAULTS = (
-    "impl=rnn.torch,attention.fused,attention.packed",
-    "seq_len=256,1024",
-    "d_model=256",
-    "num_heads=8",
-)
+_DEFAULTS = ("impl=rnn.torch,attention.fused,attention.packed", "seq_len=256,1024", "d_model=256", "num_heads=8")
 # Smaller sizes would tell how long launches take. Flash attention has no float32 on a GPU.
 _ON_GPU = (*_DEFAULTS[:1], "seq_len=1024,4096", "d_model=1024", "num_heads=16", "dtype=bfloat16")
 _ONE_VALUE = ("device", "threads", "dtype", "env")

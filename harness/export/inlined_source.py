@@ -30,6 +30,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 _FOR_THE_HARNESS = frozenset({"claims", "kernels", "supports", "attention_weights", "family", "has_heads", "reference"})
 _OF_A_FUNCTION = _FOR_THE_HARNESS | {
     *("layout", "inputs", "output", "output_dtype", "axes", "causal", "kinks", "compiled", "lengths_as", "decodes"),
+    "allowed_error",
 }
 # A block of the project finds the layers inside it by name. In a script, it finds them in `LAYERS`.
 _FIND = "def find(target):\n    return LAYERS[target]"

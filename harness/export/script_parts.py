@@ -55,7 +55,7 @@ class Script:
 
     @property
     def limit(self) -> float:
-        """The largest relative error that rounding explains."""
+        """The largest relative error that is tolerated."""
         return max(one["gradient_tolerance" if self.trains else "tolerance"] for one in self.described)
 
 

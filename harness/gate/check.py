@@ -33,12 +33,7 @@ _COLUMN_OF = {"flops": "flops", "depth": "depth", "memory": "peak_bytes"}
 
 
 def judge_case(
-    case: Case,
-    was: Facts,
-    now: Facts | None,
-    growth: Mapping[str, str],
-    note: str,
-    error_factor: float,
+    case: Case, was: Facts, now: Facts | None, growth: Mapping[str, str], note: str, error_factor: float
 ) -> Iterator[Outcome]:
     """Yield an outcome for everything the baseline knows about the case: its counts, peak memory, kernel and errors.
 
@@ -112,11 +107,7 @@ _Group = tuple[str, Setting]
 
 
 def judge_baseline(
-    was: Baseline,
-    now: Baseline,
-    chosen: Collection[Case],
-    timed: bool,
-    error_factor: float = check_rules.ERROR_FACTOR,
+    was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool, error_factor: float = check_rules.ERROR_FACTOR
 ) -> list[Outcome]:
     """Return an outcome for everything that `was` holds about the `chosen` cases, then for cost models and claims.
 

@@ -31,9 +31,9 @@ def describe_call(case: Case) -> dict[str, Any]:
     - `prefills`: whether decoding has a `prefill`.
     - `small_len`: the length at which it is verified.
     - `inputs`, `output`: of a function, see `_described_input` and `_sizes`; None of a layer.
-    - `tolerance`, `gradient_tolerance`: the largest relative errors that rounding explains.
+    - `tolerance`, `gradient_tolerance`: the largest relative errors that are tolerated.
 
-    Raises Unsupported for a function that no script can hold.
+    Raises Unsupported for a function or a case that no script can hold.
     """
     layer_class = layer_lookup.load_class(case.impl)
     options = layer_lookup.build_options(case.impl)
@@ -42,6 +42,8 @@ def describe_call(case: Case) -> dict[str, Any]:
     limit, of_gradients = verify.limits(case, layer_class, has_reference=reference is not None)
     small = layer_protocol.case_to_verify(layer_class, case.small())
     limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
+    if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
+        raise Unsupported("it is an approximation, whose gradients are its own: export a case of mode=forward")
     if knows_lengths(layer_class):
         raise Unsupported("it takes the lengths of sequences, and a script has none")
     if issubclass(layer_class, FunctionLayer):

@@ -33,7 +33,7 @@ _UNCOMPILED = "_torchdynamo_orig_callable"
 # Attributes that have the same meaning as those of a class, and those that are found by name if called.
 _ATTRIBUTES = (
     *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes"),
-    *("lengths_as", "decodes"),
+    *("lengths_as", "decodes", "allowed_error"),
 )
 _METHODS = ("supports", "prepare")
 _MISSING = object()

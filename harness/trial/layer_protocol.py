@@ -256,6 +256,17 @@ def output_dtype(layer: Any, dtype: str) -> str:
     return str(declared)
 
 
+def allowed_error(layer: Any) -> float:
+    """Return the largest relative error that the layer, or its class, declares as intended; 0 without one.
+
+    Raises UsageError unless the declared error is a number from 0 to below 1, which is the error of an output of zeros.
+    """
+    declared = getattr(layer, "allowed_error", 0.0)
+    if isinstance(declared, bool) or not isinstance(declared, int | float) or not 0 <= declared < 1:
+        raise UsageError(f"allowed_error is {declared!r}: it must be a share of the output's norm below 1, such as 0.1")
+    return float(declared)
+
+
 def is_causal(layer_class: Any) -> bool:
     """Return whether no token sees a later one, whatever the mask.
 
@@ -337,7 +348,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:
-        raise WrongResult(f"{what} is off by {error:.1e} of its norm, where rounding explains {limit:.1e}")
+        raise WrongResult(f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated")
     return error
 
 

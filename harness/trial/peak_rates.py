@@ -197,11 +197,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
 
 
 def take_bandwidth(
-    case: Case,
-    budget_s: float,
-    memory_limit: int | None,
-    most_bytes: int | None = None,
-    with_sustained: bool = False,
+    case: Case, budget_s: float, memory_limit: int | None, most_bytes: int | None = None, with_sustained: bool = False
 ) -> dict[str, Any]:
     """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 

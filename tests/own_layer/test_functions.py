@@ -11,13 +11,14 @@ from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
+from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs
 from harness.trial.layer_protocol import WrongResult, unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.trial.workload import Unsupported, build
 from impls.attention.reference import softmax_attention
 
 FILE = Path(__file__).parent / "functions.py"
@@ -44,6 +45,35 @@ def test_decoding_is_one_query_against_all_keys() -> None:
     case = case_of("tokens_first", mode="decode", mask="causal")
     assert [tuple(x.shape) for x in build(case, seed=0).inputs] == [(2, 1, 4, 4), (2, 12, 4, 4), (2, 12, 4, 4)]
     assert verify(case, seed=0)["against"] == "attention"
+
+
+def test_an_approximation_may_be_off_by_what_it_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verify(case_of("coarse", mode="train"), seed=0)
+    assert found["tolerance"] == 0.3 > found["output_error"] > 0.01
+    assert found["gradient_error"] < 1e-6  # its gradients are compared with its own in float64
+    case = case_of("coarse")
+    work = build(case, seed=0)
+    facts = measure_accuracy(work, case, 0, None, None, [])
+    assert 0.01 < facts["output_error"] < 0.3
+    assert facts["error_ratio"] > 1000
+    monkeypatch.setattr(type(work.layer), "allowed_error", 0.01)
+    with pytest.raises(WrongResult, match=r"is off by .* of its norm, where at most 1\.0e-02 is tolerated"):
+        verify(case, seed=0)
+    monkeypatch.setattr(type(work.layer), "allowed_error", 1)
+    with pytest.raises(UsageError, match="allowed_error is 1: it must be a share of the output's norm"):
+        verify(case, seed=0)
+
+
+def test_the_gradients_of_an_approximation_are_in_no_script() -> None:
+    assert describe_call(case_of("coarse"))["tolerance"] == 0.3
+    with pytest.raises(Unsupported, match="gradients are its own: export a case of mode=forward"):
+        describe_call(case_of("coarse", mode="train"))
+
+
+def test_an_approximation_may_not_look_at_later_tokens() -> None:
+    verify(case_of("coarse_and_leaky"), seed=0)
+    with pytest.raises(WrongResult, match="sees later tokens that the mask hides"):
+        verify(case_of("coarse_and_leaky", mask="causal"), seed=0)
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])

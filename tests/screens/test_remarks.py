@@ -24,7 +24,7 @@ from harness.report.text.cautions import (
 from harness.sweep_axes import Case
 
 LINE = usual_lines()[0]
-REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where rounding explains 1.9e-06 in this layer"
+REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where at most 1.9e-06 is tolerated in this layer"
 OK = {"status": "ok", "reason": None, "against": "NaiveReference", "tolerance": 2e-6, "output_error": 3e-7}
 LONG = "a_package_of_mine.layers_of_attention:LearnedRelativePositionsWithForgetting"
 
@@ -60,6 +60,7 @@ def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot
         "host-bound": [replace(LINE, host_bound=True, wall_call_s=0.003)],
         "a claim of fewer FLOPs": claimed,
         "a claim of the work without a mask": [replace(LINE, flops=600, flops_full=1000, flops_claimed=1000)],
+        "an approximation": [replace(LINE, output_error=30 / n, error_ratio=1e6, seq_len=n) for n in sizes],
         "facts that are not known": [replace(LINE, facts_unknown="flops: mylib::scan has no formula")],
     }
     assert titled({title: "\n".join(report_cautions(lines)) for title, lines in states.items()}) == snapshot

@@ -22,17 +22,7 @@ from scipy.optimize import isotonic_regression
 from harness.formatting import shortened
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.figure_panels import (
-    DEPTH,
-    MANY,
-    TIME,
-    Cost,
-    Curve,
-    FailedCase,
-    Panel,
-    PanelSetting,
-    cost_curves,
-)
+from harness.report.figure_panels import DEPTH, MANY, TIME, Cost, Curve, FailedCase, Panel, PanelSetting, cost_curves
 from harness.report.layer_looks import Look
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers

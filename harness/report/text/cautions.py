@@ -13,6 +13,7 @@ from harness.analysis.claim_rules import is_masked
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
 from harness.machine import gpu_state_of, gpu_states, lock_advice, part
+from harness.report.accuracy_chart import approximations
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
@@ -137,6 +138,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_host_bound(lines),
         *_without_gpu_time(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
+        *approximations(lines),
         *_preparing(lines),
         *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
     ]
