@@ -53,7 +53,8 @@ def compose(
 def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool, usual: Sequence[str]) -> SweepConfig:
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
-    typed = with_options(present_option(option) for option in overrides)
+    given = [present_option(option) for option in overrides]
+    typed = with_options(given)
     check_unrepeated(typed)
     rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
     by_key = {key_of(text): text for text in rest}
@@ -78,8 +79,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     if head_dim is not None:
         plain["points"] = points_of_head_dim(head_dim, plain["num_heads"], plain["points"])
     try:
-        own = {"overrides": typed, **({"config_dir": str(config_dir)} if config_dir else {})}
-        return _checked(config, plain, values, by_key, own)
+        own = {"overrides": given, **({"config_dir": str(config_dir)} if config_dir else {})}
+        return _checked(config, plain, values, by_key, typed, own)
     except SettingError as error:
         if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
             raise
@@ -100,9 +101,12 @@ def _checked(
     plain: dict[str, Any],
     values: Mapping[str, Any],
     typed: Mapping[str, str],
+    overrides: Sequence[str],
     own: Mapping[str, Any],
 ) -> SweepConfig:
-    """The checked configuration. `values` and `typed` are the user's, by key; a new run stores `own` too.
+    """The checked configuration. `overrides`, `values` and `typed` are the user's; the last two by key.
+
+    A new run stores `own` too.
 
     Raises SettingError for an invalid setting, and UsageError for settings that do not go together.
     """
@@ -112,7 +116,7 @@ def _checked(
         of_points = {axis: list(dict.fromkeys(point[axis] for point in points)) for axis in points[0]}
         plain |= of_points
         config.update({"points": list(points), **of_points})
-    paper = check_paper(plain[schema.PAPER], own["overrides"])
+    paper = check_paper(plain[schema.PAPER], overrides)
     # Which cases are retried now is not part of how a run is made.
     config.update({schema.PAPER: paper or None, "retry": None})
     text = OmegaConf.to_yaml(config)

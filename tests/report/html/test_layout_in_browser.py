@@ -82,3 +82,9 @@ def test_on_paper_charts_are_as_wide_as_the_paper(browser, usual: Path) -> None:
     browser.run("dispatchEvent(new Event('afterprint'))")
     (place,) = {round(browser.run("return document.querySelector('#chart-crossovers').clientWidth"))}
     assert max(browser.run(widths)) == pytest.approx(place, abs=2)
+
+
+def test_names_beside_curves_are_cut_after_a_dot(browser, usual: Path) -> None:
+    browser.look(usual)
+    assert browser.run("return nameLines('linear.ssd.recurrent')") == ["linear.ssd.", "recurrent"]
+    assert browser.run("return nameLines('attention.fused')") == ["attention.fused"]

@@ -66,6 +66,13 @@ def test_the_overview_stands_first_and_every_section_after_it(usual: str) -> Non
     assert "Fastest at n=2048: rnn.torch" in Elements(usual).all_text()
 
 
+def test_the_first_sentence_is_of_the_setting_that_the_pictures_below_it_show() -> None:
+    forward = some_lines()
+    few = [replace(line, mode="backward") for line in forward if (line.mode, line.seq_len) == ("forward", 64)]
+    html = page(Contents([*few, *forward], Analysis(), some_origin()))
+    assert re.findall(r'<p class="lede">(.*?)\.', html)[0] == "Fastest at n=2048: rnn"
+
+
 def test_it_tells_claims_laws_predictions_failures_and_where_it_comes_from(
     usual: str, snapshot: SnapshotAssertion
 ) -> None:

@@ -5,7 +5,7 @@ const NAME_WIDTH = 17; // characters of a line of a name
 
 function overviewFigure(overview, chart, looks) {
   const curves = inOrder(chart.curves, looks);
-  const names = Object.fromEntries(curves.map((one) => [one.impl, lines(one.impl, NAME_WIDTH).split("<br>").slice(0, 2)]));
+  const names = Object.fromEntries(curves.map((one) => [one.impl, nameLines(one.impl)]));
   const longest = Math.max(...Object.values(names).flat().map((line) => plainLength(line)));
   const margin = { l: 58, r: 26 + 6.3 * longest, t: 8, b: 42 };
   const traces = chart.metric === "time" && overview.crossing ? crossingMark(overview.crossing, chart.axis, looks) : [];
@@ -20,6 +20,12 @@ function overviewFigure(overview, chart, looks) {
   const more = { annotations, showlegend: false, height: OVERVIEW_HEIGHT, margin };
   const room = document.getElementById(`overview-${chart.metric}`).clientWidth - margin.l - margin.r;
   return { traces, layout: layout(axisOfN(thinned(overview.n, room)), axis(chart.axis), more) };
+}
+
+// At most two lines of a name, which is cut after a dot if there is one.
+function nameLines(impl) {
+  const spaced = impl.length > NAME_WIDTH ? impl.replace(/\.(?=[^.]*$)/, ". ") : impl;
+  return lines(spaced, NAME_WIDTH).split("<br>").slice(0, 2);
 }
 
 // The axis with as many of its ticks as fit into the room: every k-th, and always the largest.
