@@ -3,16 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export.script_parts import (
-    Script,
-    check_loop,
-    drawn,
-    listed,
-    mask_function,
-    process_settings,
-    timing,
-    training_call,
-)
+from harness.export import script_parts
+from harness.export.script_parts import Script, listed
 
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
@@ -54,7 +46,7 @@ def _in_one_layout(described: Mapping[str, Any]) -> list[Any]:
 
 def parts(script: Script) -> list[str]:
     """The settings, the call that is timed, the check and the timer."""
-    return [_settings(script), _call_of(script), _results(script), timing(script)]
+    return [_settings(script), _call_of(script), _results(script), script_parts.timing(script)]
 
 
 def _takes_mask(script: Script) -> bool:
@@ -64,7 +56,8 @@ def _takes_mask(script: Script) -> bool:
 def _settings(script: Script) -> str:
     """The sizes, and how each side binds its inputs: masks and whatever a function prepares are made there."""
     case, masked = script.case, _takes_mask(script)
-    lines = [f'N, DTYPE, DEVICE = {case.seq_len}, torch.{case.dtype}, "{case.device}"', *process_settings(script)]
+    lines = [f'N, DTYPE, DEVICE = {case.seq_len}, torch.{case.dtype}, "{case.device}"']
+    lines += script_parts.process_settings(script)
     names, variables = [one["name"] for one in script.first["inputs"]], _variables(script)
     lines.append("SIDES = {")
     for name, one in script.built.items():
@@ -81,7 +74,7 @@ def _settings(script: Script) -> str:
         lines.append(f"SWAPPED = {listed(others)}  # tokens and heads are in the other order")
     if script.trains:
         lines += ["", "", "def first(y):", f"    return {_FIRST}"]
-    return "\n".join(lines + mask_function() * masked)
+    return "\n".join(lines + script_parts.mask_function() * masked)
 
 
 def _variables(script: Script) -> list[str]:
@@ -124,7 +117,8 @@ def _call_of(script: Script) -> str:
         *["    gradient = gradient.transpose(1, 2) if name in SWAPPED else gradient"] * bool(others),
         f"    forward = {bound}",
     ]
-    return "\n".join([*lines, *training_call(script, "first(forward())", "*(leaf.grad for leaf in leaves)")])
+    lines += script_parts.training_call(script, "first(forward())", "*(leaf.grad for leaf in leaves)")
+    return "\n".join(lines)
 
 
 def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:
@@ -136,7 +130,7 @@ def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:
         is_float = dtype.startswith(("float", "bfloat"))
         moved = f".to(DEVICE, torch.{dtype})" + f".to(torch.promote_types(torch.{dtype}, dtype))" * is_float
     if one["fill"] == "normal":
-        return drawn(name, shape, script.case, moved)
+        return script_parts.drawn(name, shape, script.case, moved)
     fill = _FILLS.get(one["fill"]) or f"{script.source.names[one['fill']]}({{}})"
     return [f"    {name} = ({fill.format(shape)}){moved}"]
 
@@ -170,4 +164,4 @@ def _results(script: Script) -> str:
             "    return y.double().flatten()",
         ]
     lines += ["", ""]
-    return "\n".join([*lines, *check_loop(script, "results({})")])
+    return "\n".join([*lines, *script_parts.check_loop(script, "results({})")])

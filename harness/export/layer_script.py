@@ -3,18 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export.script_parts import (
-    REFERENCE,
-    Script,
-    check_loop,
-    drawn,
-    listed,
-    mask_function,
-    process_settings,
-    quoted,
-    timing,
-    training_call,
-)
+from harness.export import script_parts
+from harness.export.script_parts import REFERENCE, Script, listed, quoted
 
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS", "WEIGHTS", "LAYERS")
@@ -22,13 +12,13 @@ NAMES = ("B", "D", "KEYWORDS", "WEIGHTS", "LAYERS")
 
 def parts(script: Script) -> list[str]:
     """The settings, the call that is timed, the check and the timer."""
-    return [_settings(script), _call_of(script), _checks(script), timing(script)]
+    return [_settings(script), _call_of(script), _checks(script), script_parts.timing(script)]
 
 
 def _settings(script: Script) -> str:
     case, built, source = script.case, script.built, script.source
     sizes = f'{case.batch_size}, {case.seq_len}, {case.d_model}, torch.{case.dtype}, "{case.device}"'
-    lines = [f"B, N, D, DTYPE, DEVICE = {sizes}", *process_settings(script)]
+    lines = [f"B, N, D, DTYPE, DEVICE = {sizes}", *script_parts.process_settings(script)]
     lines.append("SIDES = {")
     for name, one in built.items():
         values = {key: "D" if key == "d_model" else repr(value) for key, value in one["arguments"].items()}
@@ -51,7 +41,7 @@ def _settings(script: Script) -> str:
     elif script.has_reference:
         lines.append(f"WEIGHTS = {{name: SIDES[name]().state_dict() for name in {listed(script.names)}}}")
     if any("causal" in one["keywords"].values() for one in built.values()):
-        lines += mask_function()
+        lines += script_parts.mask_function()
     return "\n".join(lines)
 
 
@@ -71,12 +61,12 @@ def _call_of(script: Script) -> str:
         *_loaded(script),
         f"    layer = layer.to(DEVICE, DTYPE).to(dtype).{'train' if script.trains else 'eval'}()",
         "    torch.manual_seed(1)",
-        *drawn("x", f"B, n, {width}", case, f".to(DEVICE, DTYPE).to(dtype){leaf}"),
+        *script_parts.drawn("x", f"B, n, {width}", case, f".to(DEVICE, DTYPE).to(dtype){leaf}"),
     ]
     call, given = "layer(x)", "n"
     if first["source_len"]:
         length = f"{case.kv_len} if n == N else {case.small().kv_len}" if case.kv_len else "n"
-        lines += drawn("source", f"B, {length}, D", case, f".to(DEVICE, DTYPE).to(dtype){leaf}")
+        lines += script_parts.drawn("source", f"B, {length}, D", case, f".to(DEVICE, DTYPE).to(dtype){leaf}")
         given = "n, source"
     if _takes_keywords(built):
         call = "layer(x, **keywords)"
@@ -105,7 +95,7 @@ def _bodies(script: Script, call: str) -> Sequence[str]:
     if case.mode == "forward":
         return [f"    return lambda: {call}"]
     if script.trains:
-        return training_call(script, call, "x.grad")
+        return script_parts.training_call(script, call, "x.grad")
     start = "layer.start(B, n, source=source)" if first["source_len"] else "layer.start(B, n)"
     at_once = call if not first["source_len"] else "layer(x, source=source)"
     one_by_one = ["    for x_t in x[:, :-1].unbind(1):", "        _, state = layer.step(x_t, state)"]
@@ -141,4 +131,4 @@ def _checks(script: Script) -> str:
             "",
         ]
     made = "results(call_of({}))" if script.trains else "call_of({})().double()"
-    return "\n".join([*lines, *check_loop(script, made)])
+    return "\n".join([*lines, *script_parts.check_loop(script, made)])

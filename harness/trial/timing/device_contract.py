@@ -52,7 +52,7 @@ class Device(Protocol):
     `lacks` holds the parts of `NEEDED_FOR` that are missing, and why. Their methods are not called.
     """
 
-    gauge: Any
+    gauge: Gauge
     flush_bytes: int
 
     @property
