@@ -16,7 +16,7 @@ from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.key_value_options import present_keywords
 from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
-from harness.report.layer_looks import looks_of
+from harness.report.layer_looks import looks_of_run
 from harness.report.overview import overview
 from harness.results.columns import CaseResult, lines_of_table, table
 from harness.results.stored_run import StoredRun, read_run_directory
@@ -155,7 +155,7 @@ class Plots:
         return self._picture(lambda one: curves(one, cost), setting)
 
     def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
-        looks = looks_of(line.impl for line in self._run.lines)
+        looks = looks_of_run(self._run.lines)
         every = panel_settings(self._run.lines_at(**wanted), looks)
         if not every:
             raise UsageError("nothing was measured there")

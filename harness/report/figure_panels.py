@@ -17,7 +17,7 @@ from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report.document import grouped
-from harness.report.layer_looks import Look, looks_of
+from harness.report.layer_looks import Look, looks_of_run
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, setting_text
 
@@ -64,7 +64,7 @@ def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None
 
     `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
     """
-    looks = looks_of(line.impl for line in lines) if looks is None else looks
+    looks = looks_of_run(lines) if looks is None else looks
     without = layers_without_heads(lines)
     groups = grouped(lines, lambda line: tuple(getattr(line, axis) for axis in SETTING_AXES))
     of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))

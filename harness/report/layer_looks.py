@@ -1,10 +1,11 @@
 """How each layer of a run is drawn: colour, marker and dashes, alike in every plot of the run and on its page."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from harness import layer_lookup
+from harness.results.columns import CaseResult
 
 # seaborn's "colorblind" palette: readers with any common kind of colour blindness can tell its colours apart. Given by
 # value, so that the page needs no drawing library.
@@ -33,11 +34,19 @@ def nth_look(i: int) -> Look:
     return Look(colour, marker, DASHES[i // len(PALETTE) % len(DASHES)])
 
 
-def looks_of(impls: Iterable[str]) -> dict[str, Look]:
+def looks_of_run(lines: Sequence[CaseResult]) -> dict[str, Look]:
+    """The result of `looks_of` for a run. Of more than ten layers, an overview shows the fastest of each family."""
+    impls = {line.impl for line in lines}
+    timed = sorted((line for line in lines if line.time_s), key=lambda line: (line.seq_len, -(line.time_s or 0)))
+    return looks_of(impls, {line.family: line.impl for line in timed}.values() if len(impls) > len(PALETTE) else ())
+
+
+def looks_of(impls: Iterable[str], fastest: Collection[str] = ()) -> dict[str, Look]:
     """Return the look of each layer of a run by name, in the order of the looks. No two looks are equal.
 
     The layers measured most often have the same colours in every run. Each of the others gets a colour that its family
-    has least, and then one that the run has least: up to ten layers never share a colour.
+    has least, and then one that the run has least: up to ten layers never share a colour. Nor do up to ten that are
+    the `fastest`.
     """
     wanted = set(impls)
     ours = dict.fromkeys((*FIRST, *layer_lookup.names()))
@@ -45,10 +54,13 @@ def looks_of(impls: Iterable[str]) -> dict[str, Look]:
     places = {impl: at for at, impl in enumerate(FIRST) if impl in wanted}
     uses = Counter(places.values())
     own = Counter((impl.partition(".")[0], at) for impl, at in places.items())
-    for impl in order:
+    apart = Counter(places[impl] for impl in fastest if impl in places)
+    for impl in sorted(order, key=lambda impl: impl not in fastest):
         family = impl.partition(".")[0]
         if impl not in places:
-            colour = min(range(len(PALETTE)), key=lambda at: (own[family, at], uses[at], at))
+            has = {at: apart[at] if impl in fastest else own[family, at] for at in range(len(PALETTE))}
+            colour = min(has, key=lambda at: (has[at], uses[at], at))
+            apart[colour] += 1
             # The next layer with this colour has another marker and another dash pattern.
             places[impl] = colour + len(PALETTE) * uses[colour]
             own[family, colour] += 1

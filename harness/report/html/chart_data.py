@@ -17,7 +17,7 @@ from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
 from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
-from harness.report.layer_looks import looks_of
+from harness.report.layer_looks import Look, looks_of_run
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
@@ -87,13 +87,13 @@ _SHAPES = {
 _PIXELS = 2
 
 
-def marker_symbols(impls: Iterable[str]) -> dict[str, dict[str, str]]:
-    """`{impl: {colour, symbol, path, dash}}` for each of `impls`, in the order of the plots.
+def marker_symbols(looks: Mapping[str, Look]) -> dict[str, dict[str, str]]:
+    """`{impl: {colour, symbol, path, dash}}` for each layer, in the order of the plots.
 
     These are the colour, marker and dash of the static plots, in the terms of the page's charts.
     """
     found = {}
-    for impl, look in looks_of(impls).items():
+    for impl, look in looks.items():
         symbol, path = _SHAPES[look.marker]
         dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
         found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
@@ -113,19 +113,16 @@ def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) 
     An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
     option, with the `title` and `letter` of a declared axis; None for other axes, and if fewer than two are sizes.
     """
-    letters: dict[str, set[str]] = {}
-    for text in {line.own_axes for line in lines}:
-        for name, (letter, _) in own_axes.axes_of_text(text).items():
-            letters.setdefault(name, set()).add(letter)
-    names = dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]})))
+    texts = {line.own_axes for line in lines}
+    declared = {(name, letter) for text in texts for name, (letter, _) in own_axes.axes_of_text(text).items()}
     found = []
-    for name in names:
+    for name in dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]}))):
         values = sorted({panel["at"][name] for panel in panels}, key=parts.in_order)
         label, frame = AXES[name].label if name in AXES else "", None
         if name not in AXES:
             short = name.removeprefix(OPTION)
-            own = letters.get(short, set())
-            label = f"{short} {min(own)}" if len(own) == 1 else short
+            letters = [letter for of, letter in declared if of == short]
+            label = f"{short} {letters[0]}" if len(letters) == 1 else short
             sizes = [size for value in values if own_axes.is_size(size := options_of(f"{short}={value}")[short])]
             if len(sizes) > 1:
                 frame = {**parts.size_axis(sizes), "title": label, "letter": label.split()[-1]}
@@ -162,13 +159,12 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     """
     panels: list[dict[str, Any]] = []
     options = {name for setting in contents.settings for name in options_of(setting.at["options"])}
-    alike: dict[Any, list[Panel]] = {}
-    for setting in contents.settings:
-        alike.setdefault(_but_options(setting), []).extend(setting.panels)
+    alike = grouped(contents.settings, _but_options)
     for setting in contents.settings:
         at = setting_at(setting, options)
         roof = parts.roof_of_setting(contents.findings.roofs, setting)
-        axes = {metric: cost.axis_of(alike[_but_options(setting)]) for metric, cost in COSTS.items()}
+        shared = [panel for one in alike[_but_options(setting)] for panel in one.panels]
+        axes = {metric: cost.axis_of(shared) for metric, cost in COSTS.items()}
         panels += [
             {
                 "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
@@ -183,7 +179,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
         ]
     first = _first(contents.settings, panels, contents.provenance.grid)
     return {
-        "looks": marker_symbols(line.impl for line in contents.lines),
+        "looks": marker_symbols(looks_of_run(contents.lines)),
         "widest": parts.WIDEST,
         "axes": selectors(contents.lines, panels),
         "panels": panels,

@@ -12,6 +12,7 @@ from report.many import many_lines, without
 from harness import layer_lookup
 from harness.report.figure_panels import MEMORY, TIME, panel_settings
 from harness.report.layer_looks import looks_of
+from harness.report.overview import overview_layers
 from harness.report.plots.curves import curves, spread_labels
 from harness.results.columns import CaseResult
 
@@ -93,6 +94,16 @@ def test_up_to_ten_layers_of_any_families_have_ten_colours() -> None:
     names = layer_lookup.names()
     for some in (names[:10], names[-10:], ["rnn.elman", *names[5:14]], ["own:A", "own:B", *names[20:28]]):
         assert len({look.colour for look in looks_of(some).values()}) == 10
+
+
+def test_layers_that_an_overview_of_many_shows_have_different_colours() -> None:
+    fastest = ("rnn.linear_scan", "attention.fused.math", "conv.conv1d", "encoder.naive")
+    held = [replace(line, time_s=line.time_s / (100 if line.impl in fastest else 1)) for line in many_lines(LADDER)]
+    (setting,) = panel_settings(held)
+    impls, _ = overview_layers(setting.panels[0])
+    assert set(impls) == set(fastest)
+    assert len({setting.looks[impl].colour for impl in impls}) == 4
+    assert len(set(setting.looks.values())) == len(LADDER)
 
 
 def test_layers_of_one_family_share_a_colour_only_if_the_family_has_more_than_the_palette() -> None:
