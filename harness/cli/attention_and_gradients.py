@@ -128,9 +128,9 @@ def short_executor() -> "Executor":
 
 def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
-    from harness.measure.described_layers import describe_impl
+    from harness.measure.described_layers import DescribedLayers
 
-    has_heads = describe_impl(case.impl, executor).has_heads
+    has_heads = DescribedLayers(executor).traits(case.impl).has_heads
     if reason := indivisible_size(case, has_heads):
         raise UsageError(reason)
     return collapsed(case, lambda impl: has_heads)

@@ -144,7 +144,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
             opened.layers[impl] = ABSENT
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
-    opened.cases = opened.session.layer_options.usual(every)
+    opened.cases = opened.session.layers.usual(every)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

@@ -27,7 +27,7 @@ from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
 from harness.machine import ENVIRONMENTS, changed_gpu_settings, describe_machine, unlike, versions_text, with_gpus_of
-from harness.measure.described_layers import LayerOptions, describe_impl
+from harness.measure.described_layers import DescribedLayers
 from harness.measure.executor import Executor
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.fork_client import OF_DRIVER, Runtime
@@ -73,7 +73,7 @@ class Session:
     def __init__(self, executor: Executor, precision: Precision, seed: int, devices: Sequence[str] = ()) -> None:
         self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
         self.traits: dict[str, Traits] = {}
-        self.layer_options = LayerOptions(executor)
+        self.layers = DescribedLayers(executor)
 
     @classmethod
     def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
@@ -105,9 +105,9 @@ class Session:
         self.executor.drop()
 
     def describe(self, impl: str) -> Traits:
-        """The traits of a layer, as `describe_impl` finds them."""
+        """The traits of a layer, as `DescribedLayers` finds them."""
         if impl not in self.traits:
-            self.traits[impl] = describe_impl(impl, self.executor)
+            self.traits[impl] = self.layers.traits(impl)
         return self.traits[impl]
 
     def has_heads(self, impl: str) -> bool:
@@ -118,8 +118,8 @@ class Session:
         """The cases of the configured grid. All its layers are described first."""
         for impl in config.axes["impl"]:
             self.describe(impl)
-        self.layer_options.check(config)
-        return self.layer_options.usual(grid(config.axes, self.has_heads, config.points))
+        self.layers.check(config)
+        return self.layers.usual(grid(config.axes, self.has_heads, config.points))
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

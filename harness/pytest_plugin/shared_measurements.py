@@ -66,7 +66,7 @@ class PytestSession:
 
     def axes_text(self, impl: str) -> str | None:
         """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
-        return self._session_for().layer_options.axes_text(impl)
+        return self._session_for().layers.axes_text(impl)
 
     def has_gpu(self, kind: str) -> bool:
         """Whether torch sees a device of this kind, such as `cuda`."""

@@ -1,0 +1,53 @@
+"""What trials find out about layers before anything is measured, and how many trials that takes."""
+
+from typing import Any, cast
+
+import pytest
+
+from harness.errors import UsageError
+from harness.measure.described_layers import DescribedLayers
+from harness.measure.executor import Executor
+from harness.measure.outcome import TrialOutcome
+from harness.sweep_axes import Case
+
+DESCRIBED = {"family": "own", "has_heads": True, "files": {}, "options": {"window": "128"}, "own_axes": None}
+
+
+class Described:
+    """An executor that answers with this description, and counts the trials. `env=small` has a layer without heads."""
+
+    environments: tuple[str, ...] = ("default",)
+    trials = 0
+
+    def ask(self, purpose: str, case: Case) -> TrialOutcome:
+        assert purpose == "describe"
+        self.trials += 1
+        return TrialOutcome("ok", values={**DESCRIBED, "has_heads": case.env != "small"})
+
+
+def layers_of(executor: Any) -> DescribedLayers:
+    return DescribedLayers(cast(Executor, executor))
+
+
+def test_one_trial_describes_the_traits_and_the_options_of_a_layer() -> None:
+    executor = Described()
+    layers = layers_of(executor)
+    assert layers.traits("their:Layer").has_heads
+    assert layers.options("their:Layer", "default") == {"window": "128"}
+    assert layers.axes_text("their:Layer") is None
+    case = Case("their:Layer", 8, 8, 1, options="window=128")
+    assert layers.usual([case]) == [Case("their:Layer", 8, 8, 1)]
+    assert executor.trials == 1
+
+
+def test_a_registered_layer_is_known_without_a_trial() -> None:
+    executor = Described()
+    assert not layers_of(executor).traits("rnn.elman").has_heads
+    assert executor.trials == 0
+
+
+def test_a_layer_of_other_traits_in_another_environment_is_refused() -> None:
+    executor = Described()
+    executor.environments = ("default", "small")
+    with pytest.raises(UsageError, match="other heads in env=small than in env=default: sweep each environment by"):
+        layers_of(executor).traits("their:Layer")
