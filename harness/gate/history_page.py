@@ -30,6 +30,7 @@ from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
+from harness.report.layer_looks import looks_of
 from harness.stats.paired_verdicts import Verdict
 
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
@@ -71,7 +72,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         "commits": _commit_table(history),
         "header": history.header,
         "notices": history.notices,
-        "looks": marker_symbols(sorted(impls)),
+        "looks": marker_symbols(looks_of(impls)),
     }
     data = {"charts": charts, "commits": _axis(history), "looks": values["looks"]}
     return rendered("history.html", _SCRIPTS, data, values), worse, sentences
