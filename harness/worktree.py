@@ -58,6 +58,28 @@ class Worktree:
             return None
         return self.at / place.relative_to(self.top)
 
+    def holds(self, impl: str, file: str | None) -> bool:
+        """Whether the `file` of a layer's module is of this checkout. If not, the commit lacks the layer.
+
+        An editable install then finds the layer in the working tree. Raises UsageError for a layer from anywhere else,
+        and if the commit has the layer's file, but the file of the working tree was imported.
+        """
+        place = Path(file).resolve() if file else None
+        if place is not None and place.is_relative_to(self.at):
+            return True
+        there = self.counterpart(place) if place is not None else None
+        if there is None:
+            source = file or "a module without a file"
+            raise UsageError(
+                f"impl '{impl}' is from {source}, which is not of this repository: it would be the same at all commits"
+            )
+        if there.exists():
+            raise UsageError(
+                f"impl '{impl}' is from {file} even for {self.commit[:10]}: put the directory that holds its package "
+                "on PYTHONPATH"
+            )
+        return False
+
     def _moved(self, entry: str) -> str:
         moved = self.counterpart(Path(entry).resolve()) if entry else None
         return entry if moved is None else str(moved)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.worktree import commit_of, commits_between, find_commit, worktree
+from harness.worktree import Worktree, commit_of, commits_between, find_commit, worktree
 
 
 def git(*arguments: str) -> str:
@@ -275,3 +275,21 @@ def test_a_merged_branch_counts_as_one_commit() -> None:
 def test_a_range_that_is_none_is_refused(span: str) -> None:
     with pytest.raises(UsageError):
         commits_between(span)
+
+
+def test_a_layer_is_of_the_commit_or_the_commit_lacks_it_or_it_is_the_same_at_all_commits(tmp_path: Path) -> None:
+    tree = Worktree(tmp_path / "top", tmp_path / "base", "1a2b3c4d5e6f")
+
+    def is_of_it(file: Path | None) -> bool:
+        return tree.holds("mine:Layer", str(file) if file is not None else None)
+
+    assert is_of_it(tree.at / "mine.py")
+    # An editable install finds a layer of the working tree, which the commit lacks.
+    assert not is_of_it(tree.top / "mine.py")
+    for file in (tmp_path / "elsewhere" / "mine.py", None):
+        with pytest.raises(UsageError, match="not of this repository: it would be the same at all commits"):
+            is_of_it(file)
+    tree.at.mkdir()
+    (tree.at / "mine.py").touch()
+    with pytest.raises(UsageError, match="even for 1a2b3c4d5e: put the directory"):
+        is_of_it(tree.top / "mine.py")

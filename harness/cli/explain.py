@@ -16,7 +16,6 @@ from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
-from harness.gate.compared_sides import is_of_checkout
 from harness.gate.explain import trace_pair
 from harness.key_value_options import present_option
 from harness.measure.fork_client import Runtime
@@ -151,7 +150,7 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
             described = session.executor.ask("describe", Case(impls[0], 1, 1, 1))
             if not described.ok:
                 raise UsageError(f"{word}: impl '{impls[0]}': {described.reason}")
-            if tree is not None and not is_of_checkout(impls[0], described, tree):
+            if tree is not None and not tree.holds(impls[0], described.values.get("file")):
                 raise UsageError(f"{word}: the commit lacks the layer {impls[0]}: name a commit that has it")
             sessions.append(session)
         yield sessions

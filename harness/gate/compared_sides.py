@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -40,8 +39,6 @@ from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import MeasuredBlocks, Verdict
 from harness.sweep_axes import AXES, Case
 from harness.worktree import Worktree, worktree
-
-_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -354,7 +351,7 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
         if lacking is not None:
             found.lacking.append(lacking)
             continue
-        if not is_of_checkout(impl, base, tree):
+        if not tree.holds(impl, base.values.get("file")):
             found.lacking.append(_new_layer(impl, str(request.ref)))
             continue
         for session, seen in ((found.base, base.values), (found.head, head.values)):
@@ -381,7 +378,7 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
         return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"head: {head.status}: {head.reason}")
     if base.ok:
         return None
-    if is_absent(impl, str(base.reason)):
+    if layer_lookup.is_absent(impl, str(base.reason)):
         return _new_layer(impl, ref)
     why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
     return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
@@ -390,38 +387,3 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
 def _new_layer(impl: str, ref: str) -> Outcome:
     why = f"the layer does not exist at {ref}: there is nothing to compare it with"
     return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
-
-
-def is_of_checkout(impl: str, described: TrialOutcome, tree: Worktree) -> bool:
-    """Whether the layer that a trial described is from the checkout. If not, the commit lacks it.
-
-    An editable install then finds the layer in the working tree. Raises UsageError for a layer from anywhere else, and
-    if the commit has the layer's file, but the file of the working tree was imported.
-    """
-    file = described.values.get("file")
-    place = Path(file).resolve() if file else None
-    if place is not None and place.is_relative_to(tree.at):
-        return True
-    there = tree.counterpart(place) if place is not None else None
-    if there is None:
-        source = file or "a module without a file"
-        raise UsageError(
-            f"impl '{impl}' is from {source}, which is not of this repository: it would be the same at all commits"
-        )
-    if there.exists():
-        raise UsageError(
-            f"impl '{impl}' is from {file} even for {tree.commit[:10]}: put the directory that holds its package on "
-            "PYTHONPATH"
-        )
-    return False
-
-
-def is_absent(impl: str, reason: str) -> bool:
-    """Whether the layer itself was not found, rather than something that its module imports."""
-    if not layer_lookup.is_foreign(impl) and reason == "ValueError: Empty module name":
-        return True  # the other registry lacks the name
-    module, _, name = layer_lookup.target(impl).partition(":")
-    missing = _NO_MODULE.search(reason)
-    if missing is not None:
-        return f"{module}.".startswith(f"{missing[1]}.")
-    return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason

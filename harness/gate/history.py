@@ -25,7 +25,7 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.formatting import duration
 from harness.gate.baseline import FindingId
-from harness.gate.compared_sides import is_absent, is_of_checkout, session_of_side
+from harness.gate.compared_sides import session_of_side
 from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.fork_client import Runtime
@@ -135,9 +135,9 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     for impl in config.axes["impl"]:
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
         if not described.ok:
-            absent = is_absent(impl, str(described.reason))
+            absent = layer_lookup.is_absent(impl, str(described.reason))
             opened.layers[impl] = ABSENT if absent else f"{described.status}: {described.reason}"
-        elif is_of_checkout(impl, described, tree):
+        elif tree.holds(impl, described.values.get("file")):
             own = layer_lookup.is_foreign(impl)
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
         else:

@@ -7,10 +7,8 @@ from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.errors import UsageError
 from harness.gate.compare import FAILED, HELD, NONE, is_invalidated
-from harness.gate.compared_sides import is_of_checkout, read_rows
+from harness.gate.compared_sides import read_rows
 from harness.measure.interleaved import is_block_row
-from harness.measure.outcome import TrialOutcome
-from harness.worktree import Worktree
 
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:
@@ -77,25 +75,6 @@ def test_a_head_is_excused_only_for_what_it_is_not_to_blame_for_and_would_be_so_
 ) -> None:
     (one,) = of_lines(line(CASE, base, "so"), line(CASE, head, "so"), None).compared
     assert one.is_excused == excused
-
-
-def test_a_layer_is_of_the_commit_or_the_commit_lacks_it_or_it_is_the_same_at_all_commits(tmp_path: Path) -> None:
-    tree = Worktree(tmp_path / "top", tmp_path / "base", "1a2b3c4d5e6f")
-
-    def is_of_it(file: Path | None) -> bool:
-        described = TrialOutcome("ok", None, {"file": str(file) if file is not None else None})
-        return is_of_checkout("mine:Layer", described, tree)
-
-    assert is_of_it(tree.at / "mine.py")
-    # An editable install finds a layer of the working tree, which the commit lacks.
-    assert not is_of_it(tree.top / "mine.py")
-    for file in (tmp_path / "elsewhere" / "mine.py", None):
-        with pytest.raises(UsageError, match="not of this repository: it would be the same at all commits"):
-            is_of_it(file)
-    tree.at.mkdir()
-    (tree.at / "mine.py").touch()
-    with pytest.raises(UsageError, match="even for 1a2b3c4d5e: put the directory"):
-        is_of_it(tree.top / "mine.py")
 
 
 def test_a_row_that_another_version_wrote_is_named_with_its_file_and_line(tmp_path: Path) -> None:
