@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.config import SweepConfig
 from harness.config.compose import compose
 
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "cuda"
+PARTS = re.findall(r"^#   ([a-z]+)  ", SCRIPT.read_text(), re.MULTILINE)
+PAPERS = sorted(file.stem for file in (SCRIPT.parents[1] / "conf" / "paper").glob("*.yaml"))
 SKIPPED = "SKIPPED [1] tests/bench/bench_do_bench.py:50: could not import 'triton.testing'\n1 skipped in 0.04s"
 
 
@@ -35,12 +38,10 @@ def test_a_part_that_tells_of_no_test_is_left(tmp_path: Path) -> None:
     assert ended(tmp_path, "clock", says="")[1].endswith("left: clock (skipped: no test has run)")
 
 
-@pytest.mark.parametrize(("rehearse", "expected"), [("1", 0), ("", 1)])
-def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(
-    tmp_path: Path, rehearse: str, expected: int
-) -> None:
+@pytest.mark.parametrize("rehearse", ["1", ""])
+def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(tmp_path: Path, rehearse: str) -> None:
     status, last, done = ended(tmp_path, "clock", says=SKIPPED, rehearse=rehearse)
-    assert (status, done) == (expected, [])
+    assert (status, done) == (1, [])
     assert last.endswith("left: clock (skipped: could not import 'triton.testing')")
 
 
@@ -63,25 +64,51 @@ def test_an_interrupted_part_runs_the_skipped_tests_again_and_not_those_that_pas
     assert command.strip().endswith("-m cuda tests/test_b.py::test_two")
 
 
-def test_the_gate_without_a_planted_slow_down_is_left(tmp_path: Path) -> None:
-    status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s")
-    assert (status, done) == (0, [])
-    assert last.endswith("left: gate (skipped: no planted slow-down: HARNESS_BENCH_PLANTED=0)")
-    status, last, done = ended(tmp_path, "gate", says="1 passed in 9.00s", rehearse="")
-    assert (status, done) == (0, ["gate"])
+def test_a_rehearsal_goes_through_every_part_and_leaves_none(tmp_path: Path) -> None:
+    status, last, done = ended(tmp_path, says="tests/test_a.py::test_one PASSED [100%]\n1 passed in 2.00s")
+    assert (status, sorted(done)) == (0, sorted(PARTS))
+    assert last.endswith("left: nothing")
 
 
-def of_command(command: str, axis: str) -> list[int]:
-    """The values of an axis in a sweep's command."""
-    return list(compose(command.partition(" sweep ")[2].split()).axes[axis])
+@pytest.mark.parametrize(("rehearse", "alike"), [("1", "1"), ("", "3")])
+def test_the_gate_has_one_planted_slow_down_in_a_rehearsal_too(tmp_path: Path, rehearse: str, alike: str) -> None:
+    ended(tmp_path, "gate", says="1 passed in 9.00s", rehearse=rehearse)
+    command = (tmp_path / "runs" / "gate.command").read_text()
+    variables = dict(re.findall(r"HARNESS_BENCH_(\w+)=(\S+)", command))  # the last value of each counts
+    assert (variables["ALIKE"], variables["PLANTED"]) == (alike, "1")
+
+
+def sweeps(runs: Path) -> dict[str, SweepConfig]:
+    """What each sweep in a directory of runs is to measure, by its command."""
+    commands = {file.stem: file.read_text().split() for file in runs.glob("*.command")}
+    settings = {name: [word for word in words if re.match("[a-z_.]+=", word)] for name, words in commands.items()}
+    return {name: compose(words, for_sweep=True) for name, words in settings.items()}
+
+
+def test_every_paper_is_measured_on_the_gpu_as_published(tmp_path: Path) -> None:
+    ended(tmp_path, "first", "papers", says="done", rehearse="")
+    found = sweeps(tmp_path / "runs")
+    assert sorted(found) == PAPERS
+    for name, sweep in found.items():
+        published = compose([f"paper={name}"], for_sweep=True)
+        assert sweep.axes["device"] == ("cuda",)
+        assert (sweep.axes, sweep.points) == (published.axes, published.points)
+
+
+def test_every_paper_is_rehearsed_at_a_small_size(tmp_path: Path) -> None:
+    ended(tmp_path, "first", "papers", says="done")
+    found = sweeps(tmp_path / "runs")
+    assert sorted(found) == PAPERS
+    for sweep in found.values():
+        assert [sweep.axes[name] for name in ("device", "seq_len", "d_model")] == [("cuda",), (16,), (16,)]
 
 
 def test_the_ladder_has_sizes_that_keep_a_gpu_busy_but_for_a_rehearsal(tmp_path: Path) -> None:
     for rehearse in ("", "1"):
         ended(tmp_path, "ladder", says="done", rehearse=rehearse)
-        command = (tmp_path / "runs" / "ladder.command").read_text().strip()
         (tmp_path / "runs" / "ladder.done").unlink()
-        sizes = [of_command(command, axis) for axis in ("seq_len", "d_model", "batch_size")]
+        axes = sweeps(tmp_path / "runs")["ladder"].axes
+        sizes = [list(axes[name]) for name in ("seq_len", "d_model", "batch_size")]
         assert sizes == ([[16, 32], [16], [1]] if rehearse else [[512, 1024, 2048, 4096, 8192], [1024], [4]])
 
 
@@ -105,13 +132,12 @@ def test_what_does_not_fit_into_the_limit_is_left_and_said_so(tmp_path: Path) ->
     )
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].endswith("left: record, peaks, ladder")
-    assert re.findall(r"exit status (\d+) after", done.stdout) == ["124", "124", "1"]
+    assert re.findall(r"exit status (\d+)$", done.stdout, re.MULTILINE) == ["124", "124", "1"]
     assert not list((tmp_path / "runs").glob("*.done"))
 
 
 def test_parts_run_in_the_order_of_worth_that_the_script_describes(tmp_path: Path) -> None:
     variables = {**os.environ, "HARNESS_CUDA_RUNS": str(tmp_path)}
     refused = subprocess.run([SCRIPT, "nonsense"], env=variables, capture_output=True, text=True, timeout=15)
-    described = re.findall(r"^#   ([a-z]+)  ", SCRIPT.read_text(), re.MULTILINE)
-    assert described[:3] == ["record", "clock", "peaks"]
-    assert refused.stderr.strip().endswith(f"there are: {' '.join(described)}")
+    assert PARTS[:3] == ["record", "clock", "peaks"]
+    assert refused.stderr.strip().endswith(f"there are: {' '.join(PARTS)}")

@@ -6,7 +6,8 @@ runs real comparisons and keeps them in DIR, where a later call continues; draws
 their blocks and from made-up noise; and prints the tables. With HARNESS_BENCH_ALIKE, _PLANTED and _BELOW of 0 it only
 prints. On two cores 40 runs of identical code take about an hour, and 6 with planted slow-downs half of one. With
 HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records. HARNESS_BENCH_CASES of
-fewer than 12 leaves cases out.
+fewer than 12 leaves cases out. With HARNESS_BENCH_GENERATION=1, fork servers are renewed after every round: half as
+many blocks decide.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What the gate's proof measures: twelve real cases, and the same layers doing a known share more of their work."""
 
 import os
-from itertools import cycle
+from itertools import cycle, product
 
 from bench.gate.planting import CALLS, IMPLS, class_name
 
@@ -35,16 +35,16 @@ def alike() -> list[Pair]:
 
 
 def planted(shares: tuple[float, ...], turn: int) -> tuple[list[Pair], list[float]]:
-    """Up to twelve pairs whose heads do so much more work than their bases, and how much.
+    """Twelve pairs, or the last `CASES` of them, whose heads do so much more work than their bases, and how much.
 
     The shares are taken in turns, from another one on in every `turn`, so that each layer gets each share.
     """
     rotated = shares[turn % len(shares) :] + shares[: turn % len(shares)]
     pairs, effects = [], []
-    for (impl, (n, d)), share in zip(((impl, size) for impl in IMPLS for size in SMALL), cycle(rotated), strict=False):
+    for (impl, (n, d)), share in zip([*product(IMPLS, SMALL)][-CASES:], cycle(rotated), strict=False):
         calls = CALLS[share] if share else 20
         more = calls + round(calls * share)
         base, head = (_case(f"bench.gate.repeated:{class_name(impl, times)}", n, d) for times in (calls, more))
         pairs.append(Pair(base, head))
         effects.append(more / calls - 1)
-    return pairs[-CASES:], effects[-CASES:]
+    return pairs, effects

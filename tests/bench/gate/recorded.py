@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from harness.measure.progress import ComparisonScreen
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import MeasuredBlocks, controls_of, verdicts_of
 
-RULES = Rules()
+RULES = Rules(generation=int(os.environ.get("HARNESS_BENCH_GENERATION", Rules.generation)))
 
 
 @dataclass(frozen=True)
