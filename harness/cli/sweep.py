@@ -1,24 +1,35 @@
-"""The command `sweep`: measure a grid and report it, or say with `--dry-run` what it would measure and for how long."""
+"""The command `sweep`: measure a grid and report it, or say with `--dry-run` what it would measure and for how long.
+
+With `--profile TOOL`, one case runs under a profiler, by a command that can be typed again.
+"""
 
 import argparse
 import importlib
 import math
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
+from harness import gpus
 from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.stored_runs import open_report, show_report, write_report
-from harness.config import compose
+from harness.config import SweepConfig, compose
+from harness.errors import UsageError
 from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
 from harness.measure import cluster_launch
 from harness.measure.session import COMPILE_CACHE, OutputDirectory, Plan, Session
 from harness.report.document import Table, grouped, show
 from harness.results import run_directory
-from harness.sweep_axes import AXES, BAD_STATUSES, Setting, setting_text
+from harness.sweep_axes import AXES, BAD_STATUSES, OWN_ENVIRONMENT, Case, Setting, device_kind, setting_text
 
 
 def run_sweep(options: argparse.Namespace) -> int:
@@ -28,8 +39,6 @@ def run_sweep(options: argparse.Namespace) -> int:
         print(config.yaml, end="")
         return DONE
     if options.profile:
-        from harness.cli.profile import profile_case
-
         return profile_case(config, options.profile)
     if config.paper:
         from harness.analysis.published_papers import read_paper
@@ -141,3 +150,69 @@ def _summary(plan: Plan) -> str:
         return f"{text}. Nothing is left to measure."
     trials = sum(map(plan.expected.trials, plan.left))
     return f"{text}. Expected time: {duration(plan.expected.sweep_s(plan.left))}, for {trials} timed trials."
+
+
+# What each tool needs to be installed, and the end of its file's name.
+_PROFILERS = {
+    "ncu": "install NVIDIA Nsight Compute (developer.nvidia.com/nsight-compute)",
+    "nsys": "install NVIDIA Nsight Systems (developer.nvidia.com/nsight-systems)",
+}
+_SUFFIXES = {"torch": ".json.gz", "ncu": ".ncu-rep", "nsys": ".nsys-rep"}
+
+
+def profile_case(config: SweepConfig, tool: str) -> int:
+    """Profile three calls of the only case of the configuration. Return the exit status.
+
+    Raises UsageError for several cases, for a tool that is not installed, and for one that cannot profile the device.
+    """
+    with Session.of(config) as session:
+        cases = session.cases(config)
+        case = _only_case(cases, config)
+        if case.env != OWN_ENVIRONMENT:
+            raise UsageError(f"--profile runs in this environment: leave env={case.env} out")
+        if tool != "torch" and device_kind(case.device) != "cuda":
+            raise UsageError(f"--profile {tool} is of CUDA devices: give device=cuda too, or --profile torch")
+        file = _profile_of(case, tool, config.out or run_directory.RESULTS / "profiles")
+        command = command_of(case, tool, file)
+        if shutil.which(command[0]) is None:
+            raise UsageError(f"{command[0]} is not found: {_PROFILERS[tool]}, then type: {shlex.join(command)}")
+        session.check_devices(config)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    print(shlex.join(command), flush=True)
+    with gpus.one_trial_on(case.device):
+        status = subprocess.run(command, check=False).returncode
+    if status:
+        print(f"harness: the command above failed with status {status}", file=sys.stderr)
+        return CASES_FAILED
+    print(f"{file}: three calls of {case}{_VIEWERS[tool]}")
+    return DONE
+
+
+_VIEWERS = {
+    "torch": ", for chrome://tracing or ui.perfetto.dev",
+    "ncu": ", for 'ncu-ui', or 'ncu --import' with this file",
+    "nsys": ", for 'nsys-ui', or 'nsys stats' with this file",
+}
+
+
+def command_of(case: Case, tool: str, file: Path) -> list[str]:
+    """The command that profiles the case with this tool."""
+    calls = [sys.executable, "-m", "harness.trial.profiled_calls", tool, str(file), *case.key.split(" ")]
+    if tool == "ncu":
+        return ["ncu", "--profile-from-start", "off", "--nvtx", "--set", "full", "-f", "-o", str(file), *calls]
+    if tool == "nsys":
+        capture = ["--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--trace=cuda,nvtx"]
+        return ["nsys", "profile", *capture, "--force-overwrite=true", "-o", str(file), *calls]
+    return calls
+
+
+def _only_case(cases: Sequence[Case], config: SweepConfig) -> Case:
+    if len(cases) != 1:
+        several = ", ".join(axis for axis, values in config.axes.items() if len(values) > 1)
+        raise UsageError(f"--profile takes one case, and these are {len(cases):,}: give one value of {several}")
+    return cases[0]
+
+
+def _profile_of(case: Case, tool: str, directory: Path) -> Path:
+    name = re.sub(r"[^\w.=-]+", "-", str(case))
+    return directory / f"{name}{_SUFFIXES[tool]}"

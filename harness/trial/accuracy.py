@@ -30,11 +30,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.sweep_axes import Case
-from harness.trial import layer_protocol, packed_sequences, verify, workload
+from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
 from harness.trial.device import to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
-from harness.trial.layer_protocol import WrongResult, check_finite
+from harness.trial.result_checks import WrongResult, check_finite
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload
 from impls.attention.reference import softmax_attention
@@ -367,7 +367,7 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
     found = list(_error(*pair, 0.0, 0.0))
     pairs = {name: (got.gradients[name], one) for name, one in want.gradients.items() if one is not None}
     if pairs:
-        largest = layer_protocol.largest_norm(one for _, one in pairs.values())
+        largest = result_checks.largest_norm(one for _, one in pairs.values())
         rounding = 32 * torch.finfo(got.y.dtype).eps
         errors = [_error(one, other, largest, rounding) for one, other in pairs.values() if one is not None]
         if len(errors) < len(pairs):
@@ -379,7 +379,7 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
 
 def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[float, float]:
     """The RMS and the largest error, both relative to the RMS of the expected values."""
-    scale = layer_protocol.scale_of(want.norm().item(), largest, rounding)
+    scale = result_checks.scale_of(want.norm().item(), largest, rounding)
     off = got.double() - want.double()
     return off.norm().item() / scale, off.abs().max().item() * want.numel() ** 0.5 / scale
 

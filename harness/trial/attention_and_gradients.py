@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult, input_width, inputs_of, is_function, tolerance
+from harness.trial.layer_protocol import input_width, inputs_of, is_function
+from harness.trial.result_checks import WrongResult, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 
 

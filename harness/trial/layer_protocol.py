@@ -1,4 +1,4 @@
-"""How a layer is called, found by inspection, and how its results are checked. Only `forward(x)` is required.
+"""How a layer is called, found by inspection. Only `forward(x)` is required.
 
 forward(x)                    required: (b, n, d) -> (b, n, d)
 forward(x, is_causal=…)       accepts that no token may see a later one
@@ -20,13 +20,13 @@ docs/how-to/own-layer.md. A function is found by inspection too: `harness.trial.
 import inspect
 import os
 import sysconfig
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
@@ -307,90 +307,6 @@ def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:
     """Return whether the method has a parameter of one of these names."""
     parameters = inspect.signature(getattr(layer_class, method)).parameters
     return any(name in parameters for name in names)
-
-
-class WrongResult(Exception):
-    """Raised if the layer ran and its result is incorrect."""
-
-
-def tolerance(dtype: torch.dtype, d_model: int) -> float:
-    """The largest relative RMS error that rounding explains, the sum of two terms.
-
-    The layer keeps intermediates in its dtype, and their roundings get 8 units in the last place. Sums over d terms get
-    √d units of the accumulator, which is at least float32.
-    """
-    eps = torch.finfo(dtype).eps
-    accumulator_eps = min(eps, torch.finfo(torch.float32).eps)
-    return 8 * eps + d_model**0.5 * accumulator_eps
-
-
-def largest_norm(tensors: Iterable[Tensor]) -> float:
-    """The largest of the tensors' norms, 0 without any."""
-    return max((tensor.norm().item() for tensor in tensors), default=0.0)
-
-
-def scale_of(norm: float, largest: float, rounding: float) -> float:
-    """The norm that an error is relative to: its own tensor's, or the `largest` of several if its own is zero.
-
-    A gradient may be zero in exact arithmetic, as that of a key's bias before softmax. Sums of larger terms then leave
-    a norm of at most `rounding` times the largest.
-    """
-    return (norm if norm > rounding * largest else largest) or 1.0
-
-
-def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0) -> float:
-    """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite.
-
-    `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
-    """
-    scale = scale_of(want.norm().item(), largest, limit)
-    error = (got.detach().to(want.device, torch.float64) - want.detach()).norm().item() / scale
-    if error != error or error == float("inf"):
-        raise WrongResult(f"{what} is not finite")
-    if not error <= limit:
-        raise WrongResult(f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated")
-    return error
-
-
-def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> Tensor:
-    """Return the output `y` of a call on `x`, if it has the shape `wanted` and `dtype`.
-
-    Raises WrongResult for any other output.
-    """
-    if not isinstance(y, Tensor):
-        raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
-    if y.shape != wanted:
-        but = f", where {wanted} is wanted" if x.shape != wanted else ""
-        raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
-    return check_dtype(y, x, dtype)
-
-
-def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
-    """Return the output `y` for the input `x`. Raises WrongResult unless it is a plain tensor of `dtype`."""
-    check_plain(y)
-    if y.dtype != getattr(torch, dtype):
-        got, given = (str(tensor.dtype).removeprefix("torch.") for tensor in (y, x))
-        raise WrongResult(
-            f"it returned {got} for an input of {given}, where {dtype} is expected "
-            "(a layer that returns another dtype declares `output_dtype`)"
-        )
-    return y
-
-
-def check_plain(y: Tensor) -> None:
-    """Raise WrongResult for a subclass of Tensor, which may compute its values when somebody reads them."""
-    if type(y) not in (Tensor, nn.Parameter):
-        raise WrongResult(
-            f"it returned a {type(y).__name__}, a subclass of Tensor, which may compute its values later: "
-            "return a plain tensor"
-        )
-
-
-def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:
-    """Raise WrongResult if the output is not finite. `real` is False for padding, which is not checked."""
-    finite = y.detach().isfinite()
-    if not (finite if real is None else finite | ~real).all():
-        raise WrongResult(f"its output is not finite at n = {length}")
 
 
 # Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below

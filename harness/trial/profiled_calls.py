@@ -3,7 +3,7 @@
     python -m harness.trial.profiled_calls TOOL FILE impl=… seq_len=… …
 
 TOOL is `torch`, which writes a Chrome trace into FILE, or a profiler that started this process. Such a profiler begins
-and ends with the calls, and their range of NVTX has the case's name. `harness.cli.profile` composes the command.
+and ends with the calls, and their range of NVTX has the case's name. `harness.cli.sweep` composes the command.
 """
 
 import contextlib

@@ -20,8 +20,8 @@ from torch import Tensor
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
 from harness.trial.device import to_float64
-from harness.trial.layer_protocol import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.metrics.operations import Observer, Storages
+from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload, build, counted_tokens, tensors_in
 

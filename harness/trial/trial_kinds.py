@@ -22,6 +22,7 @@ from harness.trial import (
     environment,
     layer_protocol,
     peak_rates,
+    result_checks,
     sandbox,
     verify,
     workload,
@@ -170,7 +171,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
         return of_compiling | {"traceback": _traceback(error)}
-    if isinstance(error, layer_protocol.WrongResult):
+    if isinstance(error, result_checks.WrongResult):
         return {"status": "incorrect", "reason": message}
     no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
     if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):

@@ -14,10 +14,10 @@ from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
 from harness.sweep_axes import Case
-from harness.trial import layer_protocol, workload
+from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.device import reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
-from harness.trial.layer_protocol import WrongResult, check_error
+from harness.trial.result_checks import WrongResult, check_error
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
@@ -180,7 +180,7 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     allowed = layer_protocol.allowed_error(layer)
     has_reference = has_reference and not allowed
     dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
-    rounding = max(layer_protocol.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
+    rounding = max(result_checks.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
     limit = rounding if has_reference else max(rounding, min(_LENIENT * rounding, MOST))
     kinks = not has_reference or getattr(layer, "kinks", False)
     return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
@@ -246,7 +246,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
-    y = layer_protocol.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype)
+    y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):
@@ -284,7 +284,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         pairs = gradient_pairs(work, reference, inputs)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
-        largest = layer_protocol.largest_norm(want for _, _, want in pairs)
+        largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)

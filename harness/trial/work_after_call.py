@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.workload import tensors_in
 
 _TASKS = Path("/proc/self/task")

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from harness import layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
-from harness.trial import layer_inputs, layer_protocol, packed_sequences, sandbox
+from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
 from harness.trial.device import synchronizer
 from harness.trial.function_layer import FunctionLayer, first_tensor
 from harness.trial.layer_inputs import Input
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 
 Call = Callable[[], Any]
 Forward = Callable[[], Tensor]
@@ -71,7 +71,7 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         text = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise WrongResult(f"its step returned {text} for an input of shape {tuple(x_t.shape)}")
     dtype = layer_protocol.output_dtype(layer, str(x_t.dtype).removeprefix("torch."))
-    return layer_protocol.check_dtype(y, x_t, dtype), answer[1]
+    return result_checks.check_dtype(y, x_t, dtype), answer[1]
 
 
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:

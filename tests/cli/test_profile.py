@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import profile
+from harness.cli import sweep
 from harness.cli.commands import main
 from harness.sweep_axes import Case
 from harness.trial import profiled_calls
@@ -57,7 +57,7 @@ def test_several_cases_are_refused_with_the_axes_that_make_them(capsys: pytest.C
 def test_a_profiler_that_is_missing_is_named_with_the_command_to_type_once_it_is_installed(
     tool: str, begins: str, names: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sweep.shutil, "which", lambda name: None)
     assert main(["sweep", *ONE, "device=cuda", "--profile", tool]) == 2
     said = capsys.readouterr().err
     assert f"{tool} is not found: install NVIDIA {names}" in said
@@ -79,13 +79,13 @@ def test_a_command_that_fails_is_a_failed_case(
         ran.append(command)
         return subprocess.CompletedProcess(command, 3)
 
-    monkeypatch.setattr(profile.subprocess, "run", run)
+    monkeypatch.setattr(sweep.subprocess, "run", run)
     assert main(["sweep", *ONE, "--profile", "torch"]) == 3
     assert capsys.readouterr().out.strip() == shlex.join(ran[0])
 
 
 def test_the_command_measures_the_same_case_again() -> None:
-    options = profile.command_of(ON_GPU, "nsys", Path("x.nsys-rep"))
+    options = sweep.command_of(ON_GPU, "nsys", Path("x.nsys-rep"))
     begin = options.index("harness.trial.profiled_calls")
     assert options[begin + 1 : begin + 3] == ["nsys", "x.nsys-rep"]
     assert profiled_calls.case_of(options[begin + 3 :]) == ON_GPU

@@ -149,7 +149,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
         return 0.0
 
     monkeypatch.setattr(torch, "equal", lambda one, other: True)  # there are no values there
-    monkeypatch.setattr("harness.trial.layer_protocol.largest_norm", lambda tensors: 1.0)
+    monkeypatch.setattr("harness.trial.result_checks.largest_norm", lambda tensors: 1.0)
     for module in ("verify", "reuse_between_calls"):
         monkeypatch.setattr(f"harness.trial.{module}.check_error", check)
     with AnotherDevice():

@@ -15,8 +15,9 @@ from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs
-from harness.trial.layer_protocol import WrongResult, unsupported_reason
+from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build
 from impls.attention.reference import softmax_attention

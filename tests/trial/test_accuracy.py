@@ -9,8 +9,8 @@ from torch import nn
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
 from harness.trial import accuracy, verify
-from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.result_checks import WrongResult
 from harness.trial.workload import build
 
 

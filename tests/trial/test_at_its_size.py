@@ -3,8 +3,8 @@
 import pytest
 
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported
 

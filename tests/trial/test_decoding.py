@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build
 from impls.rnn.gated import Elman

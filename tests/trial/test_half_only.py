@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 from impls.attention.plain import PackedAttention
 

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from harness.errors import UsageError
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult, output_dtype
+from harness.trial.layer_protocol import output_dtype
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.result_checks import WrongResult
 from harness.trial.timing.timed_trial import measure_time
 from harness.trial.verify import verify
 from harness.trial.workload import build

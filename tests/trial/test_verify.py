@@ -5,7 +5,7 @@ import torch
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import DTYPES, MODES, Case
-from harness.trial.layer_protocol import tolerance
+from harness.trial.result_checks import tolerance
 
 # Of all others, the tests of the ladder.
 FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
-from harness.trial import compilation, environment, layer_protocol, peak_rates, sandbox
+from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, sandbox
 from harness.trial.device import counted_peak, uncounted
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
@@ -270,8 +270,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work.sync()
     if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-        y = layer_protocol.check_output(y, work.x, output_shape(work.layer, case), dtype)
-        layer_protocol.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
+        y = result_checks.check_output(y, work.x, output_shape(work.layer, case), dtype)
+        result_checks.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
     # It serves for the errors too, unless it depends on random numbers.
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()

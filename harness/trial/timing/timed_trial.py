@@ -28,7 +28,7 @@ from harness.trial.environment import (
     usage,
     warm_up,
 )
-from harness.trial.layer_protocol import WrongResult, check_error, largest_norm, tolerance
+from harness.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.trial.reuse_between_calls import (
     LastCall,
     Renewal,

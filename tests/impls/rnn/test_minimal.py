@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import tolerance, unsupported_reason
+from harness.trial.layer_protocol import unsupported_reason
+from harness.trial.result_checks import tolerance
 from impls.rnn.minimal import MinGRU, MinLSTM, ParallelMinGRU, ParallelMinLSTM, g, log_g, log_scan
 from impls.rnn.reference import MinGRUReference, MinLSTMReference
 

@@ -7,7 +7,7 @@ import torch
 
 from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import attention_map
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported
 
 WORDS = [11, 12, 13, 11, 14]

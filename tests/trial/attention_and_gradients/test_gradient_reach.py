@@ -8,7 +8,7 @@ import torch
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.attention_and_gradients import gradient_reach
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported, build
 
 

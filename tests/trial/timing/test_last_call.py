@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.reuse_between_calls import (
     Renewal,
     check_call_times,

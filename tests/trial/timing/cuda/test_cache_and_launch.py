@@ -13,7 +13,7 @@ from harness.case_grid import collapsed
 from harness.config.compose import compose
 from harness.errors import UsageError
 from harness.sweep_axes import Case, setting_text
-from harness.trial.layer_protocol import WrongResult
+from harness.trial.result_checks import WrongResult
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.sampler import rounded
 from harness.trial.timing.timed_trial import as_graph
