@@ -111,6 +111,9 @@ class Table:
 
         while self.is_a("optional", shown[-1]) and not fits(_WHOLE_NAME):
             shown.pop()
+        # Not as the table's title: rich folds a title that is wider than its table.
+        if self.title:
+            yield Text(printable(self.caption), style="table.title")
         yield self._grid(shown, whole=fits(_LEAST_NAME))
         # Not as the table's caption: rich cuts the end of a line that is as wide as the table.
         if note := self.note(shown):
@@ -119,9 +122,8 @@ class Table:
             yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
     def _grid(self, shown: Sequence[str], whole: bool, longest_name: int | None = None) -> RichTable:
-        title = Text(printable(self.caption), style="table.title") if self.title else None
         look: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
-        grid = RichTable(title=title, title_justify="left", **look)
+        grid = RichTable(**look)
         for heading in shown:
             if self.is_a("n", heading):
                 grid.add_column(heading, justify="right", overflow="fold", no_wrap=whole)

@@ -112,6 +112,16 @@ def test_only_axes_with_several_values_are_a_choice(browser, usual: Path) -> Non
     assert [name.rstrip("0123456789") for name in names] == ["modeforwardtrain", "width d", "heads h"]
 
 
+def test_the_mask_of_padded_batches_is_no_choice_beside_their_lengths(browser, written: Callable[[str], Path]) -> None:
+    equal = [line for line in some_lines() if (line.mode, line.d_model, line.num_heads) == ("forward", 256, 8)]
+    unequal = [replace(line, lengths="zipf", mask="padding") for line in equal]
+    masked = [replace(line, mask="padding") for line in equal]
+    names = "return [...document.querySelectorAll('#filters .axis legend')].map((one) => one.textContent)"
+    for lines, shown in (([*equal, *unequal], ["lengths"]), ([*equal, *unequal, *masked], ["mask", "lengths"])):
+        browser.open(written(page(Contents(lines, Analysis(), some_origin()))))
+        assert browser.run(names) == shown
+
+
 def test_hovering_tells_every_value_with_its_interval(browser, usual: Path) -> None:
     browser.open(usual)
     n, value = 512, 4 * 512 * 256**2 / 2e10

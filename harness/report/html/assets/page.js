@@ -69,6 +69,10 @@ function showOver(over, n) {
   }
 }
 
+// Whether an axis says nothing beside another: if just the batches of unequal lengths are padded, so is their mask.
+const follows = (axis) =>
+  axis.name === "mask" && data.panels.every(({ at }) => (at.mask === "padding") === (at.lengths !== "equal"));
+
 function start() {
   const filters = document.getElementById("filters");
   filters.append(implChips(drawable(), (impls, on) => {
@@ -78,7 +82,7 @@ function start() {
     }
     redraw();
   }));
-  for (const axis of data.axes) if (axis.values.length > 1) filters.append(axisChoice(axis, choose));
+  for (const axis of data.axes) if (axis.values.length > 1 && !follows(axis)) filters.append(axisChoice(axis, choose));
   filters.append(...overChoices());
   const baseline = document.getElementById("baseline"), metric = document.getElementById("metric");
   baseline.addEventListener("change", () => { chosen.baseline = baseline.value; redraw(); });
