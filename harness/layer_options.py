@@ -7,11 +7,11 @@ sorted, so equal options are equal texts. An option that a layer declares with a
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 
 NO_OPTIONS = "none"
 # What precedes the name of an option on the command line.
@@ -127,15 +127,3 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
 def typed(options: str) -> str:
     """The options as they are typed: `layer.page_size=16 layer.window=64`."""
     return " ".join(f"{OPTION}{part}" for part in options.split("+")) if options != NO_OPTIONS else "options=none"
-
-
-def check_taken(options: Iterable[str], of_layer: Mapping[str, Collection[str]]) -> None:
-    """Raise UsageError with the layers that lack one of the options. `of_layer` are the options of each layer."""
-    for name in options:
-        lacking = [impl for impl, known in of_layer.items() if name not in known]
-        if not lacking:
-            continue
-        known = dict.fromkeys(itertools.chain(*(of_layer[impl] for impl in lacking)))
-        instead = did_you_mean(name, known) if len(lacking) == len(of_layer) else ": sweep them apart"
-        verb = "has" if len(lacking) == 1 else "have"
-        raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")

@@ -6,9 +6,11 @@ and claims are in these letters, and cases that differ in them alone are one ser
 
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from harness.errors import UsageError
@@ -136,11 +138,24 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
 
     The lines have `impl`, `own_axes` and `options`. Two layers with one value each do not vary.
     """
-    values: dict[str, dict[str, set[float]]] = {}
-    for line in lines:
-        for name, value in sizes_by_name(line.own_axes, line.options).items():
-            values.setdefault(line.impl, {}).setdefault(name, set()).add(value)
-    return {impl: frozenset(name for name in of if len(of[name]) > 1) for impl, of in values.items()}
+    values = {(line.impl, *size) for line in lines for size in sizes_by_name(line.own_axes, line.options).items()}
+    several = {one for one, count in Counter((impl, name) for impl, name, _ in values).items() if count > 1}
+    return {impl: frozenset(name for of, name in several if of == impl) for impl, *_ in values}
+
+
+def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Yield each line with the options at which it is compared with others: its own, or all those of others.
+
+    Those of others are for layers of which no line states a size along an own axis: they are compared at each size.
+    """
+    held = list(lines)
+    sized: dict[tuple[Any, int], dict[str, None]] = {}
+    for line in (line for line in held if line.options != line.series.options):
+        sized.setdefault((line.series, line.batch_size), {})[line.options] = None
+    impls = {line.impl for line in held if line.options != line.series.options}
+    for line in held:
+        of_others = {} if line.impl in impls else sized.get((line.series, line.batch_size), {})
+        yield from ((line, options) for options in of_others or [line.options])
 
 
 def varied_axes(lines: Iterable[Any]) -> list[str]:
@@ -160,8 +175,5 @@ def names_of_letters(texts: Iterable[str | None]) -> dict[str, str]:
 
 def varying(sizes: Iterable[OwnSize]) -> tuple[str, ...]:
     """The letters that take more than one value."""
-    values: dict[str, set[float]] = {}
-    for one in sizes:
-        for letter, value in one:
-            values.setdefault(letter, set()).add(value)
-    return tuple(letter for letter, found in values.items() if len(found) > 1)
+    counts = Counter(letter for letter, _ in dict.fromkeys(chain(*sizes)))
+    return tuple(letter for letter, count in counts.items() if count > 1)

@@ -15,7 +15,6 @@ from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times,
 from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError, did_you_mean
 from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
 
 
 def complete_lines(
@@ -73,18 +72,21 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
     """The lines with the `ratio` of each time to that of the layer `baseline` at the same sizes, and its interval.
 
     The times are independent: their trials run in processes of their own, in random order. A baseline without heads is
-    compared with layers of any number of heads. Raises UsageError for an unknown baseline.
+    compared with layers of any number of heads, and one without an own axis with layers of any size along it. Raises
+    UsageError for an unknown baseline.
     """
     impls = list(dict.fromkeys(line.impl for line in lines))
     if baseline not in impls:
         raise UsageError(f"baseline={baseline}: this run has no such layer{did_you_mean(baseline, impls)}")
     any_heads = baseline in layers_without_heads(lines)
 
-    def place(line: CaseResult) -> Case:
-        return replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
+    def completed(line: CaseResult) -> CaseResult:
+        place = replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
+        base = timed.get(place) or timed.get(replace(place, options=line.series.options))
+        return with_ratio_to(line, base) if base else line
 
     timed = {line.case: line for line in lines if line.impl == baseline and line.time_s and not line.suspect}
-    return [with_ratio_to(line, timed[place(line)]) if place(line) in timed else line for line in lines]
+    return list(map(completed, lines))
 
 
 def with_ratio_to(line: CaseResult, base: CaseResult) -> CaseResult:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.analysis.series import series_of
 from harness.fit.laws import Floats
 from harness.results.columns import CaseResult
@@ -222,8 +222,8 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
     of_run = list(lines)
     without = layers_without_heads(of_run)
     groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
-    for line in of_run:
-        group = groups.setdefault((Setting.of(line), line.batch_size, line.d_model), {})
+    for line, options in own_axes.compared_at(of_run):
+        group = groups.setdefault((Setting.of(line)._replace(options=options), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
     compared = list(_compared(groups, without))
     factors = {metric: _factor([one for one in compared if one.metric == metric]) for metric in METRICS}

@@ -101,6 +101,7 @@ class Launcher:
     """Where trials run: on this machine (`cluster` is `here`), or in shards, each a Slurm job or a process.
 
     Cases that differ along one of the axes `apart` are not compared with each other, and may be in different shards.
+    Layers without an own axis are compared with each of its values, so `options` is not one of them.
     `time` is in minutes. A shard that reports nothing for `silence_s` seconds counts as dead. A shard that has not
     started after `queue_s` seconds is abandoned. In both cases another job gets the unfinished cases, up to `attempts`
     jobs in all.
@@ -118,7 +119,7 @@ class Launcher:
     exclusive: Annotated[bool, Strict()] = False
     array_parallelism: Count = 16
     setup: list[Text] = field(default_factory=list)
-    apart: list[_AxisName] = field(default_factory=lambda: list(SETTINGS))
+    apart: list[_AxisName] = field(default_factory=lambda: [axis for axis in SETTINGS if axis != "options"])
     attempts: Count = 3
     silence_s: Positive = 1800.0
     queue_s: Positive = 86400.0

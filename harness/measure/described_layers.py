@@ -3,17 +3,18 @@
 This process never imports a user's module.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 from harness import layer_lookup
 from harness.config import SweepConfig
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.layer_lookup import Traits
-from harness.layer_options import NO_OPTIONS, check_taken, options_of, without_defaults
+from harness.layer_options import NO_OPTIONS, OPTION, joined, options_of, without_defaults
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
+from harness.own_axes import axes_of_text
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
 
 
@@ -65,23 +66,34 @@ class DescribedLayers:
         text: str | None = found.values.get("own_axes") if found.ok else None
         return text
 
-    def check(self, config: SweepConfig) -> None:
-        """Raise UsageError with the layers that lack an option that the cases name."""
-        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
-        wanted = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
-        if not wanted:
-            return
-        of_layer: dict[str, dict[str, str | None]] = {}
-        for impl, env in product(config.axes["impl"], self._executor.environments):
-            known = self.options(impl, env)
-            if known is not None:
-                of_layer[impl] = known
-        check_taken(wanted, of_layer)
+    def lacked(self, config: SweepConfig) -> dict[str, list[str]]:
+        """The layers that lack an option that the cases name, if it is an own axis of all others.
 
-    def usual(self, cases: Iterable[Case]) -> list[Case]:
-        """The different cases, without options that have their default: with those, a case is the usual one."""
+        Those layers are compared with each value of it. Raises UsageError if a layer lacks any other option.
+        """
+        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
+        found: dict[str, list[str]] = {name: [] for text in sorted(texts) for name in options_of(text)}
+        layers = product(config.axes["impl"], self._executor.environments) if found else ()
+        of_layer = {impl: known for impl, env in layers if (known := self.options(impl, env)) is not None}
+        for name in found:
+            lacking = found[name] = [impl for impl, known in of_layer.items() if name not in known]
+            others = [axes_of_text(self.axes_text(impl)) for impl in of_layer if impl not in lacking]
+            if lacking and not (others and all(name in axes for axes in others)):
+                known = dict.fromkeys(chain(*(of_layer[impl] for impl in lacking)))
+                instead = ": sweep them apart" if others else did_you_mean(name, known)
+                verb = "has" if len(lacking) == 1 else "have"
+                raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
+        return found
+
+    def usual(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]] | None = None) -> list[Case]:
+        """The different cases, without options that have their default: with those, a case is the usual one.
+
+        A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is.
+        """
         found: dict[Case, None] = {}
         for case in cases:
+            parts = [(part, (lacked or {}).get(part.partition("=")[0], ())) for part in case.options.split("+")]
+            case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
             defaults = self.options(case.impl, case.env) if case.options != NO_OPTIONS else None
             found[replace(case, options=without_defaults(case.options, defaults)) if defaults else case] = None
         return list(found)

@@ -118,8 +118,11 @@ class Session:
         """The cases of the configured grid. All its layers are described first."""
         for impl in config.axes["impl"]:
             self.describe(impl)
-        self.layers.check(config)
-        return self.layers.usual(grid(config.axes, self.has_heads, config.points))
+        lacked = self.layers.lacked(config)
+        for name, impls in lacked.items():
+            if impls:
+                print(f"harness: {', '.join(impls)}: no option '{name}', so measured without it", file=sys.stderr)
+        return self.layers.usual(grid(config.axes, self.has_heads, config.points), lacked)
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

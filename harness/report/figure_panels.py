@@ -8,7 +8,7 @@ logarithmic.
 import math
 import re
 from bisect import bisect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -60,15 +60,17 @@ class PanelSetting:
 
 
 def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None = None) -> list[PanelSetting]:
-    """Group the run's lines by setting and divide each setting into panels.
+    """Group the run's lines by setting and divide each setting into panels. A layer without an own axis is in each.
 
     `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
     """
     looks = looks_of_run(lines) if looks is None else looks
     without = layers_without_heads(lines)
-    groups = grouped(lines, lambda line: tuple(getattr(line, axis) for axis in SETTING_AXES))
-    of_axis = dict(zip(SETTING_AXES, zip(*groups, strict=True), strict=False))
-    varying = [axis for axis, values in of_axis.items() if len(set(values)) > 1]
+    groups: dict[tuple[Any, ...], list[CaseResult]] = {}
+    for line, options in own_axes.compared_at(lines):
+        at = {axis: getattr(line, axis) for axis in SETTING_AXES} | {"options": options}
+        groups.setdefault(tuple(at.values()), []).append(line)
+    varying = [axis for axis, seen in zip(SETTING_AXES, zip(*groups, strict=True), strict=False) if len({*seen}) > 1]
     found = []
     for values, members in sorted(groups.items(), key=lambda item: list(map(in_order, item[0]))):
         at = dict(zip(SETTING_AXES, values, strict=True))
@@ -81,37 +83,34 @@ def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None
 
 def in_order(value: Any) -> Any:
     """A sort key by which `window=64` comes before `window=128`, and 0.25 before 0.5."""
-    if not isinstance(value, str):
-        return value
-    parts = re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", value)
-    return [float(part) if at % 2 else part for at, part in enumerate(parts)]
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", value) if isinstance(value, str) else []
+    return [float(part) if at % 2 else part for at, part in enumerate(parts)] or value
 
 
-def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> list[Panel]:
+def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> Iterator[Panel]:
     """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
     with_heads = [line for line in lines if line.impl not in without] or list(lines)
-    result = []
     for d in sorted({line.d_model for line in lines}):
         for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
             # `replace`: each panel shows the lines without heads as if measured at its h.
             own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
             others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
             members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
-            result.append(Panel(d, h, tuple(members)))
-    return result
+            yield Panel(d, h, tuple(members))
 
 
 @dataclass(frozen=True)
 class OwnAxisPanel:
     """The timed lines of one layer that differ in n and along `axis`, an own axis.
 
-    The title has all other values.
+    The title has all other values. `beside` are the lines of layers without the axis that are otherwise alike.
     """
 
     axis: str
     impl: str
     title: str
     lines: tuple[CaseResult, ...]
+    beside: tuple[CaseResult, ...]
 
     def value(self, line: CaseResult) -> float:
         """The value of a line along the axis."""
@@ -120,19 +119,17 @@ class OwnAxisPanel:
 
 def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
     """A panel for each own axis of a layer that varies, and for each setting and size beside n."""
-    timed = [line for line in lines if line.time_s is not None]
+    timed, headless = [line for line in lines if line.time_s is not None], layers_without_heads(lines)
     found = []
     for axis in own_axes.varied_axes(timed):
-        groups = grouped(
-            (line for line in timed if axis in own_axes.axes_of_text(line.own_axes)), partial(_beside, axis=axis)
-        )
-        for (impl, setting, batch_size, d, h, others), members in groups.items():
-            at = setting_text({"batch_size": batch_size, **setting.as_dict()})
-            sizes = ", ".join((f"d = {d}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others), at))
-            panel = OwnAxisPanel(axis, impl, sizes, tuple(members))
-            if len({panel.value(line) for line in members}) > 1:
-                found.append(panel)
-    return found
+        of_axis = (line for line in timed if axis in own_axes.axes_of_text(line.own_axes))
+        for (impl, where, h, others), members in grouped(of_axis, partial(_beside, axis=axis)).items():
+            sizes = (f"d = {where[2]}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others))
+            at = setting_text({"batch_size": where[1], **where[0].as_dict()})
+            alike = [line for line in timed if line.options == where[0].options and _beside(line, axis)[1] == where]
+            beside = tuple(line for line in alike if line.num_heads == h or line.impl in headless)
+            found.append(OwnAxisPanel(axis, impl, ", ".join((*sizes, at)), tuple(members), beside))
+    return [panel for panel in found if len({*map(panel.value, panel.lines)}) > 1]
 
 
 def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
@@ -145,10 +142,10 @@ def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
 
 
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
-    """The layer, the setting and all sizes of a line except n and the one along an axis."""
+    """The layer, the setting with b and d, h, and the sizes of a line along other own axes than this one."""
     sizes = own_axes.sizes_by_name(line.own_axes, line.options)
     others = tuple(sorted((name, value) for name, value in sizes.items() if name != axis))
-    return line.impl, line.series, line.batch_size, line.d_model, line.num_heads, others
+    return line.impl, (line.series, line.batch_size, line.d_model), line.num_heads, others
 
 
 def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSetting:
@@ -200,9 +197,10 @@ def by_facet(findings: Iterable[_Finding], without_heads: Collection[str]) -> di
 
 
 def of_panel(findings: Mapping[Facet, list[_Finding]], setting: PanelSetting, panel: Panel) -> list[_Finding]:
-    """Those of the findings `by_facet` that belong to a panel."""
-    values = tuple(setting.at.values())
-    return [one for heads in (panel.num_heads, None) for one in findings.get((values, panel.d_model, heads), ())]
+    """Those of the findings `by_facet` that belong to a panel, also those of layers without its own axes."""
+    plain = {**setting.at, "options": panel.lines[0].series.options}
+    places = ((tuple(at.values()), panel.d_model, h) for at in (setting.at, plain) for h in (panel.num_heads, None))
+    return [one for place in dict.fromkeys(places) for one in findings.get(place, ())]
 
 
 def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None:

@@ -196,7 +196,10 @@ def test_check_judges_exponents_along_an_axis_of_its_own_and_the_cases_of_one_va
     ("given", "said"),
     [
         (["layer.tims=3"], "layer.tims: {own} has no option 'tims'; did you mean 'times'?"),
-        (["impl={own},rnn.elman", "layer.times=3"], "layer.times: rnn.elman has no option 'times': sweep them apart"),
+        (
+            ["impl=encoder6.fused,rnn.elman", "layer.attention=rnn.elman"],
+            "layer.attention: rnn.elman has no option 'attention': sweep them apart",
+        ),
     ],
 )
 def test_layers_without_the_option_end_a_sweep_before_it_measures(

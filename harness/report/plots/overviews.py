@@ -354,7 +354,10 @@ _MOST_CURVES = 6
 
 
 def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
-    """Draw the time of one layer over an own axis, with a curve for each of up to six n."""
+    """Draw the time of one layer over an own axis, with a curve for each of up to six n.
+
+    Layers without the axis are horizontal lines, at the largest n.
+    """
     sizes = parts.evenly_spread({line.seq_len for line in panel.lines}, _MOST_CURVES)
     looks = looks_of(f"n = {n}" for n in sizes)
     found = []
@@ -364,12 +367,18 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
         lo, hi = (list(one) for one in zip(*ends, strict=True))
         values, times = [panel.value(line) for line in lines], [line.time_s or 0.0 for line in lines]
         found.append(parts.Curve(f"n = {n}", values, times, lo, hi, [""] * len(lines)))  # type: ignore[arg-type]
+    beside = {line.impl: line.time_s or 0.0 for line in panel.beside if line.seq_len == sizes[-1]}
     title = f"{formatting.printable(panel.impl)}: time per call over {panel.axis}"
     with canvas(*_ROOFLINE, title, panel.title) as figure:
         axes = figure.subplots()
         named = sorted({value for curve in found for value in curve.n})
         log_axis(axes, "x", {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]})
-        log_axis(axes, "y", parts.seconds_axis([value for curve in found for value in curve.value]))
+        log_axis(axes, "y", parts.seconds_axis([*beside.values(), *(y for curve in found for y in curve.value)]))
+        for impl, time_s in beside.items():
+            axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
+            axes.annotate(
+                f"{formatting.printable(impl)}, n = {sizes[-1]}", (named[0], time_s), color="0.4", va="bottom"
+            )
         draw_curves(axes, found, looks)
         label_ends(axes, {curve.impl: curve for curve in found}, looks, _ROOFLINE[1] - 1)
         axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)

@@ -331,13 +331,14 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
 
 
 def tables_over_own_axes(lines: Sequence[CaseResult]) -> list[Table]:
-    """The time of one call over each own axis that varies, at every n."""
+    """The time of one call over each own axis that varies, at every n, and of the layers without the axis."""
     tables = []
     for panel in own_axis_panels(lines):
         sizes = sorted({line.seq_len for line in panel.lines})
-        times = {(panel.value(line), line.seq_len): formatting.seconds(line.time_s or 0.0) for line in panel.lines}
-        values = sorted({value for value, _ in times})
-        rows = [(f"{value:g}", *(times.get((value, n), "") for n in sizes)) for value in values]
+        named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
+        named += [(formatting.printable(line.impl), line) for line in panel.beside]
+        times = {(name, line.seq_len): formatting.seconds(line.time_s or 0.0) for name, line in named}
+        rows = [(name, *(times.get((name, n), "") for n in sizes)) for name in dict(named)]
         columns = {panel.axis: "n", **{f"n={n}": "n" for n in sizes}}
         about = f"{formatting.printable(panel.impl)}, {panel.title}"
         tables.append(Table(columns, rows, title=f"Time of one call over {panel.axis}", about=about))

@@ -1,0 +1,84 @@
+"""A layer without an own axis is measured once, and compared with the layers that have it at each of their values."""
+
+import pytest
+from own_layer.paged_lines import lines
+
+from harness.analysis.complete_lines import complete_lines
+from harness.analysis.crossovers import crossovers
+from harness.cli.commands import main
+from harness.layer_options import NO_OPTIONS
+from harness.report.figure_panels import own_axis_panels, panel_settings
+from harness.report.plots.overviews import over_own_axis
+from harness.report.text.costs import tables_over_own_axes
+from harness.results.columns import CaseResult, lines_of_records
+
+WINDOWS = {"window=64", "window=128", "window=256"}
+
+
+def both(baseline: str | None = None) -> list[CaseResult]:
+    """Lines of a layer with three windows, and of one without."""
+    plain = [
+        {
+            "impl": "sdpa.fused",
+            "seq_len": n,
+            "d_model": 64,
+            "num_heads": 1,
+            "options": NO_OPTIONS,
+            "time_s": 1e-9 * n * n,
+        }
+        for n in (256, 512, 1024)
+    ]
+    return complete_lines([*lines(pages=(16,)), *lines_of_records(plain, bounded=False)], {}, baseline)
+
+
+def test_it_is_in_the_panel_of_each_value_and_has_no_panel_of_its_own() -> None:
+    settings = panel_settings(both())
+    assert {one.at["options"] for one in settings} == WINDOWS
+    for setting in settings:
+        (panel,) = setting.panels
+        assert [(impl, len(panel.of(impl))) for impl in panel.impls()] == [("./paged.py:paged", 3), ("sdpa.fused", 3)]
+
+
+def test_it_is_compared_with_the_others_at_each_value() -> None:
+    found = {
+        one.setting.options: one for one in crossovers(both()) if (one.metric, one.slower) == ("time", "sdpa.fused")
+    }
+    assert {one.faster for one in found.values()} == {"./paged.py:paged"}
+    assert found.keys() == WINDOWS
+
+
+def test_it_is_the_baseline_of_each_value() -> None:
+    time_s = {(line.options, line.seq_len): line.time_s for line in both()}
+    ratios = {(line.options, line.seq_len): line.ratio for line in both("sdpa.fused")}
+    assert ratios["window=256", 512] == pytest.approx((time_s["window=256", 512] or 0.0) / (1e-9 * 512 * 512))
+    assert None not in ratios.values()
+
+
+def test_it_is_a_row_of_the_table_and_a_line_in_the_picture_over_the_axis() -> None:
+    (shown,) = tables_over_own_axes(both())
+    assert [row[0] for row in shown.rows] == ["64", "128", "256", "sdpa.fused"]
+    (panel,) = own_axis_panels(both())
+    axes = over_own_axis(panel).axes[0]
+    (level,) = (line for line in axes.lines if line.get_linestyle() == "--")
+    assert set(level.get_ydata()) == {1e-9 * 1024 * 1024}
+    assert "sdpa.fused, n = 1024" in [text.get_text() for text in axes.texts]
+
+
+def test_a_sweep_measures_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = [
+        "sweep",
+        "impl=attention.window,sdpa.fused",
+        "layer.reach=16,64",
+        "seq_len=32",
+        "d_model=16",
+        "num_heads=2",
+    ]
+    assert main([*sweep, "--dry-run", "-v"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "harness: sdpa.fused: no option 'reach', so measured without it\n"
+    cases = [line.split() for line in shown.out.splitlines() if line.startswith("impl=")]
+    assert [(words[0], *(word for word in words if word.startswith("options="))) for words in cases] == [
+        ("impl=attention.window", "options=reach=16"),
+        ("impl=attention.window", "options=reach=64"),
+        ("impl=sdpa.fused", "options=none"),
+    ]
