@@ -112,6 +112,21 @@ def test_the_ladder_has_sizes_that_keep_a_gpu_busy_but_for_a_rehearsal(tmp_path:
         assert sizes == ([[16, 32], [16], [1]] if rehearse else [[512, 1024, 2048, 4096, 8192], [1024], [4]])
 
 
+@pytest.mark.parametrize(("rehearse", "expected"), [("", (0, ["default"])), ("1", (1, []))])
+def test_a_sweep_with_a_case_that_has_no_time_is_done_but_in_a_rehearsal(
+    tmp_path: Path, rehearse: str, expected: tuple[int, list[str]]
+) -> None:
+    assert ended(tmp_path, "default", says="out of memory", status=3, rehearse=rehearse)[::2] == expected
+
+
+def test_a_run_without_its_report_is_not_published(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "default").mkdir(parents=True)
+    (tmp_path / "runs" / "default" / "summary.csv").touch()
+    status, last, _ = ended(tmp_path, "publish", says="some-gpu")
+    assert status == 1
+    assert last.endswith("left: publish")
+
+
 def test_a_part_that_fails_is_left_and_is_the_exit_status(tmp_path: Path) -> None:
     status, last, done = ended(tmp_path, "clock", "peaks", says="no GPU", status=1)
     assert (status, done) == (1, [])
