@@ -49,7 +49,7 @@ def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
 
 
 def test_looking_up_names_does_not_import_torch() -> None:
-    modules = "harness.layer_lookup, harness.cli.list, harness.cli.verify_calibrate"
+    modules = "harness.layer_lookup, harness.cli.layers, harness.cli.machine"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -46,7 +46,8 @@ _MODULES = {
     **dict.fromkeys(("report", "export", "status"), "stored_runs"),
     **dict.fromkeys(("predict", "recommend"), "predict"),
     **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
-    **dict.fromkeys(("verify", "calibrate"), "verify_calibrate"),
+    **dict.fromkeys(("list", "verify"), "layers"),
+    **dict.fromkeys(("doctor", "calibrate"), "machine"),
     **dict.fromkeys(("baseline", "check", "compare"), "gates"),
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from harness import layer_lookup
-from harness.cli.list import described
+from harness.cli.layers import described
 from harness.layer_source import read_layer_source
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial.layer_protocol import takes, unsupported_reason

@@ -14,7 +14,8 @@ import torch
 from torch._inductor.exc import CppCompileError
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.cli.verify_calibrate import _VERIFY_DEFAULTS, _config
+from harness.cli.layers import _VERIFY_DEFAULTS
+from harness.cli.machine import _calibration_config
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised, versions_text
 from harness.sweep_axes import Case
@@ -308,7 +309,7 @@ def test_the_import_probe_is_about_the_code_of_this_checkout() -> None:
 
 
 def test_a_gpu_is_calibrated_at_sizes_that_keep_it_busy_and_verified_at_small_ones() -> None:
-    on_gpu = _config(["device=cuda:1"], None).axes
+    on_gpu = _calibration_config(["device=cuda:1"], None).axes
     assert (on_gpu["seq_len"], on_gpu["d_model"], on_gpu["dtype"]) == ((1024, 4096), (1024,), ("bfloat16",))
-    assert _config([], None).axes["seq_len"] == (256, 1024)
+    assert _calibration_config([], None).axes["seq_len"] == (256, 1024)
     assert compose(["device=cuda"], usual=_VERIFY_DEFAULTS).axes["seq_len"] == (64,)

@@ -1,4 +1,4 @@
-"""The command `list`: the registered layers in tables, one layer on a page of its own, or all as JSON."""
+"""The commands `list` and `verify`: what the layers are, as tables, pages or JSON, and whether they are correct."""
 
 import argparse
 import fnmatch
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.cli.commands import DONE
+from harness.cli.commands import CASES_FAILED, DONE
 from harness.errors import UsageError
 from harness.key_value_options import any_impl
 from harness.layer_lookup import CLAIMS, check_name, is_foreign
@@ -185,3 +185,30 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
         if rows:
             console.print(table)
     console.out("One layer: python -m harness list attention.fused", highlight=False)
+
+
+# Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.
+_VERIFY_DEFAULTS = ("seq_len=64", "d_model=64", "num_heads=4", "batch_size=2", "mode=train")
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """Verify every case of a small grid. Returns 3 if a case fails."""
+    from harness.config import compose
+    from harness.measure.outcome import TrialOutcome
+    from harness.measure.session import Session
+    from harness.report.text.cautions import verification_lines, verification_summary
+
+    config = compose(options.overrides, options.config_dir, usual=_VERIFY_DEFAULTS)
+    found: list[tuple[Case, dict[str, Any]]] = []
+    with Session.of(config) as session:
+        session.check_devices(config)
+        for case in session.cases(config):
+            reason = session.indivisible_size(case)
+            outcome = TrialOutcome("unsupported", reason) if reason else session.executor.run("verify", case)
+            found.append((case, outcome.entries))
+    if options.all:
+        print(*verification_lines(found), "", sep="\n")
+    print(*verification_summary(found), sep="\n")
+    if not options.all and any(outcome["status"] == "unsupported" for _, outcome in found):
+        print("Use --all to see why a case is unsupported.")
+    return DONE if all(outcome["status"] in ("ok", "unsupported") for _, outcome in found) else CASES_FAILED

@@ -1,13 +1,16 @@
-"""The command `doctor`: what an issue report needs, as plain text to paste."""
+"""The commands `doctor` and `calibrate`: what an issue report needs, and whether the machine is fit to measure on."""
 
 import argparse
 import importlib.metadata
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from harness import __version__, formatting
 from harness.background_process import PLACE
@@ -18,6 +21,10 @@ from harness.machine import describe_machine, gpu_states
 from harness.measure.executor import Executor
 from harness.results.run_directory import RESULTS, check_writable
 from impls.registry import IMPLS
+
+if TYPE_CHECKING:
+    from harness.calibration.calibrate import Plan
+    from harness.config import SweepConfig
 
 # Optional packages by import name; those of layers come from the registry.
 _OPTIONAL = ("triton", "submitit", "pytest")
@@ -116,3 +123,63 @@ def _calibration(machine: Mapping[str, Any]) -> str:
         f"{record.verdict(record.advice_for(made))}, noise floor {formatting.share(made.noise.floor)} at "
         f"precision={made.precision} with threads={made.threads} on {made.device}, made {made.date}"
     )
+
+
+# A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.
+_CALIBRATION = ("impl=rnn.torch,attention.fused,attention.packed", "seq_len=256,1024", "d_model=256", "num_heads=8")
+# Smaller sizes would tell how long launches take. Flash attention has no float32 on a GPU.
+_CALIBRATION_ON_GPU = (*_CALIBRATION[:1], "seq_len=1024,4096", "d_model=1024", "num_heads=16", "dtype=bfloat16")
+_ONE_VALUE = ("device", "threads", "dtype", "env")
+
+
+def run_calibrate(options: argparse.Namespace) -> int:
+    """Calibrate the machine, then print and save the results."""
+    from harness.calibration.calibrate import calibrate
+    from harness.measure.expected_time import ExpectedTime
+    from harness.measure.progress import Screen
+    from harness.measure.session import Session
+
+    config = _calibration_config(options.overrides, options.config_dir)
+    record.check_calibration_path(options.out)
+    console = Console()
+    plan = _plan(config, _precision_name(options.overrides))
+    calibration = calibrate(
+        plan,
+        lambda trial_s: Session.of(replace(config, precision=replace(config.precision, trial_s=trial_s))).executor,
+        lambda cases: Screen(cases, ExpectedTime(config.precision), console),
+        lambda text: console.out(text, highlight=False),
+    )
+    record.save(calibration, options.out)
+    record.show_calibration(calibration, console)
+    console.out(f"{options.out}: took {calibration.took_s:.0f} s", highlight=False)
+    return DONE
+
+
+def _calibration_config(overrides: Sequence[str], config_dir: Path | None) -> "SweepConfig":
+    from harness.config import compose
+
+    on_gpu = any(text.startswith("device=") and text != "device=cpu" for text in overrides)
+    config = compose(overrides, config_dir, usual=_CALIBRATION_ON_GPU if on_gpu else _CALIBRATION)
+    for axis in _ONE_VALUE:
+        if len(config.axes[axis]) > 1:
+            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with -o FILE")
+    return config
+
+
+def _precision_name(overrides: Sequence[str]) -> str:
+    chosen = [text.partition("=")[2] for text in overrides if text.startswith("precision=")]
+    name = chosen[-1] if chosen else "quick"
+    return f"{name}, changed" if any(text.startswith("precision.") for text in overrides) else name
+
+
+def _plan(config: "SweepConfig", precision_name: str) -> "Plan":
+    from harness.calibration.calibrate import Plan
+    from harness.measure.session import Session
+
+    with Session.of(config) as session:
+        session.check_devices(config)
+        cases = session.cases(config)
+        for case in cases:
+            if reason := session.indivisible_size(case):
+                raise UsageError(f"{case}: {reason}")
+    return Plan(cases, session.traits, config.precision, precision_name, config.seed)
