@@ -216,7 +216,7 @@ def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
     """Whether the clock rates of trials, in MHz, are those of a locked clock.
 
     NVML does not tell that `nvidia-smi -lgc` has locked it, but such a rate stays below the highest one in every trial.
-    `state` is what `harness.trial.environment.gpu_state` describes. Without rates, or without the highest one, the
+    `state` is what `harness.trial.nvml.gpu_state` describes. Without rates, or without the highest one, the
     answer is no.
     """
     highest = state.get("sm_clock_max_mhz")

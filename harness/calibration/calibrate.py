@@ -238,7 +238,7 @@ class Calibration:
     `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
 
     On CUDA, `sustained_flops_per_s` holds the peaks after a quarter of a second under load, by dtype, and `gpu_state`
-    the result of `harness.trial.environment.gpu_state`. `sm_clock_mhz` is the lowest and highest clock rate of a trial.
+    the result of `harness.trial.nvml.gpu_state`. `sm_clock_mhz` is the lowest and highest clock rate of a trial.
     """
 
     date: str

@@ -185,7 +185,7 @@ def _of_settings(c: Calibration) -> list[Rule]:
 
 
 def gpu_rules(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> list[Rule]:
-    """Advice about a GPU in this state, as `harness.trial.environment.gpu_state` describes it.
+    """Advice about a GPU in this state, as `harness.trial.nvml.gpu_state` describes it.
 
     `rates_mhz` are clock rates that trials have seen.
     """

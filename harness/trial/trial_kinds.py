@@ -21,6 +21,7 @@ from harness.trial import (
     device,
     environment,
     layer_protocol,
+    nvml,
     peak_rates,
     result_checks,
     sandbox,
@@ -99,8 +100,8 @@ def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if device.is_rocm():
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
-        addresses = environment.addresses(torch.cuda.get_device_properties(index))
-        states[uuid or str(index)] = {"index": index, "name": name, **environment.gpu_state(addresses)}
+        addresses = nvml.addresses(torch.cuda.get_device_properties(index))
+        states[uuid or str(index)] = {"index": index, "name": name, **nvml.gpu_state(addresses)}
     return states
 
 

@@ -21,8 +21,8 @@ from harness.machine import keep_gpus_initialised, versions_text
 from harness.sweep_axes import Case
 from harness.trial import compilation, device, fork_server, trial_kinds
 from harness.trial.device import uncounted
-from harness.trial.environment import _GPU_STATE, gpu_state
 from harness.trial.metrics import collect
+from harness.trial.nvml import _GPU_STATE, gpu_state
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.timed_trial import pipelined_call_s
 from harness.trial.trial_kinds import outcome_of_exception
@@ -266,7 +266,7 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: properties[index].name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
-    monkeypatch.setattr(trial_kinds.environment, "gpu_state", lambda where: {"asked": where[0][1]})
+    monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda where: {"asked": where[0][1]})
     of_cuda = device.devices()["cuda"]
     assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
     states = trial_kinds._gpu_states(of_cuda)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.trial.device import device_name, is_rocm
-from harness.trial.environment import NvmlGauge, addresses
+from harness.trial.nvml import NvmlGauge, addresses
 from harness.trial.workload import Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.

@@ -43,7 +43,7 @@ class Gauge(Protocol):
         """The energy that the GPU has used since an unknown moment, in joules."""
 
     def facts(self) -> dict[str, Any]:
-        """The summary of all readings, as `harness.trial.environment.NvmlGauge.facts`."""
+        """The summary of all readings, as `harness.trial.nvml.NvmlGauge.facts`."""
 
 
 class Device(Protocol):
