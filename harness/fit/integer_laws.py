@@ -83,7 +83,7 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
             break
         above = np.flatnonzero(sizes.n >= start)
         law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
-        law = replace(law, breaks=(Break(float(start), None),)) if law is not None else None
+        law = replace(law, breaks=(Break(float(start)),)) if law is not None else None
     return law
 
 

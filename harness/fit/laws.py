@@ -150,13 +150,9 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Break:
-    """The `n` from which another law holds, or the `bytes` of the largest memory block; `n` is then its smallest n.
-
-    The cost there is `jump` times the prediction of the law below. `jump` is None if no law is known below.
-    """
+    """The `n` from which another law holds, or the `bytes` of the largest memory block; `n` is then its smallest n."""
 
     n: float
-    jump: float | None
     bytes: float | None = None
 
     @property

@@ -138,7 +138,7 @@ def find_break(
             off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
         least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
-            found.append((rss, Break(float(sizes.n[above].min()), jump, float(start) if along_memory else None)))
+            found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 

@@ -81,7 +81,7 @@ def test_cost_models_and_predictions_are_tables(snapshot: SnapshotAssertion) -> 
         *found.laws,
         changed(time, "memory", coefficients=(Coefficient(Term(n=2), 8.0, 8, 8),)),
         changed(time, exponent=Range(-0.001, -0.06, 0.5), coefficients=open_ends),
-        changed(time, exponent=Range(1.0, -math.inf, 2.0), breaks=(Break(256, 1.2),)),
+        changed(time, exponent=Range(1.0, -math.inf, 2.0), breaks=(Break(256),)),
         changed(time, determined=False, reason="n takes 2 values"),
         changed(work, "flops", exponent=Range(2, 2, 2), coefficients=minus),
     ]
