@@ -399,9 +399,8 @@ def read_baseline(path: Path) -> Baseline:
     if path.is_dir():
         raise UsageError(f"{path} is a directory; a baseline is a file: python -m harness baseline RUN -o FILE")
     try:
-        text = file_io.read_text(path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        with usage_error_about(path):
+            text = file_io.read_text(path)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a baseline: it is no text") from error
     try:

@@ -196,13 +196,10 @@ def read_history(path: Path) -> History:
 
     An unfinished last line, which a killed writer left, is left out.
     """
-    try:
-        content = file_io.read_bytes(path)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path} does not exist: 'python -m harness history add {path} …' makes it") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    return _history(path, content)
+    with usage_error_about(path):
+        if not path.exists():
+            raise UsageError(f"{path} does not exist: 'python -m harness history add {path} …' makes it")
+        return _history(path, file_io.read_bytes(path))
 
 
 def _history(path: Path, content: bytes) -> History:
