@@ -11,16 +11,10 @@ from rows import usual_lines
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
+from harness.cli.layers import WIDTH, verification_lines, verification_summary
 from harness.fit.gradient_decay import Rate
 from harness.report.attention_and_gradients import gradient_reach_sentence
-from harness.report.text.cautions import (
-    WIDTH,
-    failure_remarks,
-    quality_sentences,
-    report_cautions,
-    verification_lines,
-    verification_summary,
-)
+from harness.report.text.cautions import failure_remarks, quality_sentences, report_cautions
 from harness.sweep_axes import Case
 
 LINE = usual_lines()[0]

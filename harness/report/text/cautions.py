@@ -1,9 +1,7 @@
-"""What to know before trusting numbers: a verification's errors, remarks, failed cases, and the largest sizes."""
+"""What to know before trusting numbers: how well they were measured, remarks, failed cases, and the largest sizes."""
 
 import math
-import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from statistics import median
 from typing import Any
@@ -17,7 +15,7 @@ from harness.report.accuracy_chart import approximations
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, FAILURES, GROWING, SIZES, Case
+from harness.sweep_axes import AXES, GROWING, SIZES, Case
 
 # Statuses that a large size can cause. Errors and incorrect results have other causes.
 _OF_SIZE = ("oom", "timeout", "killed")
@@ -371,80 +369,3 @@ def unsupported_sentences(lines: Sequence[CaseResult]) -> tuple[list[CaseResult]
         return list(lines), ""
     names = ", ".join(map(printable, sorted(gone)))
     return [line for line in lines if line.impl not in gone], f"unsupported in every case: {names}: see report.md"
-
-
-# Lines fit a terminal of 80 columns and the log of a job.
-WIDTH = 80
-# Names up to this length share a column. A longer one has a line of its own.
-_MOST_NAME = 28
-_INDENT = "    "
-_FINE = ("ok", "unsupported")
-
-_Outcome = Mapping[str, Any]
-VerificationResult = Sequence[tuple[Case, _Outcome]]
-
-
-def verification_summary(found: VerificationResult) -> Iterator[str]:
-    """Lines about the whole verification.
-
-    First come the failed cases in full, then a line for each layer. Notes follow on what errors are relative to, and
-    on each layer without a reference.
-    """
-    bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
-    yield from (*verification_lines(bad), *([""] if bad else []))
-    layers = grouped(found, lambda one: printable(one[0].impl))
-    of_impl = {name: [outcome for _, outcome in alike] for name, alike in layers.items()}
-    column = max((len(name) for name in of_impl if len(name) <= _MOST_NAME), default=0)
-    for name, outcomes in of_impl.items():
-        yield from _layer(name, outcomes, column)
-    fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
-    if fine:
-        yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
-    for against, name in dict.fromkeys(fine):
-        if " " in against:  # a phrase, not the name of a reference class
-            yield from _wrapped(
-                f"{name} has no reference: compared with {against}, a wrong formula passes. "
-                "Give it an attribute `reference`: a class or function of plain operations, with the same weights."
-            )
-
-
-def verification_lines(found: VerificationResult) -> Iterator[str]:
-    """Lines about every case, with its errors or the reason for having none."""
-    for case, outcome in found:
-        if outcome["status"] == "ok":
-            errors = [f"{name} {error:.1e} of {tolerance:.1e}" for name, error, tolerance in _errors(outcome)]
-            detail = f"{', '.join(errors) or 'no error known'}, against {outcome['against']}"
-        else:
-            detail = printable(" ".join(str(outcome["reason"]).split()))
-        yield from _wrapped(f"{printable(str(case))}: {outcome['status']}")
-        yield from _wrapped(detail, _INDENT)
-
-
-def _errors(outcome: _Outcome) -> Iterator[tuple[str, float, float]]:
-    """(what, error, tolerance) for each known error."""
-    if outcome["output_error"] is not None:
-        yield "output", outcome["output_error"], outcome["tolerance"]
-    if "gradient_error" in outcome:
-        # If rounding may flip some gradients, their tolerance is larger than the output's.
-        yield "gradients", outcome["gradient_error"], outcome.get("gradient_tolerance", outcome["tolerance"])
-
-
-def _layer(name: str, outcomes: Sequence[_Outcome], column: int) -> Iterator[str]:
-    """A layer's line: `attention.naive   6 ok, 2 unsupported; largest error 2.1e-07 of 1.9e-06`."""
-    ends = Counter(outcome["status"] for outcome in outcomes)
-    text = ", ".join(f"{ends[status]} {status}" for status in dict.fromkeys((*_FINE, *FAILURES)) if ends[status])
-    errors = [error for outcome in outcomes if outcome["status"] == "ok" for error in _errors(outcome)]
-    if errors:
-        _, error, tolerance = max(errors, key=lambda one: one[1] / one[2])
-        text += f"; largest error {error:.1e} of {tolerance:.1e}"
-    line = f"{name:<{column}}  {text}"
-    if len(name) <= column and len(line) <= WIDTH:
-        yield line
-    else:
-        yield from (name, *_wrapped(text, _INDENT))
-
-
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Wrap the text to lines of at most 80 columns. A longer word exceeds that: no name is cut."""
-    unbroken: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent or _INDENT, **unbroken)
