@@ -89,10 +89,7 @@ def _in_the_other_layout(script: Script) -> list[str]:
 
 def _call_of(script: Script) -> str:
     """The function that draws the inputs and returns one call of a side, which is timed."""
-    lines = [
-        "def call_of(name, n, dtype=DTYPE):",
-        "    torch.manual_seed(1)  # the same inputs in every dtype",
-    ]
+    lines = ["def call_of(name, n, dtype=DTYPE):", "    torch.manual_seed(1)  # the same inputs in every dtype"]
     names = _variables(script)
     alike, *more = (_drawn(script, "", one) for one in script.first["inputs"])
     if len(alike) == 1 and more and all(one == alike for one in more):

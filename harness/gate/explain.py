@@ -275,11 +275,7 @@ def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] 
     return Explanation(title, a, b, by_importance, sorted(groups, key=more_bytes, reverse=True), files)
 
 
-def trace_pair(
-    title: str,
-    sides: Sequence[tuple[str, str, Executor, Case]],
-    directory: Path,
-) -> Explanation:
+def trace_pair(title: str, sides: Sequence[tuple[str, str, Executor, Case]], directory: Path) -> Explanation:
     """Trace a call of each side in a process of its own, and write the Chrome traces to `directory`.
 
     A side has its name, the name in its file, its executor and its case.

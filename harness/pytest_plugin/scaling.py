@@ -17,13 +17,7 @@ from harness.analysis.series import point_of, series_of
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
 from harness.polynomial import Size, leading
-from harness.pytest_plugin.shared_measurements import (
-    PytestSession,
-    Request,
-    one_case,
-    precision_named,
-    read_request,
-)
+from harness.pytest_plugin.shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 from harness.results.columns import CaseResult
 from harness.results.row import FACTS
 from harness.stats.paired_verdicts import Verdict

@@ -245,8 +245,9 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
     if len(needed) == 1:
         return (Input(needed[0], ("b", "n", "d")),)
     taken = ", ".join(needed) or "no required parameter"
-    example = ", ".join(f"'{one}': 'b n d'" for one in needed or ["x"])
-    others = needed[3:] if [one[:1].lower() for one in needed[:3]] == [*_ATTENTION] else needed[1:]
+    is_over_heads = [one[:1].lower() for one in needed[:3]] == [*_ATTENTION]
+    shape, others = ("b h n D", needed[3:]) if is_over_heads else ("b n d", needed[1:])
+    example = ", ".join(f"'{one}': '{shape}'" for one in needed or ["x"])
     or_default = f"; or give {' and '.join(others)} a default" if others else ""
     raise UsageError(
         f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "

@@ -35,17 +35,23 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
     return (norm if norm > rounding * largest else largest) or 1.0
 
 
-def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0) -> float:
+# A smaller error may be of a correct formula, in another order or with fewer bits.
+_ROUNDING = 1e-4
+
+
+def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0, hint: str = "") -> float:
     """The relative error ‖got − want‖ / ‖want‖. Raises WrongResult if it exceeds `limit` or is not finite.
 
-    `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`.
+    `largest` is the largest norm of the gradients that `want` is one of: see `scale_of`. `hint` ends the reason if the
+    error may be of rounding.
     """
     scale = scale_of(want.norm().item(), largest, limit)
     error = (got.detach().to(want.device, torch.float64) - want.detach()).norm().item() / scale
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:
-        raise WrongResult(f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated")
+        text = f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated"
+        raise WrongResult(text + hint if error < _ROUNDING else text)
     return error
 
 

@@ -169,6 +169,7 @@ _LENIENT = 32
 # an output of zeros would pass.
 MOST = 0.1
 _HALF = ("bfloat16", "float16")
+_HINT = " (a layer that rounds more declares `allowed_error`)"
 
 
 def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
@@ -263,7 +264,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
     try:
-        result["output_error"] = check_error("output", got, wanted, limit)
+        result["output_error"] = check_error("output", got, wanted, limit, hint=_HINT)
     except WrongResult as error:
         if against != softmax_attention.__name__:
             raise
@@ -285,7 +286,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
-        errors = (check_error(f"gradient of {name}", got, want, of_gradients, largest) for name, got, want in pairs)
+        errors = (
+            check_error(f"gradient of {name}", got, want, of_gradients, largest, _HINT) for name, got, want in pairs
+        )
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
@@ -338,6 +341,8 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
         reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
+    if layer_protocol.is_causal(layer) and not layer_protocol.accepts(reference, "attn_mask", "is_causal", "causal"):
+        reference.causal = True  # type: ignore[assignment]  # without a mask to pass, it is as causal as the layer
     reference.train(layer.training)
     return reference, against
 

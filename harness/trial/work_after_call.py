@@ -22,6 +22,8 @@ _TASKS = Path("/proc/self/task")
 # ones, whether they change the output. Those that the call has started are watched for longer.
 _STEP_S = 1e-3
 _STEPS, _OUTPUT_STEPS, _OUTPUT_STEPS_OF_NEW = 5, 20, 200
+# Before the call, threads get so many steps to sleep: those of OpenBLAS, which import with scipy, spin at first.
+_STEPS_TO_IDLE = 200
 # Elements for each thread above torch's least number, so that all threads of the pool start.
 _ELEMENTS = 2**16
 
@@ -45,6 +47,9 @@ class OtherThreads:
         call's.
         """
         before = self.found()
+        for _ in range(_STEPS_TO_IDLE):
+            if any(map(_runs, before)):
+                sleep(_STEP_S)
         results = call()
         threads = self.found()
         if not threads:

@@ -128,6 +128,10 @@ def coarse_and_leaky(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -
     return coarse(q, k, v, is_causal) + v.mean(2, keepdim=True) / 100
 
 
+def slightly_off(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return 1.00001 * attention(q, k, v)
+
+
 coarse.allowed_error = coarse_and_leaky.allowed_error = 0.3
 
 

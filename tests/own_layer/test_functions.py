@@ -10,6 +10,7 @@ import torch
 from harness import layer_lookup
 from harness.errors import UsageError
 from harness.sweep_axes import Case
+from harness.trial import function_layer
 from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer
@@ -63,6 +64,14 @@ def test_an_approximation_may_be_off_by_what_it_declares(monkeypatch: pytest.Mon
     monkeypatch.setattr(type(work.layer), "allowed_error", 1)
     with pytest.raises(UsageError, match="allowed_error is 1: it must be a share of the output's norm"):
         verify(case, seed=0)
+
+
+def test_an_error_that_may_be_rounding_names_the_attribute_that_allows_it() -> None:
+    with pytest.raises(WrongResult, match=r"is tolerated \(a layer that rounds more declares `allowed_error`\)"):
+        verify(case_of("slightly_off"), seed=0)
+    with pytest.raises(WrongResult, match=r"write unscaled\.reference = another function") as wrong:
+        verify(case_of("unscaled"), seed=0)
+    assert "rounds more" not in str(wrong.value)
 
 
 def test_the_gradients_of_an_approximation_are_in_no_script() -> None:
@@ -178,6 +187,15 @@ def test_a_fill_that_fails_is_named_with_its_input(fill: Any, said: str) -> None
         draw(read_inputs({"x": {"shape": "b n", "fill": fill}})[0], case_of("x"))
 
 
+def test_a_reference_that_takes_no_mask_is_as_causal_as_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("decay", mask="causal")
+    function = layer_lookup.load_class(case.impl).function
+    monkeypatch.setattr(function, "reference", lambda x, dt, A: function(x, dt, A), raising=False)
+    monkeypatch.setattr(function_layer, "_MADE", {})
+    assert verify(case, seed=0)["against"] == "<lambda>"
+    assert measure_accuracy(build(case, seed=0), case, 0, None, None, [])["error_ratio"] == 1
+
+
 def test_cumulative_lengths_are_whole_numbers_without_a_gradient() -> None:
     case = case_of("packed_mean", num_heads=1, mode="train")
     assert build(case, seed=0).inputs[1].tolist() == [0, 12, 24]
@@ -193,7 +211,7 @@ def test_heads_matter_if_a_shape_has_them() -> None:
     ("name", "said"),
     [
         ("unknown", r"unknown\(a, b\) is neither f\(q, k, v\) nor f\(x\): describe .* unknown.inputs = {'a': 'b n d'"),
-        ("without_default", "with b, n, h, d, and D = d/h; or give window a default"),
+        ("without_default", "{'q': 'b h n D', .*}, with b, n, h, d, and D = d/h; or give window a default"),
         ("rescaled", "rescaled has no parameter 'scales', which its inputs name; did you mean 'scale'?"),
     ],
 )

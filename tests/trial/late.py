@@ -245,6 +245,24 @@ class HasAnIdleThread(_Linear):
         return self.mix(x)
 
 
+class StartsWithABusyThread(_Linear):
+    """As one that imports a library whose threads spin for a while before they sleep."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.busy_until = time.monotonic() + 0.2
+        threading.Thread(target=self.spin, daemon=True).start()
+
+    def spin(self) -> None:
+        square = torch.ones(100, 100)
+        while time.monotonic() < self.busy_until:
+            square @ square
+        threading.Event().wait()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
 class SlowsTheClock(_Linear):
     """Each call sleeps for 2 ms. The clock that others read afterwards runs a thousand times too slowly."""
 

@@ -51,6 +51,7 @@ def test_a_layer_that_returns_before_its_result_is_incorrect(runner: Executor) -
 def test_threads_that_work_on_are_known_and_idle_ones_are_none(runner: Executor) -> None:
     assert runner.run("time", late("WorksOn")).values["threads_after"] > 0.25
     assert runner.run("time", late("HasAnIdleThread")).values["threads_after"] < 0.05
+    assert runner.run("time", late("StartsWithABusyThread")).values["threads_after"] < 0.05
 
 
 @pytest.mark.parametrize("impl", ["attention.packed", "rnn.torch"])
