@@ -55,6 +55,7 @@ def run_sweep(options: argparse.Namespace) -> int:
             importlib.import_module("harness.report.build")
         cases = session.cases(config)
         target.check_code(session.traits)
+        target.check_options(session, cases)
         if not target.is_elsewhere:
             session.check_devices(config)
         if options.dry_run:

@@ -83,7 +83,7 @@ class DescribedLayers:
                 instead = ": sweep them apart" if others else did_you_mean(name, known)
                 verb = "has" if len(lacking) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
-        return found
+        return {name: impls for name, impls in found.items() if impls}
 
     def usual(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]] | None = None) -> list[Case]:
         """The different cases, without options that have their default: with those, a case is the usual one.

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from harness import file_io, gpus, layer_files, layer_lookup, other_names
 from harness.background_process import check_interpreter, interpreter_of
 from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
-from harness.config.compose import differences
+from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
 from harness.errors import UsageError
 from harness.layer_lookup import Traits
@@ -120,8 +120,7 @@ class Session:
             self.describe(impl)
         lacked = self.layers.lacked(config)
         for name, impls in lacked.items():
-            if impls:
-                print(f"harness: {', '.join(impls)}: no option '{name}', so measured without it", file=sys.stderr)
+            print(f"harness: {', '.join(impls)}: no option '{name}', so measured without it", file=sys.stderr)
         return self.layers.usual(grid(config.axes, self.has_heads, config.points), lacked)
 
     def indivisible_size(self, case: Case) -> str | None:
@@ -292,12 +291,20 @@ class OutputDirectory:
         ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in found}
         rows = kept | {impl for impl, _ in ended}
         text = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in rows]
-        if not text:
-            return
         # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
         statuses = ",".join(sorted({status for _, status in ended}))
         again = f", or take them again with retry={statuses}" if not kept & found.keys() else ""
-        _raise_if_different(self.path, "has rows of other code", [f"changed since: {'; '.join(text)}"], again)
+        changed = [f"changed since: {'; '.join(text)}"] if text else []
+        _raise_if_different(self.path, "has rows of other code", changed, again)
+
+    def check_options(self, session: Session, cases: Sequence[Case]) -> None:
+        """Raise UsageError if the run has cases of other options. An option at its default is the same as none."""
+        then = run_directory.read_config(self.path) if self.continues else None
+        options = tuple(map(str, as_list((then or DEFAULTS).get("options", DEFAULTS["options"]))))
+        if then and options != self.config.axes["options"]:
+            before = session.cases(replace(self.config, axes={**self.config.axes, "options": options}))
+            found = differences({"options": [*options]}, {"options": [*self.config.axes["options"]]})
+            _raise_if_different(self.path, "is another sweep", found if {*before} != {*cases} else [])
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
         before = run_directory.read_machine_entry(self.path, CODE)
@@ -342,9 +349,8 @@ class OutputDirectory:
         before = run_directory.read_config(self.path)
         if before is not None and self.config.paper and before.get("paper") != self.config.paper:
             renewed = {**before, "paper": yaml.safe_load(self.config.yaml)["paper"]}
-            file_io.write_atomically(
-                self.path / run_directory.CONFIG, yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True)
-            )
+            text = yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True)
+            file_io.write_atomically(self.path / run_directory.CONFIG, text)
 
     def measure(self, session: Session, cases: Sequence[Case], console: Console) -> Mapping[Case, int] | None:
         """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted.
@@ -411,9 +417,8 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
     if fresh and (run_directory.is_run(out) or run_directory.lacks_config(out)):
         return False
     if run_directory.lacks_config(out):
-        raise UsageError(
-            f"out={out} has rows/ and no {run_directory.CONFIG}: put that back, or give --fresh to set it aside"
-        )
+        text = f"out={out} has rows/ and no {run_directory.CONFIG}: put that back, or give --fresh to set it aside"
+        raise UsageError(text)
     if not run_directory.is_run(out):
         run_directory.check_new(out)
         return False
@@ -422,8 +427,10 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         before = run_directory.read_config(out)
     if before is None:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
-    then = {**DEFAULTS, **other_names.present(before)}  # an axis added since had its default
-    _raise_if_different(out, "is another sweep", differences(then, yaml.safe_load(config.yaml)))
+    now = yaml.safe_load(config.yaml)
+    # An axis added since had its default. Options are compared once their defaults are known.
+    then = {**DEFAULTS, **other_names.present(before), "options": now.get("options")}
+    _raise_if_different(out, "is another sweep", differences(then, now))
     return True
 
 

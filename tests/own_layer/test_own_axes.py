@@ -170,6 +170,18 @@ def test_a_run_along_an_axis_of_its_own_is_continued(swept: Path) -> None:
     assert "out: continued; 9 of 9 cases have rows" in harness(swept, "sweep", *_SWEPT)
 
 
+def test_a_run_is_continued_if_a_default_is_given_and_before_was_not_but_not_with_other_options(
+    swept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(swept)
+    without = ["--dry-run", *(text for text in _SWEPT if "layer.times" not in text)]
+    assert main(["sweep", *without, "options=none,times=3,times=5"]) == 0
+    assert "9 cases, 9 finished, 0 left to measure" in capsys.readouterr().out
+    assert main(["sweep", *without, "layer.times=2,3,4"]) == 2
+    before = "options=times=2,times=3,times=5 before and times=2,times=3,times=4 now"
+    assert capsys.readouterr().err.startswith(f"harness: out=out is another sweep ({before}): ")
+
+
 def test_a_prediction_is_at_any_value_and_a_script_is_of_a_measured_one(swept: Path) -> None:
     assert "65,536 " in harness(swept, "predict", "out", "seq_len=128", "layer.times=1").replace("FLOPs", "")
     assert "times = 7, batch 1" in harness(swept, "recommend", "out", "seq_len=128", "layer.times=7")
