@@ -127,7 +127,7 @@ def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
             sizes = (f"d = {where[2]}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others))
             at = setting_text({"batch_size": where[1], **where[0].as_dict()})
             alike = [line for line in timed if line.options == where[0].options and _beside(line, axis)[1] == where]
-            beside = tuple(line for line in alike if line.num_heads == h or line.impl in headless)
+            beside = tuple(one for one in alike if one.impl != impl and (one.num_heads == h or one.impl in headless))
             found.append(OwnAxisPanel(axis, impl, ", ".join((*sizes, at)), tuple(members), beside))
     return [panel for panel in found if len({*map(panel.value, panel.lines)}) > 1]
 

@@ -59,7 +59,7 @@ def test_it_is_a_row_of_the_table_and_a_line_in_the_picture_over_the_axis() -> N
     assert [row[0] for row in shown.rows] == ["64", "128", "256", "sdpa.fused"]
     (panel,) = own_axis_panels(both())
     axes = over_own_axis(panel).axes[0]
-    (level,) = (line for line in axes.lines if line.get_linestyle() == "--")
+    (level,) = (line for line in axes.lines if line.get_color() == "0.6")
     assert set(level.get_ydata()) == {1e-9 * 1024 * 1024}
     assert "sdpa.fused, n = 1024" in [text.get_text() for text in axes.texts]
 

@@ -117,7 +117,7 @@ def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) 
     declared = {(name, letter) for text in texts for name, (letter, _) in own_axes.axes_of_text(text).items()}
     found = []
     for name in dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]}))):
-        values = sorted({panel["at"][name] for panel in panels}, key=parts.in_order)
+        values = sorted({panel["at"][name] for panel in panels} - {None}, key=parts.in_order)
         label, frame = AXES[name].label if name in AXES else "", None
         if name not in AXES:
             short = name.removeprefix(OPTION)
@@ -135,10 +135,15 @@ def _but_options(setting: PanelSetting) -> tuple[Any, ...]:
     return tuple(value for axis, value in setting.at.items() if axis != "options")
 
 
-def setting_at(setting: PanelSetting, options: Iterable[str]) -> dict[str, Any]:
-    """The setting's value on each axis, with an axis for each of the `options`: `{"layer.window": "64"}`."""
-    own = options_of(setting.at["options"])
-    texts = {f"{OPTION}{name}": str(value_text(own[name])) if name in own else USUAL for name in options}
+def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The setting's value on each axis, with an axis for each option that a layer states: `{"layer.window": "64"}`.
+
+    None is the value on the axis of an option that none of its layers states anywhere. `stated` are (layer, option).
+    """
+    impls = {line.impl for panel in setting.panels for line in panel.lines}
+    usual = {name for impl, name in stated if impl in impls}
+    texts = {f"{OPTION}{name}": USUAL if name in usual else None for _, name in stated}
+    texts |= {f"{OPTION}{name}": str(value_text(value)) for name, value in options_of(setting.at["options"]).items()}
     return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
 
 
@@ -148,7 +153,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
     value. Each panel has:
 
-    - `at`: its value on every axis
+    - `at`: its value on every axis, by the name in `axes`; None where it belongs to every value
     - `title`
     - `n`: the axis of n
     - `time`, `memory`, `depth`: the curves with their y axis, or None
@@ -158,10 +163,10 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     of that panel's setting is in `overview`, None if there is none, and the checked predictions in `predictions`.
     """
     panels: list[dict[str, Any]] = []
-    options = {name for setting in contents.settings for name in options_of(setting.at["options"])}
+    stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
     alike = grouped(contents.settings, _but_options)
     for setting in contents.settings:
-        at = setting_at(setting, options)
+        at = setting_at(setting, stated)
         roof = parts.roof_of_setting(contents.findings.roofs, setting)
         shared = [panel for one in alike[_but_options(setting)] for panel in one.panels]
         axes = {metric: cost.axis_of(shared) for metric, cost in COSTS.items()}

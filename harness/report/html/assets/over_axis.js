@@ -1,14 +1,42 @@
-// The costs over an option or own axis, such as a window: of all panels that differ along it alone, the cases of one n.
+// Panels by the values of axes, and the costs over one of them instead of over n.
 
-// A panel whose `n` is the axis with these values, to be drawn like any other.
-function panelOver(axis, n, panels, axes, at) {
-  const alike = panels.filter((panel) => axes.every((other) => other === axis || panel.at[other.name] === at[other.name]));
-  const placed = alike.map((panel) => ({ panel, x: Number(panel.at[axis.name]) })).filter(({ x }) => x > 0).sort((a, b) => a.x - b.x);
-  const [first] = alike, own = `${axis.name.replace("layer.", "")}=${first.at[axis.name]}`;
-  const [where, setting] = first.title.split("; "), words = setting.split(", ").filter((word) => word !== own);
+// The panel at a value on each axis; null if there is none. Layers with different options stand beside each other: a
+// panel whose layers do not have an option, with null for its value, belongs to each of its values.
+function panelAt(at, panels) {
+  const [first, ...others] = panels.filter((panel) => Object.keys(panel.at).every((name) => [null, at[name]].includes(panel.at[name])));
+  return first ? others.reduce(together, first) : null;
+}
+
+function together(one, other) {
+  const both = (name, join) => (one[name] && other[name] ? join(one[name], other[name]) : one[name] ?? other[name]);
+  const curves = (a, b) => [...a, ...b.filter((curve) => !a.some((known) => known.impl === curve.impl))];
+  const cost = (a, b) => ({ ...a, curves: curves(a.curves, b.curves), failed: curves(a.failed, b.failed) });
+  const [where, words] = one.title.split("; ");
+  const title = `${where}; ${[...new Set([...words.split(", "), ...other.title.split("; ")[1].split(", ")])].join(", ")}`;
   return {
-    at, title: `n = ${n}, ${where}; ${words.join(", ")}`, n: axis.frame, roofline: null, accuracy: null, crossovers: null,
+    ...one, title, n: one.n.ticks.length < other.n.ticks.length ? other.n : one.n,
+    ...Object.fromEntries(["time", "memory", "depth"].map((name) => [name, both(name, cost)])),
+    roofline: both("roofline", (a, b) => ({ ...a, x: wider(a.x, b.x), y: wider(a.y, b.y), curves: curves(a.curves, b.curves) })),
+    accuracy: null, // its front is of one panel alone
+    crossovers: both("crossovers", (a, b) => ({ ...a, rows: [...a.rows, ...b.rows] })),
+  };
+}
+
+// An axis with room for both.
+function wider(a, b) {
+  const ticks = [...a.ticks, ...b.ticks.filter(([value]) => !a.ticks.some(([known]) => known === value))];
+  return { range: [Math.min(a.range[0], b.range[0]), Math.max(a.range[1], b.range[1])], ticks: ticks.sort((x, y) => x[0] - y[0]) };
+}
+
+// A panel whose `n` is this axis, with the cases of one n, to be drawn like any other.
+function panelOver(axis, n, panels, at) {
+  const every = axis.values.map((value) => ({ x: Number(value), panel: panelAt({ ...at, [axis.name]: value }, panels) }));
+  const placed = every.filter(({ x, panel }) => x > 0 && panel);
+  const own = `${axis.name.replace("layer.", "")}=`, [where, words] = placed[0].panel.title.split("; ");
+  return {
+    title: `n = ${n}, ${where}; ${words.split(", ").filter((word) => !word.startsWith(own)).join(", ")}`, n: axis.frame,
     ...Object.fromEntries(["time", "memory", "depth"].map((metric) => [metric, costOver(placed, metric, n)])),
+    roofline: null, accuracy: null, crossovers: null,
   };
 }
 

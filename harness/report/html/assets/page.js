@@ -4,13 +4,22 @@ const BASELINE = "attention.naive";
 const data = JSON.parse(document.getElementById("data").textContent);
 const sizes = everyN(data.panels);
 // `over` is the axis that the costs are drawn over; null: over n. Then `n` chooses the cases.
-const chosen = { panel: data.panels[data.first], hidden: new Set(), baseline: BASELINE, metric: "time", over: null, n: sizes.at(-1) };
+const largest = Object.fromEntries(data.axes.map((axis) => [axis.name, axis.values.at(-1)]));
+const chosen = {
+  at: completed(data.panels[data.first]?.at ?? {}, largest), hidden: new Set(), baseline: BASELINE, metric: "time", over: null, n: sizes.at(-1),
+};
 
-// Of the panels with this value on this axis, the one that is most like the present one.
+// The values of a panel, with those of `others` where it belongs to every value.
+function completed(at, others) {
+  return { ...others, ...Object.fromEntries(Object.entries(at).filter(([, value]) => value !== null)) };
+}
+
+// This value on this axis; if there is no such panel, the one with it that is most like the present one.
 function choose(name, value) {
-  const alike = (panel) => data.axes.filter((axis) => panel.at[axis.name] === chosen.panel.at[axis.name]).length;
+  const at = { ...chosen.at, [name]: value };
+  const alike = (panel) => data.axes.filter((axis) => [null, at[axis.name]].includes(panel.at[axis.name])).length;
   const possible = data.panels.filter((panel) => panel.at[name] === value);
-  chosen.panel = possible.reduce((best, panel) => (alike(panel) > alike(best) ? panel : best));
+  chosen.at = panelAt(at, possible) ? at : completed(possible.reduce((best, panel) => (alike(panel) > alike(best) ? panel : best)).at, at);
   redraw();
 }
 
@@ -23,13 +32,13 @@ function drawable() {
 
 function redraw() {
   const { over, n } = chosen;
-  const panel = over ? panelOver(over, n, data.panels, data.axes, chosen.panel.at) : chosen.panel;
+  const panel = over ? panelOver(over, n, data.panels, chosen.at) : panelAt(chosen.at, data.panels);
   const none = Object.keys(drawable()).every((impl) => chosen.hidden.has(impl));
   document.getElementById("none").hidden = !none;
   document.querySelector("#charts .figures").hidden = none;
   if (none) return;
   const shown = (impl) => !chosen.hidden.has(impl);
-  showChoice(data.axes, panel.at);
+  showChoice(data.axes, chosen.at);
   showOver(over, n);
   document.getElementById("selection").textContent = panel.title;
   const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
