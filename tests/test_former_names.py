@@ -14,7 +14,7 @@ from harness.analysis.published_papers import paper_of
 from harness.config import compose
 from harness.errors import UsageError
 from harness.gate.baseline import parse_case
-from harness.measure.session import OutputDirectory
+from harness.measure.output_directory import OutputDirectory
 from harness.results.accumulate_rows import RunAccumulator
 from harness.results.columns import lines_of_table
 from harness.sweep_axes import Case

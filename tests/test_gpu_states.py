@@ -10,7 +10,7 @@ from harness.config.compose import compose
 from harness.errors import UsageError
 from harness.gate.history_changes import machine_texts
 from harness.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
-from harness.measure.session import OutputDirectory
+from harness.measure.output_directory import OutputDirectory
 from harness.results import run_directory
 from harness.results.stored_run import gpu_notices
 

@@ -49,6 +49,7 @@ _MODULES = {
     **dict.fromkeys(("list", "verify"), "layers"),
     **dict.fromkeys(("doctor", "calibrate"), "machine"),
     **dict.fromkeys(("baseline", "check", "compare"), "gates"),
+    **dict.fromkeys(("bisect", "history"), "commits"),
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 INTERRUPTED = 130

@@ -26,7 +26,8 @@ from harness.errors import UsageError
 from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
 from harness.measure import cluster_launch
-from harness.measure.session import COMPILE_CACHE, OutputDirectory, Plan, Session
+from harness.measure.output_directory import OutputDirectory
+from harness.measure.session import COMPILE_CACHE, Plan, Session
 from harness.report.document import Table, grouped, show
 from harness.results import run_directory
 from harness.sweep_axes import AXES, BAD_STATUSES, OWN_ENVIRONMENT, Case, Setting, device_kind, setting_text

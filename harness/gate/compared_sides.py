@@ -30,9 +30,10 @@ from harness.machine import unlike, versions_text
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.interleaved import Pair, Sides, Timing, is_block_row, time_pairs
 from harness.measure.outcome import TrialOutcome
+from harness.measure.output_directory import code_digests
 from harness.measure.progress import ComparisonScreen
 from harness.measure.scheduler import read_resume_state
-from harness.measure.session import COMPILE_CACHE, Session, code_digests
+from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory, summarise
 from harness.results.columns import CaseResult
 from harness.stats.paired_evidence import Rules

@@ -29,7 +29,8 @@ from harness.config.schema import PROCESSES, SLURM, Launcher
 from harness.errors import UsageError
 from harness.measure import cluster_shards
 from harness.measure.cluster_shards import ENDED, LOGS, Shard
-from harness.measure.session import OutputDirectory, Session
+from harness.measure.output_directory import OutputDirectory
+from harness.measure.session import Session
 from harness.sweep_axes import Case
 
 # Shortest time between two queries about the same thing, in seconds.

@@ -95,7 +95,7 @@ def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
         patch("harness.measure.session.Executor", Pretending if pretended else Counting),
         patch("harness.cli.sweep.write_report", at_the_end),
         patch("harness.cli.sweep.show_report"),
-        patch("harness.measure.session.OutputDirectory.unfinished", return_value=""),
+        patch("harness.measure.output_directory.OutputDirectory.unfinished", return_value=""),
     ):
         status = main(["sweep", *arguments(cases, out)])
     return {"status": status, **found}

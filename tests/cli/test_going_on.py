@@ -12,7 +12,7 @@ import yaml
 
 from harness.cli.commands import main
 from harness.config import compose
-from harness.measure.session import OutputDirectory
+from harness.measure.output_directory import OutputDirectory
 from harness.results import run_directory
 
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]

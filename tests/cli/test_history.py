@@ -176,7 +176,7 @@ def test_a_pair_whose_measurement_failed_is_measured_again(monkeypatch: pytest.M
         compared.append((before, after))
         writer.append(histories.directly(5, 6, 0.08))
 
-    monkeypatch.setattr("harness.cli.history.compare_directly", compare_directly)
+    monkeypatch.setattr("harness.cli.commits.compare_directly", compare_directly)
     assert main(["history", "page", FILE, "--confirm"]) == 1
     assert main(["history", "page", FILE, "--confirm"]) == 1
     assert compared == [(histories.name(5), histories.name(6))]

@@ -12,7 +12,7 @@ from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
 
 from harness.cli.commands import main
 from harness.config import compose
-from harness.measure.session import OutputDirectory
+from harness.measure.output_directory import OutputDirectory
 from harness.results import row_files
 
 _YEAR_S = 365 * 86400.0

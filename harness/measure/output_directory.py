@@ -1,0 +1,230 @@
+"""The output directory of a sweep: it holds a new run, a run to continue, or a run that replaces one set aside."""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from harness import file_io, layer_files, layer_lookup, other_names
+from harness.config import SweepConfig
+from harness.config.compose import as_list, differences
+from harness.config.schema import HERE
+from harness.errors import UsageError
+from harness.layer_lookup import Traits
+from harness.machine import changed_gpu_settings, unlike
+from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
+from harness.measure.scheduler import ResumeState, read_resume_state
+from harness.measure.session import Session
+from harness.results import run_directory, summarise
+from harness.results.columns import CaseResult
+from harness.sweep_axes import DEFAULTS, Case
+
+# Key in machine.json of the layers' code, by impl.
+CODE = "layers"
+# A sweep that takes longer first counts what small calls do, in seconds, to know how long it takes.
+_LONG_SWEEP_S = 100.0
+# Number of differences that an error message lists.
+_MOST_TOLD = 6
+# Stop reason in `summary.csv` of a case that needs more trials.
+UNFINISHED = "interrupted"
+
+
+@dataclass(frozen=True)
+class OutputDirectory:
+    """The directory at `path` that a sweep writes to. With `continues`, it holds a run to continue."""
+
+    path: Path
+    config: SweepConfig
+    fresh: bool
+    continues: bool
+
+    @classmethod
+    def of(cls, config: SweepConfig, fresh: bool = False) -> "OutputDirectory":
+        """The configured directory, or a new one under `results/` named after the current time. Writes nothing.
+
+        With `fresh`, an existing run is not continued. Raises UsageError if a run can be neither continued nor created.
+        """
+        path = config.out or run_directory.unused_path()
+        return cls(path, config, fresh, _continues(path, config, fresh))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the sweep measures in jobs on a cluster or in processes of their own."""
+        return self.config.launcher.cluster != HERE
+
+    def check_code(self, traits: Mapping[str, Traits]) -> None:
+        """Raise UsageError if a layer's code has changed and the run would keep rows of the old code.
+
+        Runs of older versions do not store the code of their layers. They pass this check.
+        """
+        found = self._changed(code_digests(traits)) if self.continues else {}
+        if not found:
+            return
+        past = read_resume_state(self.path)[0].reopening(self.config.retry)
+        kept = {case.impl for case in (*past.trials, *past.facts)}
+        ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in found}
+        rows = kept | {impl for impl, _ in ended}
+        text = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in rows]
+        # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
+        statuses = ",".join(sorted({status for _, status in ended}))
+        again = f", or take them again with retry={statuses}" if not kept & found.keys() else ""
+        changed = [f"changed since: {'; '.join(text)}"] if text else []
+        _raise_if_different(self.path, "has rows of other code", changed, again)
+
+    def check_options(self, session: Session, cases: Sequence[Case]) -> None:
+        """Raise UsageError if the run has cases of other options. An option at its default is the same as none."""
+        then = run_directory.read_config(self.path) if self.continues else None
+        options = tuple(map(str, as_list((then or DEFAULTS).get("options", DEFAULTS["options"]))))
+        if then and options != self.config.axes["options"]:
+            before = session.cases(replace(self.config, axes={**self.config.axes, "options": options}))
+            found = differences({"options": [*options]}, {"options": [*self.config.axes["options"]]})
+            _raise_if_different(self.path, "is another sweep", found if {*before} != {*cases} else [])
+
+    def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+        before = run_directory.read_machine_entry(self.path, CODE)
+        return {
+            impl: files
+            for impl, now in code.items()
+            if isinstance(before.get(impl), Mapping) and (files := layer_files.changed_files(before[impl], now))
+        }
+
+    def check_machine(self, machine: Mapping[str, Any]) -> None:
+        """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
+        for before in run_directory.machines(self.path).values() if self.continues and not self.is_elsewhere else ():
+            _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
+            for difference in changed_gpu_settings(before, machine):
+                print(
+                    f"harness: out={self.path}: {difference}: times may differ from those of the run. "
+                    "To start anew, give another out=",
+                    file=sys.stderr,
+                )
+
+    def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
+        """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
+
+        A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of
+        changed code are kept. Raises UsageError if another sweep has just created the run.
+        """
+        code = code_digests(traits)
+        if self.continues:
+            self._update_paper()
+            if self._changed(code):
+                run_directory.set_machine_entry(self.path, CODE, code)
+            return
+        if run_directory.is_run(self.path) or run_directory.lacks_config(self.path):
+            if not self.fresh:
+                raise UsageError(
+                    f"out={self.path}: another sweep has just created this run: repeat the command to continue it"
+                )
+            print(f"harness: what was in {self.path} is now in {run_directory.set_aside(self.path)}", file=sys.stderr)
+        run_directory.create(self.path, self.config.record, {**machine, CODE: code})
+
+    def _update_paper(self) -> None:
+        before = run_directory.read_config(self.path)
+        if before is not None and self.config.paper and before.get("paper") != self.config.paper:
+            renewed = {**before, "paper": yaml.safe_load(self.config.yaml)["paper"]}
+            text = yaml.safe_dump(renewed, sort_keys=False, allow_unicode=True)
+            file_io.write_atomically(self.path / run_directory.CONFIG, text)
+
+    def measure(self, session: Session, cases: Sequence[Case], console: Console) -> Mapping[Case, int] | None:
+        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted.
+
+        First, print which cases will certainly take longer than a trial may.
+        """
+        past, grow = self.past(cases, console), self.config.grow
+        rates = measured_rates(session.executor, cases)
+        expected = ExpectedTime(session.precision, rates)
+        if expected.sweep_s(cases) > _LONG_SWEEP_S:
+            expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
+        for sentence in expected.timeouts(case for case in cases if case not in past.failures):
+            console.out(sentence, highlight=False)
+        try:
+            return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
+        except KeyboardInterrupt:
+            return None
+        finally:
+            session.executor.drop()  # only an interrupted trial can still be running
+
+    def past(self, cases: Sequence[Case], console: Console) -> ResumeState:
+        """The finished work of the run, without the failures to retry. Prints how far the run has come."""
+        if not self.continues:
+            return ResumeState()
+        past, notices = read_resume_state(self.path)
+        for notice in notices:
+            print(f"harness: {notice}", file=sys.stderr)
+        known = past.trials.keys() | past.failures.keys() | past.facts
+        begun = known.intersection(cases)
+        grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
+        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+        left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
+        again = [status for status in left if status not in ("unsupported", *self.config.retry)]
+        if again:
+            ended = ", ".join(f"{left[status]} {status}" for status in again)
+            text = f"of these ended without a time: {ended}; retry={','.join(again)} takes them again"
+            console.out(text, highlight=False)
+        return past.reopening(self.config.retry)
+
+    def finished(self) -> dict[Case, str]:
+        """The status of each case of the run that will not be measured again."""
+        lines = summarise.summarise_run(self.path, self.config.precision)[0] if self.continues else []
+        retry = self.config.retry
+        return {line.case: line.status for line in lines if line.stop_reason != UNFINISHED and line.status not in retry}
+
+    def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
+        """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.
+
+        This happens if rows cannot be read back. `trials` holds the measured numbers; a case without one needs
+        `min_rounds` trials. A case that has all its trials but no stop reason is finished: the sweep was right to stop,
+        and a better probe has since shown that some trials were disturbed.
+        """
+        least = self.config.precision.min_rounds
+        finished = {
+            line.case for line in lines if line.stop_reason != UNFINISHED or line.trials >= trials.get(line.case, least)
+        }
+        left = len({*cases, *trials} - finished)  # the rows may hold cases of others
+        number = f"{left} cases are" if left > 1 else "1 case is"
+        return f"{number} unfinished: run the same command with 'out={self.path}' again" if left else ""
+
+
+def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
+    """Whether `out` holds a run to continue."""
+    if fresh and (run_directory.is_run(out) or run_directory.lacks_config(out)):
+        return False
+    if run_directory.lacks_config(out):
+        text = f"out={out} has rows/ and no {run_directory.CONFIG}: put that back, or give --fresh to set it aside"
+        raise UsageError(text)
+    if not run_directory.is_run(out):
+        run_directory.check_new(out)
+        return False
+    before = None
+    with suppress(OSError):
+        before = run_directory.read_config(out)
+    if before is None:
+        raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
+    now = yaml.safe_load(config.yaml)
+    # An axis added since had its default. Options are compared once their defaults are known.
+    then = {**DEFAULTS, **other_names.present(before), "options": now.get("options")}
+    _raise_if_different(out, "is another sweep", differences(then, now))
+    return True
+
+
+def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
+    """The digests of each layer's files, by impl, in the form in which a run stores them."""
+    here, ours = Path.cwd(), layer_files.files_of_builtin_layers()
+    return {
+        impl: layer_files.shown_digests(known.files, here) if layer_lookup.is_foreign(impl) else ours
+        for impl, known in traits.items()
+    }
+
+
+def _raise_if_different(out: Path, what: str, found: list[str], otherwise: str = "") -> None:
+    if found:
+        more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+        text = "; ".join(found[:_MOST_TOLD])
+        raise UsageError(f"out={out} {what} ({text}{more}): name another, or give --fresh to set it aside{otherwise}")
