@@ -9,9 +9,7 @@ from harness.sweep_axes import AXES, DEFAULTS, EQUAL, OF_GPUS, Case
 
 
 def grid(
-    axes: Mapping[str, Sequence[Any]],
-    has_heads: Callable[[str], bool],
-    points: Sequence[Mapping[str, Any]] = (),
+    axes: Mapping[str, Sequence[Any]], has_heads: Callable[[str], bool], points: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[Case]:
     """Every combination of the axes' values, `collapsed` and without repeats.
 

@@ -35,10 +35,7 @@ from harness.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.worktree import Commit, commit_of, commits_between, unmeasured_changes
 
 _WORSE = 1
-_ADD = (
-    Key("anchor"),
-    Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"),
-)
+_ADD = (Key("anchor"), Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"))
 _PAGE = (
     Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on, below 1"),
 )

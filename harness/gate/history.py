@@ -162,10 +162,7 @@ def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anch
         lacking = Ratio(reason="the anchor does not have the case")
         cases |= {case: cases[case].model_copy(update={"time": ratios.get(case, lacking)}) for case in timed}
     return CommitLine(
-        **about,
-        layers=opened.layers,
-        cases={case.key: one for case, one in cases.items()},
-        models=_models(cases),
+        **about, layers=opened.layers, cases={case.key: one for case, one in cases.items()}, models=_models(cases)
     )
 
 

@@ -61,8 +61,7 @@ _Whole = Annotated[
 ]
 # Lone surrogates cannot be written to a file. Each becomes a question mark.
 _Text = Annotated[
-    str,
-    BeforeValidator(lambda value: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value),
+    str, BeforeValidator(lambda value: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value)
 ]
 _TYPES: dict[type, Any] = {int: _Whole, str: _Text}
 _COLUMNS: dict[str, Any] = {name: (_TYPES.get(one.type, one.type), None) for name, one in COLUMNS.items()}
