@@ -112,12 +112,11 @@ def _sentences(contents: Contents, width: int) -> list[str]:
 
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
     """
-    several = len(contents.answers) > 1
+    answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
     published = contents.findings.published.claims if contents.findings.published else []
-    answers = contents.answers
     by_kind = {
-        "fastest layer": [f"{one.title}: {one.fastest}" if several else one.fastest for one in answers if one.fastest],
-        "crossover": [sentence for one in answers for sentence in one.crossovers],
+        "fastest layer": [f"{title}{one.fastest}" for title, one in answers if one.fastest],
+        "crossover": [f"{title}{sentence}" for title, one in answers for sentence in one.crossovers],
         "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
         "count of claims": [*filter(None, [contents.verdicts])],
         "refuted claim": contents.refuted,

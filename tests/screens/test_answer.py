@@ -39,6 +39,13 @@ def test_the_fastest_layer_the_crossings_and_the_costs_are_told(snapshot: Snapsh
     assert titled({title: answer(of) for title, of in screens.items()}) == snapshot
 
 
+def test_crossings_name_their_setting_if_there_are_several() -> None:
+    both = [*usual(), *(replace(line, mode="train") for line in usual())]
+    crossings = re.findall(r"^.*is slower than.*$", answer(both, 200), re.MULTILINE)
+    assert crossings
+    assert all(line.startswith(("forward, ", "train, ")) for line in crossings)
+
+
 @pytest.mark.parametrize("width", [120, 75, 62])
 def test_exponents_give_way_to_names_and_numbers_are_never_cut(width: int, snapshot: SnapshotAssertion) -> None:
     longer = renamed(usual(), rnn_torch="rnn.minlstm.parallel", attention_fused="attention.linear.recurrent")
