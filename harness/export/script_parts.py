@@ -113,7 +113,7 @@ def check_loop(script: Script, made: str) -> list[str]:
         f"    want = {made.format(f'{truth}, {n}, torch.float64')}",
         f"    got = {made.format(f'name, {n}')}",
         "    error = ((got - want).norm() / want.norm()).item()",
-        f'    print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {n}; tolerated: {limit}")',
+        f'    print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {n}; allowed: {limit}")',
         f"    assert error <= {script.limit:.3g}",
     ]
 
