@@ -63,6 +63,14 @@ class Input:
         """Whether other values of any sign may replace the drawn ones."""
         return self.fill == "normal" and self.grad
 
+    @property
+    def is_renewed(self) -> bool:
+        """Whether others may replace the drawn values between two calls, of their sign if they are positive.
+
+        They may not if they say how long sequences are, or if their own function draws them.
+        """
+        return isinstance(self.fill, str) and self.fill in _FILLS and self.grad
+
     def dimension(self, *letters: str) -> int | None:
         """The dimension that is one of `letters`, such as the one of the tokens; None without one."""
         return next((place for place, word in enumerate(self.shape) if word in letters), None)

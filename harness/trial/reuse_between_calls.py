@@ -35,9 +35,10 @@ class Renewal:
     """A change of the input, after which the result of an earlier call is wrong.
 
     Calling the object multiplies rows and columns of all `tensors` by random factors. The factors are close to 1 or −1,
-    and the tensors are changed in place. Every value becomes one not seen before, and sums, hashes and the version
-    counter change too. An honest layer costs the same. Zeros stay, no value becomes denormal, and no large memory is
-    allocated. The tensor was just written, as after a preceding layer, and uses the cache as before.
+    and close to 1 for a tensor of positive values. The tensors are changed in place. Every value becomes one not seen
+    before, and sums, hashes and the version counter change too. An honest layer costs the same. Zeros stay, no value
+    becomes denormal, and no large memory is allocated. The tensor was just written, as after a preceding layer, and
+    uses the cache as before.
 
     A layer may change its input. Call `look` once after the first call to find out. If it does, each renewal starts
     from the first values. Otherwise the input would grow or shrink from call to call.
@@ -88,6 +89,7 @@ def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:
     shape = [1] * tensor.dim()
     shape[dim] = tensor.shape[dim] + _SPARE
     signs = 2 * torch.randint(0, 2, shape, generator=draws) - 1
+    signs = signs.abs() if bool((tensor > 0).all()) else signs
     return (signs * (1 - _SPREAD / 2 + _SPREAD / 2 * torch.rand(shape, generator=draws))).to(tensor)
 
 
@@ -100,7 +102,8 @@ def check_second_input(
     inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
     """
     before = _copies(work.inputs)
-    second = [_another(x) if one.is_free else x for x, one in zip(before, work.described, strict=True)]
+    drawn = zip(before, work.described, strict=True)
+    second = [_another(x, one.is_free) if one.is_renewed else x for x, one in drawn]
     fill_tensors(work.inputs, second)
     torch.manual_seed(seed)
     got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
@@ -118,9 +121,9 @@ def check_second_input(
         raise WrongResult(f"with a second input {error}: {kept or 'does it keep anything of the first?'}") from None
 
 
-def _another(first: Tensor) -> Tensor:
+def _another(first: Tensor, of_any_sign: bool) -> Tensor:
     dims = _last_two(first)
-    return -first.roll((1,) * len(dims), dims)
+    return first.roll((1,) * len(dims), dims) * (-1 if of_any_sign else 1)
 
 
 def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:

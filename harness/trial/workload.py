@@ -184,7 +184,7 @@ class Workload:
     - `forward`: the forward pass with the case's mask.
     - `gradient`: the gradient of the output, or None if the mode has no backward pass.
     - `constants`: masks, caches and states. They exist before the call and are not weights of the layer.
-    - `varying`: tensors whose values may change between two calls. They are the inputs that may take any value, in
+    - `varying`: tensors whose values may change between two calls. They are the inputs that `is_renewed` names, in
       `backward` the output's gradient, and in a layer's `decode` the token.
     - `remake`: makes the call again, in `backward` with a new graph.
     - `prepare_s`: the seconds that the layer's `prepare` took, or None if it has none.
@@ -211,11 +211,6 @@ class Workload:
     def source(self) -> Tensor | None:
         """The source of a layer, None without one."""
         return next((x for x, one in zip(self.inputs, self.described, strict=True) if one.name == "source"), None)
-
-    @property
-    def free(self) -> list[Tensor]:
-        """The inputs that may take any value."""
-        return [tensor for tensor, one in zip(self.inputs, self.described, strict=True) if one.is_free]
 
     def forget(self) -> None:
         """Free the gradients that a call leaves behind. Otherwise they would count as existing before the next call."""
@@ -264,13 +259,12 @@ def build(
         source_len = layer_protocol.kv_len(layer_class, case)
         own = own_axes.own_letters(layer_class, case)
         inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
-    free = [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_free]
     if case.mode in ("forward", "decode"):
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
     forward, constants, prepare_s = forward_pass(case, layer, inputs)
-    gradient, varying = None, free
+    gradient, varying = None, [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_renewed]
     if case.mode in ("train", "backward"):
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]

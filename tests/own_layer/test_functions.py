@@ -19,6 +19,7 @@ from harness.trial.layer_inputs import draw, read_inputs
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult
+from harness.trial.reuse_between_calls import Renewal
 from harness.trial.verify import verify
 from harness.trial.workload import Unsupported, build
 from impls.attention.reference import softmax_attention
@@ -172,6 +173,24 @@ def test_described_inputs_are_drawn_and_get_gradients(mode: str) -> None:
     assert 0.001 <= decay.min() <= decay.max() <= 0.1
     result = verify(case_of("decay", mode=mode, mask="causal"), seed=0)
     assert (result["against"], "gradient_error" in result) == ("itself in float64", mode != "forward")
+
+
+def test_positive_inputs_are_renewed_between_calls_and_lengths_are_not() -> None:
+    work = build(case_of("decay"), seed=0)
+    before = [tensor.clone() for tensor in work.varying]
+    assert [tuple(tensor.shape) for tensor in work.varying] == [(2, 12, 4, 4), (2, 12, 4), (4, 4)]
+    renewal = Renewal(work.varying)
+    renewal()
+    assert [bool((tensor > 0).all()) for tensor in work.varying] == [False, True, True]
+    for now, then in zip(work.varying, before, strict=True):
+        assert not (now == then).any()
+        torch.testing.assert_close(now.abs(), then.abs(), rtol=0.2, atol=0)
+    assert [tuple(tensor.shape) for tensor in build(case_of("packed_mean"), seed=0).varying] == [(24, 16)]
+
+
+def test_what_is_kept_of_a_positive_input_is_found() -> None:
+    with pytest.raises(WrongResult, match="with a second input"):
+        verify(case_of("kept_decay", num_heads=1), seed=0)
 
 
 @pytest.mark.parametrize(
