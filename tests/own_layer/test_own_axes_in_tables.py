@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from harness.errors import UsageError
 from harness.own_axes import at_size, own_size, stated_options, usual_options, varied_axes
 from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.report.html.chart_data import chart_data
-from harness.report.plots.overviews import over_own_axis
+from harness.report.plots.overviews import draw, over_own_axis
 from harness.report.report_data import Contents
 from harness.report.text.costs import tables_over_own_axes
 from harness.results.columns import CaseResult, table
@@ -63,6 +64,15 @@ def test_the_report_has_a_table_and_a_picture_over_each_axis() -> None:
     assert axes.get_xlabel() == "window"
     assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 3] == [[64, 128, 256]] * 3
     assert tables_over_own_axes(lines(pages=(16,), windows=(64,))) == []
+
+
+def test_pictures_over_an_axis_are_counted_for_each_axis(tmp_path: Path) -> None:
+    window = [line for line in lines(pages=(16,)) if line.seq_len == 256]
+    text = AXES.replace("window", "state")
+    state = [replace(one, impl="s", own_axes=text, options=one.options.replace("window", "state")) for one in window]
+    draw(tmp_path, [*window, *(replace(line, impl="other") for line in window), *state], {})
+    found = {path.stem for path in tmp_path.glob("time_over_*.png")}
+    assert found == {"time_over_state", "time_over_window", "time_over_window2"}
 
 
 def test_one_value_of_each_axis_is_drawn_over_n() -> None:

@@ -376,9 +376,8 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
         log_axis(axes, "y", parts.seconds_axis([*beside.values(), *(y for curve in found for y in curve.value)]))
         for impl, time_s in beside.items():
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
-            axes.annotate(
-                f"{formatting.printable(impl)}, n = {sizes[-1]}", (named[0], time_s), color="0.4", va="bottom"
-            )
+            says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
+            axes.annotate(says, (named[0], time_s), color="0.4", va="bottom", fontsize=9)
         draw_curves(axes, found, looks)
         label_ends(axes, {curve.impl: curve for curve in found}, looks, _ROOFLINE[1] - 1)
         axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)
@@ -404,8 +403,9 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
         for name, figure in figures.items():
             if figure is not None:
                 style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
-    for at, panel in enumerate(parts.own_axis_panels(lines), 1):
-        style.save(over_own_axis(panel), directory / f"time_over_{panel.axis}{at if at > 1 else ''}")
+    for axis, alike in grouped(parts.own_axis_panels(lines), lambda panel: panel.axis).items():
+        for at, panel in enumerate(alike, 1):
+            style.save(over_own_axis(panel), directory / f"time_over_{axis}{at if at > 1 else ''}")
 
 
 def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:

@@ -3,8 +3,8 @@
 const BASELINE = "attention.naive";
 const data = JSON.parse(document.getElementById("data").textContent);
 const sizes = everyN(data.panels);
-// `over` is the axis that the costs are drawn over; null: over n. Then `n` chooses the cases.
 const largest = Object.fromEntries(data.axes.map((axis) => [axis.name, axis.values.at(-1)]));
+// `over` is the axis that the costs are drawn over, at this `n`; null: over n.
 const chosen = {
   at: completed(data.panels[data.first]?.at ?? {}, largest), hidden: new Set(), baseline: BASELINE, metric: "time", over: null, n: sizes.at(-1),
 };
