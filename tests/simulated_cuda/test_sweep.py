@@ -57,8 +57,9 @@ def test_a_time_is_that_of_the_gpu_to_within_a_hundredth(summary: pd.DataFrame, 
 
 def test_every_column_of_a_gpu_is_filled(summary: pd.DataFrame) -> None:
     assert set(summary.gpu_time_by) == {"held"}
-    for name in ("queue_held", "hot_gpu_s", "clean_gpu_s", "host_s", "throttled_share", "wall_call_s"):
+    for name in ("queue_held", "hot_gpu_s", "clean_gpu_s", "host_s", "throttled_share", "wall_call_s", "probe_s"):
         assert summary[name].notna().all(), name
+    assert (summary.disturbed_share == 0).all()
     assert summary.sm_clock_mhz.to_numpy() == pytest.approx(1980, rel=0.02)
     assert (summary.peak_bytes > 0).all()
     assert summary.peak_resident_bytes.isna().all()

@@ -36,6 +36,12 @@ def test_a_layer_with_dropout_that_cannot_be_captured_is_called_on_and_the_reaso
     assert len(found["samples_s"]) > 50
 
 
+def test_an_interleaved_trial_clocks_up_and_knows_what_a_call_takes_among_others(rows: dict[str, Any]) -> None:
+    assert rows["turns"]["took_s"] >= 0.05
+    # A call with a wait of its own takes a sixth longer.
+    assert rows["turns"]["call_s"] == pytest.approx(rows["forward"]["wall_call_s"], rel=0.05)
+
+
 def test_the_peak_is_without_the_workspaces_that_cublas_makes_for_each_thread_and_keeps(tmp_path: Path) -> None:
     found = told("peaks", tmp_path)
     assert 0 < found["reported"] < WORKSPACE_BYTES

@@ -6,8 +6,10 @@ WHICH is timed, peaks or do_bench.
 """
 
 import json
+import os
 import sys
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from harness.sweep_axes import Case
 from harness.trial.metrics.collect import allocator_peak, collect_metrics
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.timed_trial import measure_time
+from harness.trial.timing.timed_trial import measure_time, take_turns
 from harness.trial.workload import build
 
 SIZES: dict[str, Any] = {"seq_len": 16, "d_model": 16, "num_heads": 2, "device": "cuda"}
@@ -30,6 +32,7 @@ CASES = {
     "backward": Case("rnn.elman", mode="backward", launch="graph", **SIZES),
     "train": Case("attention.naive", mode="train", launch="graph", **SIZES),
     "waits": Case("simulated_cuda.trials:DropsAndWaits", **SIZES),
+    "forward": Case("attention.naive", **SIZES),  # after those with gradients, which it switches off
 }
 
 
@@ -61,8 +64,18 @@ class NeedsMoreWatched(nn.Module):
 
 
 def timed() -> dict[str, dict[str, Any]]:
-    """The rows of timed trials whose calls are captured as graphs."""
-    return {name: measure_time(case, 0, 0.02, check=False) for name, case in CASES.items()}
+    """The rows of timed trials, most of which are captured as graphs, and the begin of an interleaved trial."""
+    return {**{name: measure_time(case, 0, 0.02, check=False) for name, case in CASES.items()}, "turns": turns()}
+
+
+def turns() -> dict[str, float]:
+    """What an interleaved trial says before its first turn, the seconds of a call, and when it says so."""
+    asked, ask = os.pipe()
+    answered, answer = os.pipe()
+    os.close(ask)  # no turn is asked for
+    begin = perf_counter()
+    take_turns(CASES["forward"], 0, 2e-3, 0.01, asked, answer)
+    return {**json.loads(os.read(answered, 1000)), "took_s": perf_counter() - begin}
 
 
 def peaks() -> dict[str, int]:
