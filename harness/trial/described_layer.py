@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness import layer_files, layer_lookup, own_axes
+from harness import formatting, layer_files, layer_lookup, own_axes
 from harness.errors import UsageError
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
@@ -33,7 +33,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
       constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
     - `import_s`: seconds that importing the layer's module takes.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
-    - `refused`: what is wrong with the layer's claims or its reference, or None.
+    - `refused`: what is wrong with the layer's claims, its reference or its `allowed_error`, or None.
     - `file`: the file of the module, or None if it has none.
     - `files`: the layer's code, as returned by `layer_files.files_of_class`.
     - `imports`: the files of all modules that this process imported, except those of packages.
@@ -45,6 +45,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
         layer_lookup.claims_of_class(layer_class, case)
         layer_lookup.load_reference(case.impl)
+        layer_protocol.allowed_error(layer_class)
     except UsageError as error:
         refused = str(error)
     return {
@@ -92,7 +93,7 @@ def describe_page(case: Case) -> dict[str, Any]:
     - `axes`, `options`: [name, letter, default] of each own axis, and [name, default] of each further option.
     - `inputs`: [name, shape, fill] of each input of a function, and its output; empty for a layer.
     - `modes`, `masks`, `takes`: the modes and masks that it supports, and further sizes that it takes.
-    - `reference`: what defines the correct result. `place`: its file and line.
+    - `reference`: what defines the correct result, and how far from it the layer may be. `place`: its file and line.
 
     Raises UsageError for a wrong claim, axis or reference, and TypeError for a class that is no layer.
     """
@@ -168,7 +169,9 @@ def _reference(case: Case, layer_class: Any) -> str:
         return verify.ITSELF
     shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found
     module = file_or_module(getattr(shown, "__module__", None) or found.__module__)
-    return f"{module}:{getattr(shown, '__qualname__', found.__name__)}"
+    allowed = layer_protocol.allowed_error(layer_class)
+    within = f", within {formatting.share(allowed)}" if allowed else ""
+    return f"{module}:{getattr(shown, '__qualname__', found.__name__)}{within}"
 
 
 def _line_of(shown: Any) -> str:

@@ -13,7 +13,7 @@ from harness.sweep_axes import Case
 from harness.trial import function_layer
 from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
-from harness.trial.described_layer import describe_layer
+from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs
 from harness.trial.layer_protocol import unsupported_reason
@@ -53,6 +53,7 @@ def test_decoding_is_one_query_against_all_keys() -> None:
 def test_an_approximation_may_be_off_by_what_it_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verify(case_of("coarse", mode="train"), seed=0)
     assert found["tolerance"] == 0.3 > found["output_error"] > 0.01
+    assert describe_page(case_of("coarse"))["reference"].endswith("softmax_attention, within 30 %")
     assert found["gradient_error"] < 1e-6  # its gradients are compared with its own in float64
     case = case_of("coarse")
     work = build(case, seed=0)
@@ -63,8 +64,10 @@ def test_an_approximation_may_be_off_by_what_it_declares(monkeypatch: pytest.Mon
     with pytest.raises(WrongResult, match=r"is off by .* of its norm, where at most 1\.0e-02 is tolerated"):
         verify(case, seed=0)
     monkeypatch.setattr(type(work.layer), "allowed_error", 1)
-    with pytest.raises(UsageError, match="allowed_error is 1: it must be a share of the output's norm"):
+    said = "allowed_error is 1: it must be a share of the output's norm"
+    with pytest.raises(UsageError, match=said):
         verify(case, seed=0)
+    assert said in describe_layer(case)["refused"]
 
 
 def test_an_error_that_may_be_rounding_names_the_attribute_that_allows_it() -> None:
