@@ -306,7 +306,8 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge a claim of memory by its order, which is an upper bound.
 
     The exact law of the peak bytes decides. Without a determined one, the measured exponents do. A claim is confirmed
-    only if every axis in it was varied. An own axis of which there is one size counts as a constant.
+    only if every axis in it was varied, or if its terms in the varied axes suffice. An own axis of which there is one
+    size counts as a constant.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
@@ -332,11 +333,12 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
         verdict, reason = _compare_exponents(along, bounds, own)
     claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
-    unvaried = [
-        f"{axis} was not varied by a factor of two" for axis in claimed if claim.growth(axis)[0] and axis not in along
-    ]
-    if unvaried and verdict != REFUTED:
-        verdict, reason = UNDETERMINED, "; ".join([*unvaried, reason])
+    unvaried = [axis for axis in claimed if claim.growth(axis)[0] and axis not in along]
+    of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
+    rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
+    if unvaried and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):
+        doubts = (f"{axis} was not varied by a factor of two" for axis in unvaried)
+        verdict, reason = UNDETERMINED, "; ".join([*doubts, reason])
     alone = "".join(f", at {letter} = {size:g} alone" for letter, size in fixed)
     return Judgement(measured, verdict, f"{reason}{alone}; {_words_text(known, claim)}")
 

@@ -158,6 +158,14 @@ def test_of_a_source_nothing_is_claimed() -> None:
     assert verdicts(measured("attention.packed", attention, kv_len=128), []) == []
 
 
+@pytest.mark.parametrize(("claim", "verdict"), [("n + 64h", CONFIRMED), ("d + hn", UNDETERMINED)])
+def test_heads_need_not_vary_if_the_terms_of_memory_without_them_suffice(claim: str, verdict: str) -> None:
+    of = measured("own:Layer", memory=lambda n, d, h: 4 * n + 64, heads=(2,))
+    one = judge_memory(of, parse(claim))
+    assert one.verdict == verdict
+    assert ("h was not varied by a factor of two" in one.reason) == (verdict == UNDETERMINED)
+
+
 @pytest.mark.parametrize(("window", "verdict"), [(64, CONFIRMED), (48, UNDETERMINED)])
 def test_a_claim_divided_by_a_letter_is_judged_where_it_is_a_whole_number(window: int, verdict: str) -> None:
     own = f'{{"window": ["w", {window}]}}'
