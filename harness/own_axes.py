@@ -144,9 +144,9 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
 
 
 def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield each line with the options at which it is compared with others: its own, or all those of others.
+    """Yield each line with the options under which it is compared with others: its own, or each of the others'.
 
-    Those of others are for layers of which no line states a size along an own axis: they are compared at each size.
+    A layer of which no line states a size along an own axis is compared at each size that others of its series state.
     """
     held = list(lines)
     sized: dict[tuple[Any, int], dict[str, None]] = {}
