@@ -176,6 +176,35 @@ def test_older_versions_of_torch_count_no_workspace_of_a_library(
     assert os.environ.get("CUBLASLT_WORKSPACE_SIZE") == size
 
 
+def test_facts_on_a_gpu_count_no_workspace_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def build(case: Case, seed: int) -> None:
+        raise Unsupported("the workspace was set before the layer is built" if seen else "it was not")
+
+    monkeypatch.setattr(collect, "leave_out_workspaces", seen.append)
+    monkeypatch.setattr(collect, "build", build)
+    monkeypatch.setattr(collect.environment, "set_allocator", lambda allocator: None)
+    with pytest.raises(Unsupported, match="was set before"):
+        collect.collect_metrics(Case("rnn.torch", 8, 8, 1, device="cuda"), 0)
+    assert seen == [torch.__version__]
+
+
+def test_a_trial_borrows_tritons_drivers_before_it_runs_and_keeps_its_own_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+    for name in ("lend_stubs", "keep_stubs"):
+        monkeypatch.setattr(compilation, name, lambda directory, name=name: seen.append((name, directory)))
+    for module, name in ((compilation, "keep_cache_in"), (trial_kinds.environment, "set_allocator")):
+        monkeypatch.setattr(module, name, lambda value: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    monkeypatch.setitem(trial_kinds.HANDLERS, "time", lambda request, case: seen.append("run") or {})
+    case = Case("rnn.torch", 8, 8, 1).as_dict()
+    trial_kinds._measure({"purpose": "time", "case": case, "compile_cache": "a case's"})
+    assert seen == [("lend_stubs", "a case's"), "run", ("keep_stubs", "a case's")]
+
+
 def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
