@@ -85,6 +85,7 @@ def test_the_driver_is_told_why_a_trial_was_not_forked(monkeypatch: pytest.Monke
     monkeypatch.setattr(fork_server.sandbox, "adopt_orphans", lambda: None)
     monkeypatch.setattr(fork_server, "_freeze", lambda: None)
     monkeypatch.setattr(fork_server.os, "_exit", lambda status: (_ for _ in ()).throw(EOFError))
+    monkeypatch.setattr(fork_server.os, "fork", lambda: pytest.fail("a process that uses CUDA was forked"))
     ours.sendall(b'{"purpose": "machine", "case": null}')
     ours.shutdown(socket.SHUT_WR)
     with pytest.raises(EOFError):
