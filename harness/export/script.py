@@ -20,7 +20,7 @@ from harness.machine import part
 from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
-from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, present_axis
+from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, device_kind, present_axis
 from impls.registry import IMPLS
 
 # What two cases of one script may differ in: the rest of the script is of both.
@@ -49,6 +49,8 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
         if not is_alone:
             raise UsageError(reason)
         lines, described = lines[:1], described[:1]
+    # Whoever runs the script may have one GPU.
+    lines = [replace(line, device=device_kind(line.device)) for line in lines]
     return Exported(_text(stored, lines, described).encode(), len(lines), _notices(lines))
 
 

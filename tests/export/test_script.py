@@ -194,7 +194,7 @@ KINDS = {
     "a module of torch": [Case("rnn.lstm.torch", 20, 16, 1)],
     "scans": [Case("rnn.linear_scan", 20, 16, 1, mode="train"), Case("rnn.mingru.parallel", 20, 16, 1, mode="train")],
     "a GPU": [replace(FUSED, device="cuda", dtype="bfloat16"), replace(PACKED, device="cuda", dtype="bfloat16")],
-    "a kernel of a package": [replace(FUSED, impl="attention.flash_attn", device="cuda", dtype="bfloat16")],
+    "a kernel of a package": [replace(FUSED, impl="attention.flash_attn", device="cuda:1", dtype="bfloat16")],
     "a file": [replace(FUSED, impl="./mine_one.py:Mine"), replace(FUSED, impl="sdpa.fused")],
     "two files with the same names": [replace(FUSED, impl=f"./mine_{one}.py:Mine") for one in ("one", "two")],
     **{f"a block, {one}": [replace(FUSED, impl=one)] for one in ("encoder.window", "encoder6.linear.parallel")},
@@ -231,7 +231,7 @@ KINDS = {
     "two decoders, each with a reference": [
         replace(FUSED, num_kv_heads=one, mode="decode", mask="causal") for one in (1, 2)
     ],
-    "a GPU, a function": [function("softmax", device="cuda", dtype="bfloat16")],
+    "the second GPU, a function": [function("softmax", device="cuda:1", dtype="bfloat16")],
     "a module": [Case("mine_one:Alone", 20, 16, 1, mode="train")],
 }
 RUNNER = """
