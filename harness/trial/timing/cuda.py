@@ -81,7 +81,8 @@ def sample_cuda(
     - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
-      a call that could not be held, it is whether the GPU was done as soon as the host. None if neither is known.
+      a call that could not be held, the GPU must also be done as soon as the host, because the kernels of its graph
+      follow each other faster than launched ones. None if neither is known.
     - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`.
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
@@ -121,7 +122,7 @@ def sample_cuda(
         load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
     finally:
         gc.enable()
-    hot_s = beside["hot_gpu_s"]
+    hot_s, waits_for_host = beside["hot_gpu_s"], None if free is None else free.host_bound
     return result, {
         **device.gauge.facts(),
         "energy_j": None,
@@ -136,7 +137,7 @@ def sample_cuda(
         **beside,
         "host_s": None if host_s is None else rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
-        "host_bound": wall_call_s > HOST_BOUND * hot_s if hot_s else None if free is None else free.host_bound,
+        "host_bound": waits_for_host is not False and wall_call_s > HOST_BOUND * hot_s if hot_s else waits_for_host,
         "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }

@@ -160,6 +160,17 @@ def test_a_call_of_thousands_of_launches_is_timed_as_a_graph(monkeypatch: pytest
     assert extras["wall_call_s"] == pytest.approx(3000 * max(4e-6, kernel_s), rel=0.01)
 
 
+@pytest.mark.parametrize("n", [320, 512])
+def test_a_loop_whose_launches_are_faster_than_its_kernels_is_not_host_bound_on_either_side_of_the_queues_depth(
+    monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    gpu = SimGpu(**{**USUAL, "graph_gap_s": 0.6e-6, "jitter": 0.0, "stall_s": 0.0})
+    gpu.gauge.is_open = False
+    _, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
+    assert extras["gpu_time_by"] == ("held" if n == 320 else "graph")
+    assert extras["host_bound"] is False
+
+
 def test_a_call_that_waits_for_the_gpu_has_no_time_of_the_gpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimGpu()
     launch = gpu.layer(1, kernel_s=20e-6)
