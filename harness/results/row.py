@@ -25,10 +25,10 @@ ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_
 # The purpose of a row that makes earlier failures of its case void.
 REOPEN = "reopen"
 
-# Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. The last two only explain
-# bimodal times.
+# Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. Beside those of columns,
+# two explain bimodal times, and two replace the columns `hot_gpu_s` and `clean_gpu_s` where graphs count.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
-_RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz")))
+_RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph_hot_gpu_s", "graph_clean_gpu_s")))
 # The numbers kept of a trial. `value_s` is its value (`value_of_trial`), and `median_s` is its
 # median sample, both in seconds per call.
 # `calls` is the number of calls in all samples.

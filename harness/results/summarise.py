@@ -109,7 +109,8 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
     """The records of all trials, in which all trials of a layer on a GPU tell the same quantity (see `gpu_time_by`).
 
     A call too long for the queue is timed as a CUDA graph, whose kernels follow each other more closely. If a layer has
-    such a call at any size, its graphs count at all sizes. The cost over the size then has no jump.
+    such a call at any size, its graphs count at all sizes. The cost over the size then has no jump. The times with a
+    warm cache and with a clean one are its graph's too, or missing if those were not taken.
     """
     held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
     if not (held == 0).any():
@@ -120,6 +121,9 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
     records = records.copy()
     for name in ("value_s", "median_s"):
         records[chosen, RECORD.index(name)] = graph_s[chosen]
+    chosen &= held > 0  # those of a trial that could not be held are its graph's already
+    for name in ("hot_gpu_s", "clean_gpu_s"):
+        records[chosen, RECORD.index(name)] = records[chosen, RECORD.index(f"graph_{name}")]
     return records
 
 

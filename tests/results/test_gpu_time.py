@@ -55,6 +55,18 @@ def test_a_size_without_a_graph_stays_held_beside_the_graphs_of_other_sizes() ->
     assert [line.time_s for line in found.values()] == pytest.approx([1e-4, 1.9e-4, 1e-3])
 
 
+def test_times_with_a_warm_and_a_clean_cache_are_of_the_graph_where_the_time_is() -> None:
+    own, of_graph = {"hot_gpu_s": 3.0, "clean_gpu_s": 4.0}, {"graph_hot_gpu_s": 1.0, "graph_clean_gpu_s": 2.0}
+    held, alone = trial(64, 1, 1e-4, 1.0, 0.9e-4, **own, **of_graph), trial(64, 1, 1e-4, 1.0, 0.9e-4, **own)
+    by_graph = trial(1024, 1, 1e-3, 0.0, 1e-3, **own)
+    for trials, expected in (
+        ((held,), [(3.0, 4.0)]),
+        ((held, by_graph), [(1.0, 2.0), (3.0, 4.0)]),
+        ((alone, by_graph), [(None, None), (3.0, 4.0)]),
+    ):
+        assert [(line.hot_gpu_s, line.clean_gpu_s) for line in lines(*trials).values()] == expected
+
+
 def test_trials_of_a_case_on_either_side_of_the_limit_tell_one_quantity() -> None:
     line = lines(trial(64, 1, 1e-4, 1.0, 0.9e-4), trial(64, 2, 0.9e-4, 0.0, 0.9e-4))[64]
     assert (line.time_s, line.time_median_s) == pytest.approx((0.9e-4, 0.9e-4))
@@ -104,15 +116,16 @@ def test_the_cost_of_a_loop_over_its_length_has_no_jump_though_graphs_are_faster
         gpu = SimGpu(gap_s=1e-6, graph_gap_s=0.4e-6, tick_s=32e-9)
         gpu.gauge.is_open = False
         call = gpu.layer(3 * n, 2.3e-6)
-        samples, extras = sample_cuda(call, 0.01, gpu.device(monkeypatch), gpu.time)
+        samples, extras = sample_cuda(call, 0.02, gpu.device(monkeypatch), gpu.time)
         ways.add(extras["gpu_time_by"])
-        given = {name: extras[name] for name in ("graph_s", "wall_call_s", "host_bound")}
-        trials.append(trial(n, 1, 0.0, extras["queue_held"], samples_s=samples.samples_s, **given))
+        trials.append(trial(n, 1, 0.0, extras.pop("queue_held"), samples_s=samples.samples_s, **extras))
     assert ways == {"held", "graph"}
-    times_s = [line.time_s for line in lines(*trials).values()]
-    assert np.polyfit(np.log(sizes), np.log(times_s), 1)[0] == pytest.approx(1.0, abs=0.02)
-    per_launch_s = [time_s / (3 * n) for n, time_s in zip(sizes, times_s, strict=True)]
-    assert per_launch_s == pytest.approx([2.7e-6] * len(sizes), rel=0.01)
+    found = lines(*trials)
+    for column in ("time_s", "hot_gpu_s", "clean_gpu_s"):
+        times_s = [getattr(line, column) for line in found.values()]
+        assert np.polyfit(np.log(sizes), np.log(times_s), 1)[0] == pytest.approx(1.0, abs=0.02)
+        per_launch_s = [time_s / (3 * n) for n, time_s in zip(sizes, times_s, strict=True)]
+        assert per_launch_s == pytest.approx([2.7e-6] * len(sizes), rel=0.01), column
 
 
 def test_a_trial_beside_another_process_or_too_hot_is_disturbed_though_its_probe_is_fast() -> None:

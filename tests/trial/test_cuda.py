@@ -23,7 +23,7 @@ pytestmark = [
 MIB = 2**20
 EXTRAS = FACTS | {
     *("gpu_time_by", "queue_held", "graph_s", "graph_note", "hot_gpu_s", "clean_gpu_s", "host_s", "host_bound"),
-    *("wall_call_s", "energy_j", "sustained_s", "throttled_share", "l2_bytes"),
+    *("wall_call_s", "energy_j", "sustained_s", "throttled_share", "l2_bytes", "graph_hot_gpu_s", "graph_clean_gpu_s"),
 }
 
 

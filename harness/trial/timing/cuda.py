@@ -77,7 +77,7 @@ def sample_cuda(
     - `graph_s`: the GPU's seconds per call, replayed as a CUDA graph. Taken of a call that cannot be held, and of one
       with many or short kernels, where the two ways may differ. `graph_note` says why there is none.
     - `hot_gpu_s`, `clean_gpu_s`: the GPU's seconds per call with a warm cache, one call after the other, and with a
-      cold cache that holds no dirty lines.
+      cold cache that holds no dirty lines. `graph_hot_gpu_s` and `graph_clean_gpu_s` are those of its graph.
     - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
     - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
@@ -104,17 +104,15 @@ def sample_cuda(
         host_s = median(held.host_s) if free is None else median(free.host_s) if free.host_bound else None
         beside = _beside(sampling, held, budget_s)
         timed = held if free is None else free
-        wall_call_s = sampling.back_to_back(
-            BACK_TO_BACK_SHARE * budget_s, max(median(timed.host_s), median(timed.gpu_s))
-        )
-        graph, note = Held(), None
-        if is_graph:
-            graph = held
-        elif free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s):
+        warm_s = max(median(timed.host_s), median(timed.gpu_s))
+        wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
+        graph, of_graph = (held, beside) if is_graph else (Held(), None)
+        note: str | None = None
+        if not is_graph and (free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s)):
             begin = clock()
-            by_graph, graph, note = _as_graph(sampling, remake, budget_s * (1.0 if free is not None else GRAPH_SHARE))
-            if by_graph is not None and free is not None:
-                beside, result.sampling_s = _beside(by_graph, graph, budget_s), clock() - begin
+            graph, of_graph, note = _as_graph(sampling, remake, budget_s, 1.0 if free is not None else GRAPH_SHARE)
+            if of_graph is not None and free is not None:
+                beside, result.sampling_s = of_graph, clock() - begin
         taken = held if free is None else graph
         kept = taken.unthrottled()
         result.samples_s = kept.gpu_s if taken.enough else sampling.free(budget_s).gpu_s
@@ -134,8 +132,9 @@ def sample_cuda(
         # As the median of the samples that a row holds, by which a summary knows that they are a graph's.
         "graph_s": median(map(rounded, graph.unthrottled().gpu_s)) if graph.enough else None,
         "graph_note": note,
+        **{f"graph_{name}": None if of_graph is None else of_graph[name] for name in beside},
         **beside,
-        "host_s": None if host_s is None else rounded(host_s),
+        "host_s": rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
         "host_bound": waits_for_host is not False and wall_call_s > HOST_BOUND * hot_s if hot_s else waits_for_host,
         "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
@@ -148,25 +147,26 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
     if not held.enough:
         return {"hot_gpu_s": None, "clean_gpu_s": None}
     host_s, gpu_s, share_s = median(held.host_s), median(held.gpu_s), BESIDE_SHARE * budget_s
-    hot_s = sampling.hot(share_s, host_s, gpu_s, held.most)
     # Writing the cache back takes some microseconds, of which a long call tells nothing.
     clean = sampling.held(share_s, held.sample_s, clean=True).unthrottled() if gpu_s < budget_s else Held()
     return {
-        "hot_gpu_s": None if hot_s is None else rounded(hot_s),
+        "hot_gpu_s": rounded(sampling.hot(share_s, host_s, gpu_s, held.most)),
         "clean_gpu_s": rounded(median(clean.gpu_s)) if clean.enough else None,
     }
 
 
 def _as_graph(
-    sampling: Sampling, remake: Callable[[], Callable[[], Any]] | None, budget_s: float
-) -> tuple[Sampling | None, Held, str | None]:
-    """Sample the call as a CUDA graph. Return how to sample it, the samples, and why there are none.
+    sampling: Sampling, remake: Callable[[], Callable[[], Any]] | None, budget_s: float, share: float
+) -> tuple[Held, dict[str, float | None] | None, str | None]:
+    """Sample the call as a CUDA graph, for a share of the budget.
+
+    Return the samples, the graph's times with a warm and a clean cache, and why there are no samples.
 
     A GPU without room for the graph's own memory is a reason too. Raises MemoryError if the host lacks memory.
     """
     device = sampling.device
     if why := device.lacks.get("capture") or sampling.lacks_for_held():
-        return None, Held(), f"no graph: {why}"
+        return Held(), None, f"no graph: {why}"
     try:
         replay = device.capture(sampling.call, remake)
     except MemoryError:
@@ -174,11 +174,12 @@ def _as_graph(
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
         why = " ".join(str(error).split())[:200]
         text = f"no room for a CUDA graph: {why}"
-        return None, Held(), text if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}: {why}"
+        return Held(), None, text if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling), misses=MISSES_ONCE_HELD)
     # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
-    found = graph.held(budget_s, graph.rehearse())
-    return graph, found, None if found.enough else "the replay of its CUDA graph could not be held"
+    found = graph.held(share * budget_s, graph.rehearse())
+    note = None if found.enough else "the replay of its CUDA graph could not be held"
+    return found, _beside(graph, found, budget_s), note
 
 
 def _graph_launch_s(sampling: Sampling) -> float:
