@@ -64,9 +64,10 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     if HEAD_DIM in values and "d_model" in values:
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
     head_dim = values.pop(HEAD_DIM, None)
-    chosen = {key_of(choice) for choice in choices}
-    on_gpu = "device" in chosen and "device=cpu" not in choices
-    if on_gpu and not chosen & {"shape", "preset", schema.PAPER}:
+    # The sizes of the presets in `conf/` are for a CPU. A preset of the user's own has the sizes that its file says.
+    presets = {f"preset={name}" for name in groups(None, for_sweep)["preset"]}
+    chosen = {key_of(choice) for choice in {*choices} - presets - {"device=cpu"}}
+    if "device" in chosen and not chosen & {"shape", "preset", schema.PAPER}:
         choices.append("shape=gpu")
     files = UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])

@@ -62,6 +62,23 @@ def test_a_preset_brings_its_own_sizes_unless_others_are_asked_for() -> None:
     assert compose(["preset=ladder", "impl=rnn.elman"]).axes["impl"] == ("rnn.elman",)
 
 
+@pytest.mark.parametrize("preset", ["default", "ladder", "linear_time"])
+def test_a_preset_has_the_sizes_of_a_gpu_on_a_gpu(preset: str) -> None:
+    axes = compose([f"preset={preset}", "device=cuda"]).axes
+    assert axes["impl"] == compose([f"preset={preset}"]).axes["impl"]
+    assert (axes["seq_len"][-1], axes["d_model"], axes["batch_size"]) == (8192, (1024, 2048), (4,))
+    assert compose([f"preset={preset}", "device=cuda", "shape=gpt2"]).axes["d_model"] == (768,)
+    assert compose([f"preset={preset}", "device=cuda", "seq_len=64"]).axes["seq_len"] == (64,)
+
+
+def test_a_preset_of_ones_own_keeps_its_sizes_on_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "preset").mkdir()
+    own = "# @package _global_\ndefaults:\n  - override /shape: ladder\nimpl: rnn.elman\nseq_len: 11\n"
+    (tmp_path / "preset" / "mine.yaml").write_text(own)
+    axes = compose(["preset=mine", "device=cuda"], tmp_path).axes
+    assert (axes["seq_len"], axes["d_model"], axes["batch_size"]) == ((11,), (256,), (1,))
+
+
 def test_the_linear_time_preset_holds_each_layer_with_a_matrix_state_in_chunks_beside_attention() -> None:
     axes = compose(["preset=linear_time"]).axes
     family = {name for name in layer_lookup.names() if name.startswith("linear.") and name.endswith(".chunked")}
