@@ -5,9 +5,10 @@
 runs real comparisons and keeps them in DIR, where a later call continues; draws thousands more from
 their blocks and from made-up noise; and prints the tables. With HARNESS_BENCH_ALIKE, _PLANTED and _BELOW of 0 it only
 prints. On two cores 40 runs of identical code take about an hour, and 6 with planted slow-downs half of one. With
-HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records. HARNESS_BENCH_CASES of
-fewer than 12 leaves cases out. With HARNESS_BENCH_GENERATION=1, fork servers are renewed after every round: half as
-many blocks decide.
+HARNESS_BENCH_DEVICE=cuda all of it is on a GPU, where other directories are other records, and the first test fails if
+a verdict is wrong: an alarm on identical code, or a planted share of 5 % or more that is not called slower.
+HARNESS_BENCH_CASES of fewer than 12 leaves cases out. With HARNESS_BENCH_GENERATION=1, fork servers are renewed after
+every round: half as many blocks decide.
 """
 
 import os
@@ -20,7 +21,7 @@ from statistics import median
 import numpy as np
 import pytest
 from bench.gate import cases, recorded, resampled, rivals, simulated
-from bench.gate.recorded import RULES, Recorded
+from bench.gate.recorded import ALARMS, RULES, SLOWER, Recorded, wrong_verdicts
 from rich.console import Console
 from rich.table import Table
 from stats.paired.simulated import Clock, Machine, Noise, parents
@@ -37,8 +38,6 @@ DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "2000"))
 FOUND = (0.05, 0.0, 0.10, 0.05, 0.20)
 NOT_FOUND = (0.02, 0.03)
 CONSOLE = Console(width=150)
-_SLOWER = Verdict.WORSE.time
-_FLAGGED = (_SLOWER, Verdict.BETTER.time)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,10 @@ def records() -> Path:
 
 
 def test_in_earnest(records: Path) -> None:
-    """As many comparisons of each kind as asked for; those that are there already are not run again."""
+    """As many comparisons of each kind as asked for; those that are there already are not run again.
+
+    On a GPU, where few comparisons are made, none may be wrong. On the CPU the table has the rates.
+    """
     there = Counter(one.kind for one in recorded.read(records))
     plans = [("alike", (0.0,), ALIKE), ("planted", FOUND, PLANTED), ("below", NOT_FOUND, BELOW)]
     for kind, shares, number in plans:
@@ -59,6 +61,9 @@ def test_in_earnest(records: Path) -> None:
             one = recorded.record(kind, pairs, effects, turn, records)
             CONSOLE.print(f"{kind} {turn + 1}/{number}: {one.wall_s:.0f} s, {dict(Counter(one.verdicts))}")
     _told("Real comparisons", [(kind, _of(records, kind)) for kind, _, _ in plans])
+    wrong = wrong_verdicts(recorded.read(records))
+    if cases.DEVICE == "cuda" and wrong:
+        pytest.fail("\n".join((*wrong, f"to measure anew: rm {records}")), pytrace=False)
 
 
 def _of(records: Path, kind: str) -> list[Recorded]:
@@ -71,11 +76,11 @@ def _told(title: str, found: Iterable[tuple[str, list[Recorded]]]) -> None:
     for heading in (*headings, "wall s, median"):
         table.add_column(heading, justify="right")
     for kind, runs in found:
-        flags = sum(any(v in _FLAGGED and not e for v, e in zip(o.verdicts, o.effects, strict=True)) for o in runs)
+        flags = sum(any(v in ALARMS and not e for v, e in zip(o.verdicts, o.effects, strict=True)) for o in runs)
         lost = sum(not one.held for one in runs)
         for effect in sorted({round(effect, 3) for one in runs for effect in one.effects}):
             said = [v for o in runs for v, e in zip(o.verdicts, o.effects, strict=True) if round(e, 3) == effect]
-            numbers = [str(said.count(verdict)) for verdict in (_SLOWER, "undecided", "equivalent")]
+            numbers = [str(said.count(verdict)) for verdict in (SLOWER, "undecided", "equivalent")]
             wall = f"{median(one.wall_s for one in runs):.0f}"
             table.add_row(kind, str(len(runs)), str(flags), str(lost), f"{effect:+.1%}", str(len(said)), *numbers, wall)
     CONSOLE.print(table)
@@ -109,7 +114,7 @@ def _draw(take: TakeBlock, seed: int, effects: Sequence[float]) -> tuple[bool, b
     """
     measured = measure_blocks(12, controls_among(12), take, RULES, seed)
     found = verdicts_of(measured, RULES)
-    others = any(one.verdict.time in _FLAGGED for one, effect in zip(found, effects, strict=True) if not effect)
+    others = any(one.verdict.time in ALARMS for one, effect in zip(found, effects, strict=True) if not effect)
     slower = any(one.verdict is Verdict.WORSE for one, effect in zip(found, effects, strict=True) if effect)
     lost = not all(control.held for control in controls_of(measured, RULES))
     return others, lost, slower, sum(one.blocks for one in found) / 12
@@ -131,12 +136,12 @@ def test_blocks_that_share_their_parents() -> None:
         for name, rules, together in (("a block, as before", single, 4), ("mean of a generation", RULES, 2)):
             noise = parents(luck, block, together)
             alarms = sum(
-                any(one.verdict.time in _FLAGGED for one in _simulated([1.03] * 12, noise, seed, rules, together)[0])
+                any(one.verdict.time in ALARMS for one in _simulated([1.03] * 12, noise, seed, rules, together)[0])
                 for seed in range(DRAWS)
             )
             runs = [_simulated([1.05] + [1.0] * 11, noise, seed, rules, together) for seed in range(DRAWS)]
             found = sum(run[0].verdict is Verdict.WORSE for run, _ in runs)
-            others = sum(any(one.verdict.time in _FLAGGED for one in run[1:]) for run, _ in runs)
+            others = sum(any(one.verdict.time in ALARMS for one in run[1:]) for run, _ in runs)
             blocks = [float(np.quantile([run[0].blocks for run, _ in runs], share)) for share in (0.5, 0.95)]
             counts = (f"{number} ({number / DRAWS:.1%})" for number in (alarms, found))
             wall = f"{median(used_s for _, used_s in runs):.0f}"
@@ -162,7 +167,7 @@ def test_beside_others(records: Path) -> None:
     table = Table(title="Called slower, of the cases planted so", title_justify="left")
     for heading in ("rule", "runs of identical code with an alarm", *(f"{effect:+.1%}" for effect in effects)):
         table.add_column(heading, justify="right")
-    ours = [[verdict == _SLOWER for verdict in one.verdicts] for one in runs]
+    ours = [[verdict == SLOWER for verdict in one.verdicts] for one in runs]
     _row(table, "this harness", runs, ours, effects)
     for name, rule in rivals.RULES.items():
         called = [[rule(*rivals.sides(blocks)) for blocks in one.blocks] for one in runs]

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,12 @@ from harness.measure.executor import Executor
 from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
 from harness.measure.progress import ComparisonScreen
 from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import MeasuredBlocks, controls_of, verdicts_of
+from harness.stats.paired_verdicts import MeasuredBlocks, Verdict, controls_of, verdicts_of
 
+SLOWER = Verdict.WORSE.time
+ALARMS = (SLOWER, Verdict.BETTER.time)
+# The smallest planted share that must be called slower.
+MUST_BE_FOUND = 0.05
 RULES = Rules(generation=int(os.environ.get("HARNESS_BENCH_GENERATION", Rules.generation)))
 
 
@@ -73,6 +77,21 @@ def _recorded(
         [of(pair, False) for pair in pairs],
         [of(pair, True) for pair in pairs],
     )
+
+
+def wrong_verdicts(runs: Iterable[Recorded]) -> list[str]:
+    """A line for each verdict that a gate must not give: an alarm on identical code, or 5 % or more not called slower.
+
+    What it says of smaller planted shares is not judged: they are no larger than the threshold.
+    """
+    lines = []
+    for number, run in enumerate(runs, 1):
+        for case, (verdict, effect) in enumerate(zip(run.verdicts, run.effects, strict=True), 1):
+            alarm = effect == 0 and verdict in ALARMS
+            missed = round(effect, 3) >= MUST_BE_FOUND and verdict != SLOWER
+            if alarm or missed:
+                lines.append(f"{run.kind} {number}, case {case}: {verdict}, planted {effect:+.1%}")
+    return lines
 
 
 def read(path: Path) -> Iterator[Recorded]:
