@@ -143,7 +143,10 @@ def test_one_side_is_warm_before_the_other_begins() -> None:
 
 
 @pytest.mark.slow
-def test_a_layer_of_many_parallel_regions_does_not_wait_for_the_other_sides_threads() -> None:
+def test_a_layer_of_many_parallel_regions_does_not_wait_for_the_other_sides_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)  # the threads spin, as a user's do
     # While both sides ran at once, with as many threads each as there are CPUs, these blocks took 5 s in the median.
     case = Case("measure.many_regions:Deep", seq_len=256, d_model=64, num_heads=4, allocator="steady")
     with Executor(seed=0, trial_s=0.03, timeout_s=60, memory_limit=2**31) as base, base.twin() as head:
