@@ -10,6 +10,7 @@ from trial.timing.cuda.test_gauge import FACTS
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
+from harness.trial.device import counted_peak, uncounted
 from harness.trial.metrics.collect import allocator_peak
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
@@ -67,6 +68,17 @@ def test_a_layer_is_verified_weighed_and_timed_on_the_gpu(on_gpu: Executor, impl
 def test_memory_beyond_the_gpus_is_out_of_memory(on_gpu: Executor) -> None:
     outcome = on_gpu.run("facts", Case("attention.packed", 10**6, 64, 2, device="cuda"))
     assert outcome.status == "oom"
+
+
+def test_the_bytes_that_are_requested_in_a_block_are_counted_exactly() -> None:
+    if (why := uncounted("cuda")) is not None:
+        pytest.skip(why)
+    kept = torch.empty(1000, dtype=torch.uint8, device="cuda")
+    with counted_peak("cuda") as peak:
+        for numbers in (300, 70_001):  # one after the other, beside what is kept
+            torch.empty(numbers, dtype=torch.uint8, device="cuda")
+        del kept
+    assert peak() == 70_001
 
 
 def test_work_of_a_known_length_is_timed_as_the_host_sees_it_and_twice_the_work_takes_twice_as_long() -> None:

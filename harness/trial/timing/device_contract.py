@@ -2,6 +2,9 @@
 
 Each part may be missing: `lacks` then says why. The sampler leaves the columns that need the part empty. Whoever adds a
 device writes a class with these methods, and adds its kind to `DEVICES` and `harness.trial.device`.
+
+Peak memory is not a part of this contract, because trials that count it are not timed. `counted_peak` in
+`harness.trial.device` counts it, and `uncounted` says why a device has no count.
 """
 
 from collections.abc import Callable, Mapping

@@ -32,6 +32,11 @@ class SimTensor:
         whole = range(self.numbers)[part]
         return SimTensor(self.gpu, f"{self.name} from {whole.start}", len(whole))
 
+    def item(self) -> float:
+        """Copy one number to the host, which waits for it."""
+        self.gpu.sync()
+        return 0.0
+
     def copy_(self, source: "SimTensor") -> None:
         self.gpu.launch(Kernel("copy", 0.0, {source.name: 4 * source.numbers}, {self.name: 4 * self.numbers}))
 

@@ -137,6 +137,16 @@ def test_the_host_goes_on_during_a_hold(bench: Bench) -> None:
     assert bench.clock() - began >= 0.98 * 20e-3
 
 
+def test_the_host_waits_for_the_queue_where_it_reads_a_number(bench: Bench) -> None:
+    # Such a call cannot be held: what follows the number is enqueued on an idle GPU.
+    number = cuda_device.torch.zeros((), device="cuda")
+    number.item()  # loads what copies it
+    bench.device.hold(20e-3)
+    began = bench.clock()
+    number.item()
+    assert bench.clock() - began >= 0.98 * 20e-3
+
+
 def test_no_time_between_events_is_negative(bench: Bench) -> None:
     assert min(bench.elapsed_s(*[bench.device.tick] * 50)) >= 0
 
@@ -201,7 +211,9 @@ def test_a_flush_evicts_what_was_in_the_cache_and_a_part_of_it_does_not(bench: B
     assert evicted[0.125] < 0.5 + a_tick
 
 
-def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench) -> None:
+@pytest.fixture
+def cold_s(bench: Bench) -> Callable[..., float]:
+    """A function that returns the seconds of reading a quarter of the cache after a number of flushes."""
     torch = cuda_device.torch
     array = torch.zeros(bench.record["l2_bytes"] // 4 // 4, device="cuda")
     out = torch.zeros((), device="cuda")
@@ -209,13 +221,25 @@ def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench) -> Non
     def read() -> None:
         torch.sum(array, dim=0, out=out)
 
-    def cold_s(flushes: int) -> float:
-        flush = [lambda: bench.device.flush_l2(clean=True)] * flushes
+    def cold_s(flushes: int, clean: bool = True) -> float:
+        flush = [lambda: bench.device.flush_l2(clean=clean)] * flushes
         return median(bench.elapsed_s(read, *flush, read)[-1] for _ in range(9))
 
     read()
+    return cold_s
+
+
+def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench, cold_s: Callable[..., float]) -> None:
     once_s = cold_s(1)
     assert once_s == pytest.approx(cold_s(2), abs=max(0.05 * once_s, 2 * bench.record["tick_s"]))
+
+
+def test_a_read_after_a_dirty_flush_is_no_faster_than_after_a_clean_one(
+    bench: Bench, cold_s: Callable[..., float]
+) -> None:
+    # The dirty lines have to be written back first, which a real GPU may do beside the read.
+    clean_s = cold_s(1)
+    assert cold_s(1, clean=False) >= clean_s - max(0.05 * clean_s, 2 * bench.record["tick_s"])
 
 
 def test_no_clock_rate_is_above_what_nvml_calls_the_highest(bench: Bench) -> None:
@@ -251,6 +275,18 @@ def test_a_call_that_waits_cannot_be_captured_and_leaves_the_device_usable(bench
         bench.device.capture(bench.device.sync)
     bench.device.sync()
     assert bench.elapsed_s(bench.device.tick, bench.device.capture(bench.device.tick))[1] > 0
+
+
+def test_the_energy_counter_moves_under_load_by_the_watts_of_a_gpu(bench: Bench) -> None:
+    before_j, began = bench.device.gauge.energy_j(), bench.clock()
+    if before_j is None:
+        pytest.skip("NVML counts no energy of this GPU")
+    for _ in range(25):
+        bench.device.hold(20e-3)
+        bench.device.sync()
+    # The counter is renewed every 20 to 100 ms, so the energy of half a second is known to a fifth.
+    watts = (bench.device.gauge.energy_j() - before_j) / (bench.clock() - began)
+    assert 5 < watts < 2000
 
 
 def test_a_record_takes_less_than_a_minute(bench: Bench) -> None:
