@@ -30,7 +30,7 @@ REOPEN = "reopen"
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph_hot_gpu_s", "graph_clean_gpu_s")))
 # The numbers kept of a trial. `value_s` is its value (`value_of_trial`), and `median_s` is its
-# median sample, both in seconds per call.
+# median sample, both in seconds per call. On a GPU they are the same.
 # `calls` is the number of calls in all samples.
 RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
 # No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
@@ -51,7 +51,8 @@ def trial_of_row(row: Mapping[str, Any]) -> Trial:
     samples_s = row["samples_s"]
     probe_s = row.get("probe_s", row.get("pulse_s"))
     value_s = value_of_trial(np.array(samples_s), _device(row))
-    return Trial(value_s, median(samples_s), row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
+    median_s = value_s if _device(row) != "cpu" else median(samples_s)
+    return Trial(value_s, median_s, row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
 
 
 def _device(row: Mapping[str, Any]) -> str:
@@ -70,16 +71,14 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:
-        ordered = array("d", samples)
-        numbers = np.frombuffer(ordered)
-        value_s = value_of_trial(numbers, _device(row))
-        numbers.sort()  # in place; NaN is sorted last
+        numbers, device = np.frombuffer(array("d", samples)), _device(row)
+        ordered = np.sort(numbers)  # NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
         if not (probe_s is None or 0 < probe_s < math.inf):
             return None
-        number = len(ordered)
-        median_s = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+        value_s, number = value_of_trial(numbers, device), len(ordered)
+        median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
         recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
         return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])

@@ -40,6 +40,9 @@ QUIET_PROBE = 1.15
 # therefore uses the fastest sample of each stretch of so many, whatever the number of samples. A trial has at least
 # one stretch.
 STRETCH = 3
+# The clocks of GPUs have ticks of up to about a microsecond. Ticks are coarse if there are `TIES` samples or more for
+# each different value. Equal times differ by up to the share `SAME` through rounding.
+LARGEST_TICK_S, TIES, SAME = 2e-6, 4, 1e-5
 
 
 def value_of_samples(samples_s: Floats) -> float:
@@ -50,18 +53,30 @@ def value_of_samples(samples_s: Floats) -> float:
     stretches = len(samples_s) // STRETCH
     if stretches < 2:
         return float(np.minimum.reduce(samples_s[:STRETCH]))
-    return float(
-        np.add.reduce(np.minimum.reduce(samples_s[: stretches * STRETCH].reshape(stretches, STRETCH), axis=1))
-        / stretches
-    )
+    fastest = np.minimum.reduce(samples_s[: stretches * STRETCH].reshape(stretches, STRETCH), axis=1)
+    return float(np.add.reduce(fastest) / stretches)
 
 
 def value_of_trial(samples_s: Floats, device: str) -> float:
-    """The value of a trial on this device: on a GPU, the median of its samples.
+    """The value of a trial on this device: on a GPU, the median of its samples (`median_between_ticks`).
 
     Little disturbs a GPU, and its fastest samples are moments of a high clock rate.
     """
-    return value_of_samples(samples_s) if device == "cpu" else float(np.median(samples_s))
+    return value_of_samples(samples_s) if device == "cpu" else median_between_ticks(samples_s)
+
+
+def median_between_ticks(samples_s: Floats | Sequence[float]) -> float:
+    """The median. If the samples are multiples of a coarse tick, it is the mean of those within a tick of the median.
+
+    Times are rounded down or up to a tick as often as their mean demands, but their median is one of the two. Samples
+    have coarse ticks if there are at least `TIES` of them for each different value.
+    """
+    ordered = np.sort(samples_s)
+    middle, steps = ordered[len(ordered) // 2], np.diff(ordered)
+    steps = steps[steps > SAME * middle]
+    if not 0 < TIES * len(steps) <= len(ordered) or steps.min() > LARGEST_TICK_S:
+        return float(np.median(ordered))
+    return float(ordered[np.abs(ordered - middle) < 1.5 * steps.min()].mean())
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The time of a case on a GPU: one quantity in one column, the same at all sizes of a layer."""
 
+import math
+
 import numpy as np
 import pytest
 from rows import PRECISION, row
@@ -7,7 +9,7 @@ from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.results import summarise as module
 from harness.results.columns import CaseResult
-from harness.results.row import trial_of_row
+from harness.results.row import record_of_row, trial_of_row
 from harness.results.summarise import summarise
 from harness.stats.estimate import are_quiet
 from harness.sweep_axes import Case
@@ -32,6 +34,11 @@ def test_a_trial_on_a_gpu_is_worth_its_median_sample_and_one_on_the_cpu_its_fast
     assert trial_of_row(on_cpu).value_s == 1.0
     assert summarise([on_gpu], PRECISION)[0].time_s == 2.0
     assert summarise([on_cpu], PRECISION)[0].time_s == 1.0
+
+
+def test_damaged_times_on_a_gpu_make_an_invalid_row() -> None:
+    for damaged in ([math.inf] * 5, [math.nan] * 5, [1e-4, math.inf, math.inf]):
+        assert record_of_row(trial(64, 1, 0.0, 1.0, samples_s=damaged)) is None
 
 
 def test_a_layer_that_is_held_at_all_sizes_is_told_by_its_held_samples() -> None:

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.estimate import Trial, best_probe, estimate, estimates, is_quiet, trial_statistics
+from harness.stats.estimate import (
+    Trial,
+    best_probe,
+    estimate,
+    estimates,
+    is_quiet,
+    median_between_ticks,
+    trial_statistics,
+)
 
 
 def trials(*values: float, probe_s: float | None = None) -> list[Trial]:
@@ -74,3 +82,24 @@ def test_many_cases_at_once_are_each_estimated_as_if_alone(number: int) -> None:
     calm = np.array([[is_quiet(trial.probe_s, 1.0) for trial in case] for case in cases])
     found = trial_statistics(values, middles, calm)
     assert estimates(found) == [estimate(case, 1.0) for case in cases]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.9])
+def test_times_that_are_multiples_of_a_tick_have_the_mean_between_two_ticks_without_outliers(share: float) -> None:
+    longer = int(100 * share)
+    samples_s = [4.096e-6] * (100 - longer) + [5.12e-6] * longer + [90.112e-6] * 9
+    assert median_between_ticks(samples_s) == pytest.approx(4.096e-6 + share * 1.024e-6)
+
+
+def test_times_without_ticks_have_their_median() -> None:
+    drawn = np.random.default_rng(1).normal(1.0, 0.01, 101)
+    assert median_between_ticks(drawn) == np.median(drawn)
+    assert median_between_ticks([1.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == 2.0
+    assert median_between_ticks([0.1, 0.1 + 1e-9, 0.1 + 2e-9, *[0.1 + 3e-9] * 9]) == 0.1 + 3e-9, "rounding is no tick"
+    assert median_between_ticks([3.0]) == 3.0
+
+
+def test_times_of_two_kinds_that_are_far_apart_have_that_of_the_more_frequent_kind() -> None:
+    assert median_between_ticks([*[10e-6] * 9, 11e-6, *[100e-6] * 11]) == pytest.approx(100e-6)
+    assert median_between_ticks([*[10e-6] * 9, 11e-6, *[100e-6] * 9]) == pytest.approx(10.1e-6)
+    assert median_between_ticks([*[10e-6] * 9, 100e-6]) == pytest.approx(10e-6)

@@ -22,6 +22,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from harness.stats.estimate import median_between_ticks
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.timing import sampler
 from harness.trial.timing.cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
@@ -44,9 +45,9 @@ LOAD_S = 0.5
 LAUNCHES = 20
 # Pairs of events with nothing in between, and how long to hold the GPU while they are enqueued.
 # In the first round, kernels are loaded and events are made, which takes longer than the hold.
-_EMPTY_PAIRS = 15
+_EMPTY_PAIRS = 64
 _EMPTY_ROUNDS = 2
-_EMPTY_HOLD_S = 0.5e-3
+_EMPTY_HOLD_S = 2e-3
 
 
 def sample_cuda(
@@ -96,8 +97,7 @@ def sample_cuda(
             sampling.spin_s = _pair_s(device, lambda: device.spin(1))
         if is_graph:
             sampling.launch_s, sampling.misses = _graph_launch_s(replace(sampling, renew=_nothing)), MISSES_ONCE_HELD
-        sample_s = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result)
-        begin = clock()
+        sample_s, begin = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result), clock()
         held = sampling.held(budget_s, sample_s)
         result.sampling_s = clock() - begin
         free = None if held.enough else sampling.free(0.0)
@@ -123,14 +123,12 @@ def sample_cuda(
     hot_s, waits_for_host = beside["hot_gpu_s"], None if free is None else free.host_bound
     return result, {
         **device.gauge.facts(),
-        "energy_j": None,
-        "sustained_s": None,
-        **load,
+        **{"energy_j": None, "sustained_s": None, **load},
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
         "gpu_time_by": "graph" if graph.enough and (is_graph or not held.enough) else "held" if held.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,
-        # As the median of the samples that a row holds, by which a summary knows that they are a graph's.
-        "graph_s": median(map(rounded, graph.unthrottled().gpu_s)) if graph.enough else None,
+        # As the value of the samples that a row holds, by which a summary knows that they are a graph's.
+        "graph_s": median_between_ticks(rounded(graph.unthrottled().gpu_s)) if graph.enough else None,
         "graph_note": note,
         **{f"graph_{name}": None if of_graph is None else of_graph[name] for name in beside},
         **beside,
@@ -151,7 +149,7 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
     clean = sampling.held(share_s, held.sample_s, clean=True).unthrottled() if gpu_s < budget_s else Held()
     return {
         "hot_gpu_s": rounded(sampling.hot(share_s, host_s, gpu_s, held.most)),
-        "clean_gpu_s": rounded(median(clean.gpu_s)) if clean.enough else None,
+        "clean_gpu_s": rounded(median_between_ticks(clean.gpu_s)) if clean.enough else None,
     }
 
 
@@ -187,10 +185,10 @@ def _graph_launch_s(sampling: Sampling) -> float:
     device = sampling.device
     alone = [replace(sampling, call=call) for call in (device.tick, device.capture(device.tick))]
     kernel, graph = (one.held(0.0, one.rehearse(), least=LAUNCHES).gpu_s or [0.0] for one in alone)
-    return max(0.0, median(graph) - median(kernel))
+    return max(0.0, median_between_ticks(graph) - median_between_ticks(kernel))
 
 
-def _pair_s(device: Device, between: Callable[[], None]) -> float:
+def _pair_s(device: Device, between: Callable[[], Any]) -> float:
     """The time in seconds between two events with nothing but `between` enqueued in between."""
     for _ in range(_EMPTY_ROUNDS):
         for clean in (False, True) if "flush" not in device.lacks else ():
@@ -198,13 +196,10 @@ def _pair_s(device: Device, between: Callable[[], None]) -> float:
         device.tick()
         if "hold" not in device.lacks:
             device.hold(_EMPTY_HOLD_S)
-        pairs = []
-        for _ in range(_EMPTY_PAIRS):
-            start = device.mark()
-            between()
-            pairs.append((start, device.mark()))
+        pairs: list[Any] = []  # the events of the round before are free now
+        pairs += [(device.mark(), between(), device.mark()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
-    return median(start.elapsed_time(end) / 1e3 for start, end in pairs)
+    return median_between_ticks([start.elapsed_time(end) / 1e3 for start, _, end in pairs])
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Any
 
+from harness.stats.estimate import median_between_ticks
 from harness.trial.environment import warm_up
 from harness.trial.timing import sampler
 from harness.trial.timing.device_contract import Device
@@ -146,9 +147,8 @@ class Sampling:
                 rates.append((elapsed_s, self.clock_hz() or 1.0))
             if len(walls) < LEAST_WARMUP_CALLS or elapsed_s < LEAST_WARMUP_S:
                 return False
-            if elapsed_s >= LONGEST_WARMUP_S:
-                return True
-            return _is_steady(rates) and (elapsed_s >= share_s or sampler.is_steady(walls))
+            is_steady = _is_steady(rates) and (elapsed_s >= share_s or sampler.is_steady(walls))
+            return is_steady or elapsed_s >= LONGEST_WARMUP_S
 
         walls, into.warmup_s = warm_up(enqueue, self.device.sync, is_warm, clock)
         into.first_call_s, into.warmup_calls = walls[0], len(walls)
@@ -158,11 +158,9 @@ class Sampling:
         """Take a few untimed samples. Return the host's seconds to enqueue one."""
         hosts: list[float] = []
         begin = self.clock()
-        while len(hosts) < REHEARSALS:
+        while len(hosts) < LEAST_WARMUP_CALLS or (len(hosts) < REHEARSALS and self.clock() - begin < LEAST_WARMUP_S):
             hosts.append(self._enqueuing_s())
             self.device.sync()
-            if len(hosts) >= LEAST_WARMUP_CALLS and self.clock() - begin >= LEAST_WARMUP_S:
-                break
         return median(hosts[1:])  # the first one loads what it needs
 
     def _enqueuing_s(self) -> float:
@@ -306,7 +304,7 @@ class Sampling:
                 misses = 0
             else:
                 misses, calls = misses + 1, max(1, calls // 2)
-        return median(samples) if samples else None
+        return median_between_ticks(samples) if samples else None
 
     def free(self, budget_s: float) -> Free:
         """Take samples for about `budget_s` seconds, at least `MIN_SAMPLES`.
@@ -316,8 +314,7 @@ class Sampling:
         does not document the number). A call that itself waits for the GPU would wait until the hold ends.
         """
         call, device, clock, renew = self.call, self.device, self.clock, self.renew
-        free = Free([], [], [])
-        begin = clock()
+        free, begin = Free([], [], []), clock()
         while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
             renew()
             self._flush()

@@ -5,6 +5,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from trial.timing.cuda.simulated_gpu import SimGpu
@@ -12,6 +13,7 @@ from trial.timing.cuda.simulated_gpu import SimGpu
 from harness.case_grid import collapsed
 from harness.config.compose import compose
 from harness.errors import UsageError
+from harness.stats.estimate import value_of_trial
 from harness.sweep_axes import Case, setting_text
 from harness.trial.result_checks import WrongResult
 from harness.trial.timing.cuda import sample_cuda
@@ -35,12 +37,12 @@ def test_the_time_is_of_the_cache_that_was_asked_for(monkeypatch: pytest.MonkeyP
     assert extras["queue_held"] == 1.0
 
 
-def test_a_summary_knows_a_graphs_time_by_the_median_of_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_knows_a_graphs_time_by_the_value_of_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimGpu(jitter=0.3, tick_s=32e-9)
     device = gpu.device(monkeypatch)
     replay = device.capture(gpu.layer(30, 2e-6))
     samples, extras = sample_cuda(replay, 0.02, device, gpu.time, is_graph=True)
-    assert extras["graph_s"] == median(rounded(samples.samples_s))
+    assert extras["graph_s"] == value_of_trial(np.array(rounded(samples.samples_s)), "cuda")
 
 
 def test_a_chain_too_long_for_the_queue_is_launched_in_one_as_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:

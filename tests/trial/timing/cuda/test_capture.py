@@ -33,7 +33,7 @@ class Backward:
 def test_a_backward_pass_is_captured_after_a_forward_pass_on_the_captures_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gpu = SimGpu(depth=10)
+    gpu = SimGpu()
     samples, extras = sampled(gpu, Backward(gpu), monkeypatch, 0.02, remake=lambda: Backward(gpu))
     assert (extras["gpu_time_by"], extras["graph_note"]) == ("held", None)
     assert extras["graph_s"] == pytest.approx(60e-6) == median(samples.samples_s)

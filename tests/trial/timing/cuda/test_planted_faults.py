@@ -67,7 +67,13 @@ def events_have_no_timing(patch: Patch) -> None:
 
 
 def samples_are_averaged(patch: Patch) -> None:
-    patch.setattr(cuda_sampling, "median", fmean)
+    for estimator in ("median", "median_between_ticks"):
+        patch.setattr(cuda_sampling, estimator, fmean)
+
+
+def coarse_times_have_a_plain_median(patch: Patch) -> None:
+    patch.setattr(contract, "median_between_ticks", median)
+    patch.setattr(cuda, "median_between_ticks", median)
 
 
 def host_bound_is_judged_by_cold_calls(patch: Patch) -> None:
@@ -207,6 +213,11 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
         samples_are_averaged,
         contract.test_a_hot_time_is_that_of_the_usual_call_if_another_process_had_the_gpu_once,
         (),
+    ),
+    (
+        coarse_times_have_a_plain_median,
+        contract.test_a_kernel_is_timed_to_within_one_per_cent_with_a_jittery_host,
+        ("older", 5e-6),
     ),
     *(
         (

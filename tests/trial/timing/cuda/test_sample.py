@@ -11,7 +11,7 @@ import pytest
 from trial.timing.cuda.records import costs, read, recorded_files
 from trial.timing.cuda.simulated_gpu import Kernel, SimClock, SimGpu
 
-from harness.stats.estimate import is_quiet
+from harness.stats.estimate import is_quiet, median_between_ticks
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_sampling import LEAST_WARMUP_S, Sampling
 from harness.trial.timing.sampler import Samples
@@ -31,7 +31,7 @@ USUAL: dict[str, Any] = {
 }
 # Its events are coarse, and its host is slow.
 OLDER: dict[str, Any] = {**USUAL, "tick_s": 1.024e-6, "event_s": 4e-6, "launch_s": 6e-6}
-# What times must be right on: those two, and each real GPU with a record. A median is exact to a tick of the events.
+# What times must be right on: those two, and each real GPU with a record.
 GPUS = {"usual": USUAL, "older": OLDER, **{name: costs(read(path)) for name, path in recorded_files().items()}}
 
 
@@ -291,7 +291,7 @@ def test_a_kernel_is_timed_to_within_one_per_cent_with_a_jittery_host(
     gpu = SimGpu(**GPUS[name])
     call = gpu.layer(1, kernel_s)
     samples, extras = sampled(gpu, call, monkeypatch)
-    assert median(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01, abs=gpu.tick_s)
+    assert median_between_ticks(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
     assert extras["queue_held"] > 0.7
 
 
@@ -380,8 +380,8 @@ def test_a_chain_of_launches_is_timed_to_within_one_per_cent_on_either_side_of_t
     gpu = SimGpu(**GPUS[name])
     gpu.gauge.is_open = False
     call = gpu.layer(launches, 6e-6)
-    time_s = median(sampled(gpu, call, monkeypatch, 0.02)[0].samples_s)
-    assert time_s == pytest.approx(call.cold_s, rel=0.01, abs=gpu.tick_s)
+    time_s = median_between_ticks(sampled(gpu, call, monkeypatch, 0.02)[0].samples_s)
+    assert time_s == pytest.approx(call.cold_s, rel=0.01)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -391,7 +391,7 @@ def test_the_time_of_a_loop_over_n_is_linear_in_n_without_a_jump(monkeypatch: py
         gpu = SimGpu(**GPUS[name])
         gpu.gauge.is_open = False
         samples, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
-        times.append(median(samples.samples_s))
+        times.append(median_between_ticks(samples.samples_s))
         ways.append(extras["gpu_time_by"])
     assert set(ways) == {"held", "graph"}
     exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
@@ -410,7 +410,7 @@ def test_memory_that_the_driver_hands_out_for_a_workspace_is_in_no_sample(monkey
 
 def test_a_host_that_slows_down_now_and_then_misses_few_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimGpu(**{**USUAL, "stall_s": 0.0, "drift": 0.2})
-    _, extras = sampled(gpu, gpu.layer(200, 5e-6), monkeypatch)
+    _, extras = sampled(gpu, gpu.layer(300, 5e-6), monkeypatch)
     assert extras["queue_held"] > 0.85
 
 
@@ -419,7 +419,7 @@ def test_times_are_the_same_however_coarse_the_ticks_of_the_gpus_clock(monkeypat
         gpu = SimGpu(**{**USUAL, "tick_s": tick_s})
         call = gpu.layer(1, 100e-6)
         samples, _ = sampled(gpu, call, monkeypatch)
-        assert median(samples.samples_s) == pytest.approx(call.hot_s, rel=0.012)
+        assert median_between_ticks(samples.samples_s) == pytest.approx(call.hot_s, rel=0.002)
         assert samples.warmup_s < 2 * LEAST_WARMUP_S, "a steady clock rate is recognised as one"
 
 
