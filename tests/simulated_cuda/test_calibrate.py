@@ -14,6 +14,7 @@ GPU: dict[str, Any] = {
     "memory_bytes": 2**27,
     "hardware": {"lazy_s": 0.5, "bytes_per_s": 2e8},  # the first call of each kernel takes longer than the budget
 }
+POWER_CAP = {"sustained_hz": 0.75 * 1.98e9, "tau_s": 0.05}
 GRID = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)
 
 
@@ -31,7 +32,7 @@ def test_peaks_are_those_of_the_gpu_although_its_kernels_take_half_a_second_to_l
     assert "sudo nvidia-smi -lgc MHZ" in " ".join(ended.out.split())  # without NVML, its highest rate is unknown
 
 
-CAPPED = """
+TAKE_PEAKS = """
 import json
 from harness.sweep_axes import Case
 from harness.trial.peak_rates import take_bandwidth, take_flops
@@ -43,8 +44,8 @@ print(json.dumps({**flops, **take_bandwidth(case, 0.05, None, with_sustained=Tru
 
 @pytest.mark.slow
 def test_a_sustained_peak_is_that_under_the_power_cap_and_memory_keeps_its_rate(tmp_path: Path) -> None:
-    capped = {**GPU, "spread": 0.0, "clock": {"sustained_hz": 0.75 * 1.98e9, "tau_s": 0.05}}
-    ended = on_simulated_gpu("-c", CAPPED, cwd=tmp_path, settings=capped)
+    capped = {**GPU, "spread": 0.0, "clock": POWER_CAP}
+    ended = on_simulated_gpu("-c", TAKE_PEAKS, cwd=tmp_path, settings=capped)
     assert ended.status == 0, ended.err
     found = json.loads(ended.out)
     assert found["sustained_flops_per_s"] == pytest.approx(0.75 * PEAKS["bfloat16"], rel=0.03)

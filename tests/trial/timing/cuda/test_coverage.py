@@ -21,6 +21,7 @@ RATE_HZ, SPREAD = 1.98e9, 0.01
 CYCLES = 200e-6 * RATE_HZ
 # At equal steps of probability. More values are drawn between them, since a simulated trial takes 30 ms.
 TRIALS = 120
+DRAWS = 5_000
 STEPS = (np.arange(TRIALS) + 0.5) / TRIALS
 QUICK, STANDARD = (
     Precision(target, *rounds, trial_s=0.1, timeout_s=9, case_s=1e9, patience_s=0)
@@ -38,9 +39,8 @@ def rate_hz(probability: float) -> float:
 TRUE_S = CYCLES / rate_hz(1 - LEVEL) + USUAL["gap_s"]
 
 
-@pytest.fixture(scope="module")
-def values_s() -> np.ndarray:
-    """The values of trials, each on a GPU with a clock rate of its own, ascending."""
+def simulate_trials() -> np.ndarray:
+    """The values of trials in seconds, each on a GPU with a clock rate of its own, ascending."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for seed, step in enumerate(STEPS):
@@ -51,11 +51,16 @@ def values_s() -> np.ndarray:
     return np.array(found)
 
 
+@pytest.fixture(scope="module")
+def values_s() -> np.ndarray:
+    return simulate_trials()
+
+
 def share_held(values_s: np.ndarray, limits: Precision) -> float:
     def trials(rng: np.random.Generator, shape: tuple[int, int], scale: float) -> np.ndarray:
         return np.interp(rng.random(shape), STEPS, np.log(values_s))
 
-    return coverage(trials, 0.0, limits, 5_000, truth=math.log(TRUE_S)).share
+    return coverage(trials, 0.0, limits, DRAWS, truth=math.log(TRUE_S)).share
 
 
 @pytest.mark.parametrize("limits", [QUICK, STANDARD], ids=["quick", "standard"])
