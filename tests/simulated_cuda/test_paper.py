@@ -1,4 +1,4 @@
-"""A published setting with device=cuda, on a simulated GPU of which the true costs are known."""
+"""Published settings with device=cuda, on a simulated GPU of which the true costs are known."""
 
 from pathlib import Path
 
@@ -10,22 +10,17 @@ from simulated_cuda.test_compare import GPU
 from harness.sweep_axes import AXES, Case
 
 pytestmark = pytest.mark.slow
-SMALL = (
-    "paper=vaswani2017_table1",
-    "scale=cpu",
-    "seq_len=16,32",
-    "d_model=16",
-    "num_heads=2",
-    "device=cuda",
-    ONE_THREAD,
-)
+SMALL = ("scale=cpu", "seq_len=16,32", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)
 
 
-def test_every_layer_of_a_published_table_has_its_true_time_to_within_a_hundredth(tmp_path: Path) -> None:
-    ended = harness("sweep", *SMALL, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=GPU)
+@pytest.mark.parametrize(("paper", "cases"), [("vaswani2017_table1", 12), ("mamba2", 6)])
+def test_every_layer_of_a_published_setting_has_its_true_time_to_within_a_hundredth(
+    tmp_path: Path, paper: str, cases: int
+) -> None:
+    ended = harness("sweep", f"paper={paper}", *SMALL, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=GPU)
     assert (ended.status, ended.err) == (0, ""), ended.out
     summary = pd.read_csv(tmp_path / "run" / "summary.csv")
-    assert len(summary) == 12
+    assert len(summary) == cases
     assert set(summary.status) == {"ok"}
     lines = [{name: line[name] for name in AXES if pd.notna(line.get(name))} for line in summary.to_dict("records")]
     true = pd.DataFrame(true_costs(map(Case.from_dict, lines), tmp_path, GPU))
