@@ -3,8 +3,9 @@
     python -m pytest -s tests/bench/bench_simulated_gpu.py
 
 Each line is of GPUs that differ by the seed of their jitter. They cost what a GPU of today does, or what the record of
-a real one says (`trial/timing/cuda/recorded`). To be reached: errors below 1 %, and an exponent of 1.00 ± 0.02; peaks
-within 3 %; coverage of 93 to 97 %. `bench_gate.py` with HARNESS_SIMULATED_CUDA has the gate's figures.
+a real one says (`trial/timing/cuda/recorded`). To be reached: errors below 1 % or a tenth of a tick of the events, and
+an exponent of 1.00 ± 0.02; peaks within 3 %; coverage of 93 to 97 %. `bench_gate.py` with HARNESS_SIMULATED_CUDA has
+the gate's figures.
 """
 
 import json
@@ -28,7 +29,6 @@ from harness.stats.estimate import median_between_ticks
 
 SEEDS = int(os.environ.get("HARNESS_BENCH_SEEDS", "20"))
 BUDGET_S = 0.05
-LARGEST_ERROR = 0.01
 BOOST_HZ = 1.98e9
 KERNELS_S = (5e-6, 20e-6, 100e-6, 1e-3, 10e-3, 100e-3)
 CHAINS = (1, 100, 900, 1100, 3000, 10_000)
@@ -64,6 +64,11 @@ def _told(title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) ->
     CONSOLE.print(table)
 
 
+def _allowed(gpu: SimGpu, time_s: float) -> float:
+    """The largest error, as a share. The mean of a hundred times between two ticks may be off by a tenth of a tick."""
+    return max(0.01, 0.1 * gpu.tick_s / time_s)
+
+
 def _errors(errors: list[float]) -> tuple[str, str]:
     return f"{median(errors):.3%}", f"{max(errors):.3%}"
 
@@ -80,7 +85,7 @@ def test_single_kernels(name: str) -> None:
                 with pytest.MonkeyPatch.context() as patch:
                     samples, _, true_s = sampled_beside_the_truth(gpu, gpu.layer(1, kernel_s), patch, BUDGET_S)
                 errors.append(abs(median_between_ticks(samples.samples_s) / true_s - 1))
-            beyond.append(max(errors) - LARGEST_ERROR)
+            beyond.append(max(errors) - _allowed(gpu, kernel_s))
             rows.append((falls, f"{1e6 * kernel_s:g} µs", *_errors(errors)))
     _told(f"A jittery host, {name} GPU", ("clock rate", "kernel", "error, median", "largest"), rows)
     assert max(beyond) < 0
@@ -98,7 +103,7 @@ def test_chains_of_launches(name: str) -> None:
             time_s, extras = _timed(gpu, call)
             errors.append(abs(time_s / call.cold_s - 1))
             ways.add(str(extras["gpu_time_by"]))
-        beyond.append(max(errors) - LARGEST_ERROR)
+        beyond.append(max(errors) - _allowed(gpu, call.cold_s))
         rows.append((f"{launches:,}", ", ".join(sorted(ways)), *_errors(errors)))
     _told(f"Chains of launches, {name} GPU", ("launches", "timed", "error, median", "largest"), rows)
     assert max(beyond) < 0

@@ -44,10 +44,11 @@ LOAD_S = 0.5
 # The launch of a graph is subtracted from each of its samples. A median of few launches would be off.
 LAUNCHES = 20
 # Pairs of events with nothing in between, and how long to hold the GPU while they are enqueued.
-# In the first round, kernels are loaded and events are made, which takes longer than the hold.
-_EMPTY_PAIRS = 64
-_EMPTY_ROUNDS = 2
-_EMPTY_HOLD_S = 2e-3
+# In the first round, kernels are loaded and events are made, which takes longer than the hold. The pairs of one round
+# may follow each other in step with the ticks of the events, so there are several.
+_EMPTY_PAIRS = 16
+_EMPTY_ROUNDS = 7
+_EMPTY_HOLD_S = 0.5e-3
 
 
 def sample_cuda(
@@ -80,7 +81,7 @@ def sample_cuda(
     - `hot_gpu_s`, `clean_gpu_s`: the GPU's seconds per call with a warm cache, one call after the other, and with a
       cold cache that holds no dirty lines. `graph_hot_gpu_s` and `graph_clean_gpu_s` are those of its graph.
     - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
-    - `wall_call_s`: seconds per call of many calls back to back, with a warm cache and one wait at the end.
+    - `wall_call_s`: seconds per call of many calls back to back, with a warm cache (`Sampling.back_to_back`).
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
       a call that could not be held, the GPU must also be done as soon as the host, because the kernels of its graph
       follow each other faster than launched ones. None if neither is known.
@@ -190,6 +191,7 @@ def _graph_launch_s(sampling: Sampling) -> float:
 
 def _pair_s(device: Device, between: Callable[[], Any]) -> float:
     """The time in seconds between two events with nothing but `between` enqueued in between."""
+    readings: list[float] = []
     for _ in range(_EMPTY_ROUNDS):
         for clean in (False, True) if "flush" not in device.lacks else ():
             device.flush_l2(clean)
@@ -199,7 +201,8 @@ def _pair_s(device: Device, between: Callable[[], Any]) -> float:
         pairs: list[Any] = []  # the events of the round before are free now
         pairs += [(device.mark(), between(), device.mark()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
-    return median_between_ticks([start.elapsed_time(end) / 1e3 for start, _, end in pairs])
+        readings += [start.elapsed_time(end) / 1e3 for start, _, end in pairs]
+    return median_between_ticks(readings[_EMPTY_PAIRS:] or readings)
 
 
 def _nothing() -> None:

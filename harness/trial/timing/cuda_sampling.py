@@ -336,15 +336,16 @@ class Sampling:
         return free
 
     def back_to_back(self, budget_s: float, warm_s: float) -> float:
-        """Seconds per call when the host waits only at the end."""
-        count = max(MIN_SAMPLES, math.ceil(budget_s / warm_s))
-        call, clock = self.call, self.clock
-        self.device.sync()
-        begin = clock()
-        for _ in range(count):
-            call()
-        self.device.sync()
-        return (clock() - begin) / count
+        """Seconds per call when the host waits only at the end: the median of some parts without the time of a wait."""
+        call, clock, sync, walls = self.call, self.clock, self.device.sync, list[float]()
+        count = math.ceil(budget_s / MIN_SAMPLES / warm_s)
+        for calls in [0] * (1 + MIN_SAMPLES) + [count] * MIN_SAMPLES:
+            begin = clock()
+            for _ in range(calls):
+                call()
+            sync()
+            walls.append(clock() - begin)
+        return max(sampler.LEAST_CALL_S, (median(walls[-MIN_SAMPLES:]) - min(walls[1:-MIN_SAMPLES])) / count)
 
     def under_load(self, seconds: float, warm_s: float) -> dict[str, float]:
         """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, `power_w` and more.

@@ -225,7 +225,7 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
             contract.test_one_disturbed_sample_does_not_decide_whether_a_call_is_host_bound,
             (way,),
         )
-        for way in ("hot", "free")
+        for way in ("hot", "free", "back_to_back")
     ),
     (
         host_bound_is_judged_by_cold_calls,

@@ -117,13 +117,14 @@ def test_a_hot_time_is_that_of_the_usual_call_if_another_process_had_the_gpu_onc
     assert sampling.hot(0.02, 50e-6, 100e-6, 100) == pytest.approx(usual.hot_s)
 
 
-@pytest.mark.parametrize("way", ["hot", "free"])
+@pytest.mark.parametrize("way", ["hot", "free", "back_to_back"])
 def test_one_disturbed_sample_does_not_decide_whether_a_call_is_host_bound(
     monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     gpu = SimGpu()
     device, original = gpu.device(monkeypatch), getattr(Sampling, way)
-    usual, neighbour = gpu.layer(10 if way == "hot" else 3000, 2e-6, 30e-6), gpu.layer(1, 0.1)
+    layers = {"hot": (10, 2e-6, 30e-6), "free": (3000, 2e-6, 30e-6), "back_to_back": (10, 100e-6, 4e-6)}
+    usual, neighbour = gpu.layer(*layers[way]), gpu.layer(1, 0.1)
     left: list[int] = []
 
     def call() -> None:
@@ -141,8 +142,8 @@ def test_one_disturbed_sample_does_not_decide_whether_a_call_is_host_bound(
     device.lacks["capture"] = "graphs would replace the free samples"
     _, extras = sample_cuda(call, BUDGET_S, device, gpu.time)
     assert left[0] < 0, "a sample was disturbed"
-    assert extras["gpu_time_by"] == ("held" if way == "hot" else None)
-    assert extras["host_bound"] is True
+    assert extras["gpu_time_by"] == (None if way == "free" else "held")
+    assert extras["host_bound"] is (way != "back_to_back")
 
 
 @pytest.mark.parametrize("kernel_s", [2e-6, 50e-6])
@@ -167,8 +168,7 @@ def test_a_loop_whose_launches_are_faster_than_its_kernels_is_not_host_bound_on_
     gpu = SimGpu(**{**USUAL, "graph_gap_s": 0.6e-6, "jitter": 0.0, "stall_s": 0.0})
     gpu.gauge.is_open = False
     _, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
-    assert extras["gpu_time_by"] == ("held" if n == 320 else "graph")
-    assert extras["host_bound"] is False
+    assert (extras["gpu_time_by"], extras["host_bound"]) == ("held" if n == 320 else "graph", False)
 
 
 def test_a_call_that_waits_for_the_gpu_has_no_time_of_the_gpu_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
