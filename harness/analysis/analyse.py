@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
@@ -14,9 +14,6 @@ from harness.analysis.published_papers import Paper, paper_of
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
 from harness.results.columns import CaseResult
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ def run_verify(options: argparse.Namespace) -> int:
     print(*verification_summary(found), sep="\n")
     if not options.all and any(outcome["status"] == "unsupported" for _, outcome in found):
         print("Use --all to see why a case is unsupported.")
-    return DONE if all(outcome["status"] in ("ok", "unsupported") for _, outcome in found) else CASES_FAILED
+    return DONE if all(outcome["status"] in _FINE for _, outcome in found) else CASES_FAILED
 
 
 def verification_summary(found: VerificationResult) -> Iterator[str]:

@@ -173,7 +173,7 @@ def profile_case(config: SweepConfig, tool: str) -> int:
         if case.env != OWN_ENVIRONMENT:
             raise UsageError(f"--profile runs in this environment: leave env={case.env} out")
         if tool != "torch" and device_kind(case.device) != "cuda":
-            raise UsageError(f"--profile {tool} is of CUDA devices: give device=cuda too, or --profile torch")
+            raise UsageError(f"--profile {tool} needs a CUDA device: add device=cuda, or use --profile torch")
         file = _profile_of(case, tool, config.out or run_directory.RESULTS / "profiles")
         command = command_of(case, tool, file)
         if shutil.which(command[0]) is None:

@@ -60,9 +60,9 @@ class DescribedLayers:
         options: dict[str, str | None] | None = found.values.get("options") if found.ok else None
         return options
 
-    def axes_text(self, impl: str) -> str | None:
+    def axes_text(self, impl: str, env: str = OWN_ENVIRONMENT) -> str | None:
         """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
-        found = self._outcome(impl, OWN_ENVIRONMENT)
+        found = self._outcome(impl, env)
         text: str | None = found.values.get("own_axes") if found.ok else None
         return text
 
@@ -74,12 +74,14 @@ class DescribedLayers:
         texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
         found: dict[str, list[str]] = {name: [] for text in sorted(texts) for name in options_of(text)}
         layers = product(config.axes["impl"], self._executor.environments) if found else ()
-        of_layer = {impl: known for impl, env in layers if (known := self.options(impl, env)) is not None}
+        described = [(layer, known) for layer in layers if (known := self.options(*layer)) is not None]
+        of_layer = dict.fromkeys(impl for (impl, _), _ in described)
         for name in found:
-            lacking = found[name] = [impl for impl, known in of_layer.items() if name not in known]
-            others = [axes_of_text(self.axes_text(impl)) for impl in of_layer if impl not in lacking]
+            without = {impl: known for (impl, _), known in described if name not in known}
+            lacking = found[name] = [impl for impl in of_layer if impl in without]
+            others = [axes_of_text(self.axes_text(*layer)) for layer, _ in described if layer[0] not in without]
             if lacking and not (others and all(name in axes for axes in others)):
-                known = dict.fromkeys(chain(*(of_layer[impl] for impl in lacking)))
+                known = dict.fromkeys(chain(*without.values()))
                 instead = ": sweep them apart" if others else did_you_mean(name, known)
                 verb = "has" if len(lacking) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")

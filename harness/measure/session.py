@@ -64,6 +64,7 @@ class Session:
         self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
         self.traits: dict[str, Traits] = {}
         self.layers = DescribedLayers(executor)
+        self._printed: set[str] = set()
 
     @classmethod
     def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
@@ -110,7 +111,10 @@ class Session:
             self.describe(impl)
         lacked = self.layers.lacked(config)
         for name, impls in lacked.items():
-            print(f"harness: {', '.join(impls)}: no option '{name}', so measured without it", file=sys.stderr)
+            note = f"harness: {', '.join(impls)}: no option '{name}', so measured without it"
+            if note not in self._printed:
+                print(note, file=sys.stderr)
+            self._printed.add(note)
         return self.layers.usual(grid(config.axes, self.has_heads, config.points), lacked)
 
     def indivisible_size(self, case: Case) -> str | None:

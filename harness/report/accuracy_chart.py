@@ -20,14 +20,9 @@ def error_of(line: CaseResult) -> float | None:
     return line.output_error if line.gradient_error is None else max(line.gradient_error, line.output_error or 0.0)
 
 
-# A case beyond both limits, the second as a multiple of the plain layer's error, is incorrect unless it is intended.
-_BEYOND_ROUNDING, _TIMES_PLAIN = 1e-3, 32.0
-
-
 def approximations(lines: Iterable[CaseResult]) -> list[str]:
-    """A sentence on each layer whose `allowed_error` lets it be off from its reference, with its largest error."""
-    errors = [(line.impl, error_of(line) or 0.0) for line in lines if (line.error_ratio or 0.0) > _TIMES_PLAIN]
-    worst = {impl: error for impl, error in sorted(errors) if error > _BEYOND_ROUNDING}
+    """A sentence on each layer with an `allowed_error`: how far its output is off from its reference, at most."""
+    worst = dict(sorted((line.impl, line.output_error or 0.0) for line in lines if line.allowed_error))
     return [f"approximate: {impl}: it is off from its reference by {formatting.share(worst[impl])}." for impl in worst]
 
 

@@ -243,7 +243,8 @@ class CaseResult(Case):
     own_axes: str | None = _fact(
         "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )
-    graph_note: str | None = _column("on a GPU: why there is no time of a call as a CUDA graph, if one was needed")
+    graph_note: str | None = _column("on a GPU: why a CUDA graph of the call was not timed, if that was tried")
+    allowed_error: float | None = _fact("how far the output of an approximation may be off", "1", exact=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -69,14 +69,14 @@ def median_between_ticks(samples_s: Floats | Sequence[float]) -> float:
     """The median. If the samples are multiples of a coarse tick, it is the mean of those within a tick of the median.
 
     Times are rounded down or up to a tick as often as their mean demands, but their median is one of the two. Samples
-    have coarse ticks if there are at least `TIES` of them for each different value.
+    have coarse ticks if there are at least `TIES` of them for each different value. The smallest difference is a tick.
     """
     ordered = np.sort(samples_s)
     middle, steps = ordered[len(ordered) // 2], np.diff(ordered)
     steps = steps[steps > SAME * middle]
-    if not 0 < TIES * len(steps) <= len(ordered) or steps.min() > LARGEST_TICK_S:
+    if not 0 < len(steps) * TIES <= len(ordered) - TIES or steps.min() > LARGEST_TICK_S:
         return float(np.median(ordered))
-    return float(ordered[np.abs(ordered - middle) < 1.5 * steps.min()].mean())
+    return float(ordered[np.abs(ordered - middle) < 1.5 * steps.min()].mean())  # 1.5: ticks are not exactly alike
 
 
 @dataclass(frozen=True)

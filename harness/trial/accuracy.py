@@ -51,7 +51,8 @@ _MOST_S = 10.0
 # of a small case. A scan in log space loses two digits more than the plain recurrence. Wrong numbers in one row of 64
 # are an error of an eighth.
 _WRONG, _TIMES_PLAIN = 1e-3, 32
-NAMES = ("output_error", "output_error_max", "gradient_error", "gradient_error_max", "error_ratio", "accuracy_by")
+_ERRORS = ("output_error", "output_error_max", "gradient_error", "gradient_error_max")
+NAMES = (*_ERRORS, "error_ratio", "accuracy_by", "allowed_error")
 
 
 class TooSlow(Exception):
@@ -174,17 +175,16 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
             plain = _plain(reference, case, seed, given, part_of_plain, work.gradient)
         of_plain = _errors(plain, wanted, real) if plain else None
     # The gradients of an approximation are not those of its reference.
-    judged = errors[:2] if layer_protocol.allowed_error(work.layer) else errors
+    allowed = layer_protocol.allowed_error(work.layer)
+    judged = errors[:2] if allowed else errors
     _judge(judged, of_plain, verify.limits(case, work.layer, against != verify.ITSELF), case.seq_len, compared)
-    ratios = [
-        own_part / plain_part
-        for own_part, plain_part in zip(beside[::2], (of_plain or ())[::2], strict=False)
-        if plain_part
-    ]
+    pairs = zip(beside[::2], (of_plain or ())[::2], strict=False)
+    ratios = [own_part / plain_part for own_part, plain_part in pairs if plain_part]
     return {
-        **dict(zip(NAMES, errors, strict=False)),
+        **dict(zip(_ERRORS, errors, strict=False)),
         "error_ratio": max(ratios, default=None),
         "accuracy_by": f"{compared}, {against}",
+        "allowed_error": allowed or None,
     }
 
 

@@ -48,8 +48,9 @@ class OtherThreads:
         """
         before = self.found()
         for _ in range(_STEPS_TO_IDLE):
-            if any(map(_runs, before)):
-                sleep(_STEP_S)
+            if not any(map(_runs, before)):
+                break
+            sleep(_STEP_S)
         results = call()
         threads = self.found()
         if not threads:

@@ -67,7 +67,7 @@ def test_a_profiler_that_is_missing_is_named_with_the_command_to_type_once_it_is
 
 def test_a_profiler_of_cuda_is_refused_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", *ONE, "--profile", "ncu"]) == 2
-    assert "--profile ncu is of CUDA devices: give device=cuda too, or --profile torch" in capsys.readouterr().err
+    assert "--profile ncu needs a CUDA device: add device=cuda, or use --profile torch" in capsys.readouterr().err
 
 
 def test_a_command_that_fails_is_a_failed_case(

@@ -54,7 +54,7 @@ def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot
         "host-bound": [replace(LINE, host_bound=True, wall_call_s=0.003)],
         "a claim of fewer FLOPs": claimed,
         "a claim of the work without a mask": [replace(LINE, flops=600, flops_full=1000, flops_claimed=1000)],
-        "an approximation": [replace(LINE, output_error=30 / n, error_ratio=1e6, seq_len=n) for n in sizes],
+        "an approximation": [replace(LINE, output_error=30 / n, allowed_error=0.5, seq_len=n) for n in sizes],
         "facts that are not known": [replace(LINE, facts_unknown="flops: mylib::scan has no formula")],
     }
     assert titled({title: "\n".join(report_cautions(lines)) for title, lines in states.items()}) == snapshot

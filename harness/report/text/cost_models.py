@@ -102,9 +102,8 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     text = []
     for score in scores(held_out):
         of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
-        worst = max(of_metric, key=lambda prediction: abs(prediction.error))
-        fitted = {prediction.fitted_to for prediction in of_metric}
-        predicted = {prediction.n for prediction in of_metric}
+        worst = max(of_metric, key=lambda one: abs(one.error))
+        fitted, predicted = {one.fitted_to for one in of_metric}, {one.n for one in of_metric}
         to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
         at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
         text.append(
@@ -116,18 +115,12 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     return text
 
 
-# The most predictions of one metric on the page.
-_MOST_HELD_OUT = 50
-
-
 def held_out_table(held_out: Sequence[HeldOut]) -> Table:
-    """The predictions beside the measurements, with a group for each metric: those with the largest errors."""
+    """The predictions beside the measurements, with a group for each metric."""
     where = setting_label(one.setting for one in held_out)
     groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for metric, predictions in grouped(held_out, lambda one: one.metric).items():
-        least = sorted((abs(one.error) for one in predictions), reverse=True)[:_MOST_HELD_OUT][-1]
-        rows = [_held_out_row(one, where(one.setting)) for one in predictions if abs(one.error) >= least]
-        groups[(Cell(METRIC_NAMES[metric]),)] = rows
+    for one in held_out:
+        groups.setdefault((Cell(METRIC_NAMES[one.metric]),), []).append(_held_out_row(one, where(one.setting)))
     numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
     return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
 

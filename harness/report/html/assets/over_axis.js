@@ -14,7 +14,7 @@ function together(one, other) {
   const [where, words] = one.title.split("; ");
   const title = `${where}; ${[...new Set([...words.split(", "), ...other.title.split("; ")[1].split(", ")])].join(", ")}`;
   return {
-    ...one, title, n: one.n.ticks.length < other.n.ticks.length ? other.n : one.n,
+    ...one, title, n: wider(one.n, other.n),
     ...Object.fromEntries(["time", "memory", "depth"].map((name) => [name, both(name, cost)])),
     roofline: both("roofline", (a, b) => ({ ...a, x: wider(a.x, b.x), y: wider(a.y, b.y), curves: curves(a.curves, b.curves) })),
     accuracy: null, // its front is of one panel alone
@@ -28,10 +28,11 @@ function wider(a, b) {
   return { range: [Math.min(a.range[0], b.range[0]), Math.max(a.range[1], b.range[1])], ticks: ticks.sort((x, y) => x[0] - y[0]) };
 }
 
-// A panel whose `n` is this axis, with the cases of one n, to be drawn like any other.
+// A panel whose `n` is this axis, with the cases of one n, to be drawn like any other; null if there is none.
 function panelOver(axis, n, panels, at) {
   const every = axis.values.map((value) => ({ x: Number(value), panel: panelAt({ ...at, [axis.name]: value }, panels) }));
   const placed = every.filter(({ x, panel }) => x > 0 && panel);
+  if (!placed.length) return null;
   const own = `${axis.name.replace("layer.", "")}=`, [where, words] = placed[0].panel.title.split("; ");
   return {
     title: `n = ${n}, ${where}; ${words.split(", ").filter((word) => !word.startsWith(own)).join(", ")}`, n: axis.frame,

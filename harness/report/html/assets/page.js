@@ -31,8 +31,10 @@ function drawable() {
 }
 
 function redraw() {
-  const { over, n } = chosen;
-  const panel = over ? panelOver(over, n, data.panels, chosen.at) : panelAt(chosen.at, data.panels);
+  const { n } = chosen;
+  const panelOfAxis = chosen.over && panelOver(chosen.over, n, data.panels, chosen.at);
+  const over = panelOfAxis ? chosen.over : null; // no size of it was measured beside the other choices
+  const panel = panelOfAxis ?? panelAt(chosen.at, data.panels);
   const none = Object.keys(drawable()).every((impl) => chosen.hidden.has(impl));
   document.getElementById("none").hidden = !none;
   document.querySelector("#charts .figures").hidden = none;
