@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness.config import compose
 from harness.errors import UsageError
 from harness.measure.described_layers import DescribedLayers
 from harness.measure.executor import Executor
@@ -51,3 +52,17 @@ def test_a_layer_of_other_traits_in_another_environment_is_refused() -> None:
     executor.environments = ("default", "small")
     with pytest.raises(UsageError, match="other heads in env=small than in env=default: sweep each environment by"):
         layers_of(executor).traits("their:Layer")
+
+
+def test_own_axes_are_those_of_the_environment_in_which_the_layer_is_measured() -> None:
+    class InOne(Described):
+        environments = ("theirs",)
+
+        def ask(self, purpose: str, case: Case) -> TrialOutcome:
+            if case.env != "theirs":
+                return TrialOutcome("error", "No module named 'their'")
+            options = {"window": "128"} if case.impl == "their:Window" else {}
+            return TrialOutcome("ok", values={**DESCRIBED, "options": options, "own_axes": '{"window": ["w", 128]}'})
+
+    config = compose(["impl=their:Window,their:Layer", "layer.window=64,128"])
+    assert layers_of(InOne()).lacked(config) == {"window": ["their:Layer"]}

@@ -95,6 +95,7 @@ def test_times_without_ticks_have_their_median() -> None:
     drawn = np.random.default_rng(1).normal(1.0, 0.01, 101)
     assert median_between_ticks(drawn) == np.median(drawn)
     assert median_between_ticks([1.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == 2.0
+    assert median_between_ticks([1e-5, 1e-5, 1e-5, 1.15e-5]) == 1e-5, "two values need eight samples"
     assert median_between_ticks([0.1, 0.1 + 1e-9, 0.1 + 2e-9, *[0.1 + 3e-9] * 9]) == 0.1 + 3e-9, "rounding is no tick"
     assert median_between_ticks([3.0]) == 3.0
 
