@@ -318,13 +318,14 @@ class _Inliner:
         for member in node.body:
             names = set(bound_names(member))
             unused = names and not (names & self.used)
-            if unused and names <= _FOR_THE_HARNESS:
+            if unused and names <= (_OF_A_FUNCTION if module.is_ours else _FOR_THE_HARNESS):
                 continue
             if module.is_ours:
                 if isinstance(member, ast.Expr):
                     continue
                 called = any(name in self.entries or _is_special(name) for name in names)
-                if plain and unused and not called:
+                # A function to which a layer passes itself may read any other attribute.
+                if plain and unused and not called and isinstance(member, FUNCTIONS):
                     continue
                 if plain and isinstance(member, FUNCTIONS) and self._is_hidden(module, node, member.name):
                     continue
