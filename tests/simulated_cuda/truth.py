@@ -17,8 +17,8 @@ from harness.sweep_axes import Case
 from harness.trial.timing.cuda_device import FLUSH_FACTOR
 from harness.trial.workload import build
 
-# Which lines a cache keeps settles within a few calls. A hot batch has many.
-_UNTIL_STEADY = 5
+# Which lines a cache keeps settles within some dozens of calls. A hot batch has more.
+_UNTIL_STEADY = 50
 
 
 def true_s(case: Case) -> dict[str, float]:
