@@ -21,13 +21,14 @@ from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, device_kind, present_axis
-from impls.registry import IMPLS
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
 # Names that every script uses itself.
 _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
 _METHODS = {"decode": ("forward", "start", "step", "prefill")}
+# The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
+_MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 # An error that lists cases names at most this many.
 _MOST_LISTED = 6
 
@@ -167,35 +168,52 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     case = lines[0].case
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
-    truths = _truths(case, dict(zip(names, (one["reference"] for one in described), strict=True)), built)
+    truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = described[0]["inputs"]
     body: Any = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
     source = inline(list(dict.fromkeys(targets)), {"forward", "prepare", *_METHODS.get(case.mode, ())}, taken)
-    script = Script(case, names, built, source, truths, described)
+    script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
-def _truths(case: Case, references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
-    """The name of what is right in float64 for each side: a reference, which is added to `built`, or a side.
+def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """The name of what is right in float64 for each side: a reference, which is added to `built`, or the side itself.
 
-    A side without a reference is compared with itself.
+    Sides with equal references share it.
     """
     first, *others = references.values()
-    if first is None or any(one != first for one in others):
-        own = {name: f"{REFERENCE} of {name}" for name, one in references.items() if one is not None}
-        built.update({own[name]: references[name] for name in own})
-        return {name: own.get(name, name) for name in references}
-    # Kernels of a GPU or of a package have no float64. Elsewhere the first of two sides in float64 judges both.
-    is_kernel = case.device == "cuda" or (case.impl in IMPLS and IMPLS[case.impl].package)
-    if others and not is_kernel:
-        return dict.fromkeys(references, next(iter(references)))
-    built[REFERENCE] = first
-    return dict.fromkeys(references, REFERENCE)
+    shared = first is not None and all(one == first for one in others)
+    own = {
+        name: REFERENCE if shared else f"{REFERENCE} of {name}" for name, one in references.items() if one is not None
+    }
+    built.update({own[name]: references[name] for name in own})
+    return {name: own.get(name, name) for name in references}
+
+
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The lengths at which the script checks its sides, each with the largest relative error that it allows.
+
+    They are the small length of verification and n, where twice the error that the run measured is allowed. The
+    reference may hold all scores, which are too many at a large n.
+    """
+    case, (first, *_) = lines[0].case, described
+    trains = case.mode in ("train", "backward")
+    limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
+    checks = {first["small_len"]: limit}
+    queries = case.batch_size * case.num_heads * case.seq_len
+    if first["inputs"] is not None:
+        queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
+    if queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
+        measured = [
+            error for line in lines if line.status == "ok" for error in (line.output_error, line.gradient_error)
+        ]
+        checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * (error or 0.0) for error in measured))
+    return checks
 
 
 def _side_names(lines: Sequence[CaseResult]) -> list[str]:
