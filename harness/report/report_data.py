@@ -108,9 +108,10 @@ def show_answer(contents: Contents, console: Console) -> None:
 
 
 def _sentences(contents: Contents, width: int) -> list[str]:
-    """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
+    """The most important sentences, in the order: fastest, crossovers, claims, remarks about the numbers, failures.
 
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
+    Every reason of a failure stays, and takes no room from the others.
     """
     answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
     published = contents.findings.published.claims if contents.findings.published else []
@@ -120,7 +121,6 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
         "count of claims": [*filter(None, [contents.verdicts])],
         "refuted claim": contents.refuted,
-        "failure": contents.failed,
         "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
     }
     kinds = list(by_kind.values())
@@ -138,7 +138,7 @@ def _sentences(contents: Contents, width: int) -> list[str]:
             chosen[at].append(sentence)
         if not lines[at]:
             waiting.remove(at)
-    shown = [sentence for of_kind in chosen for sentence in of_kind]
+    shown = [*(sentence for of_kind in chosen for sentence in of_kind), *contents.failed]
     left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
     return [*shown, _left_out(left, width)] if any(left.values()) else shown
 

@@ -84,8 +84,6 @@ CROSSOVER_INTERVALS = (
 )
 SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
 
-# The most layers named where none is the fastest.
-_MOST_NAMED = 4
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
 
@@ -251,11 +249,8 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     first, second = timed[:2]
     close = [line.impl for line in close_to_fastest(at_n)]
     if close:
-        names = [first.impl, *close][:_MOST_NAMED]
-        more = len(close) + 1 - len(names)
-        last = formatting.counted(more, "more layer") if more else names.pop()
-        text = f"{', '.join(names)} and {last} are within measurement error (~)."
-        return f"Fastest at n={first.seq_len}: no clear winner. {text}"
+        names = formatting.listed([first.impl, *close])
+        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
 
@@ -278,7 +273,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     left = len(others) - len(surest)
     more = [f"And {formatting.counted(left, 'more crossover')}: see crossovers.csv."] if left else []
     if open_pairs:
-        names = " and ".join(filter(None, (", ".join(c.slower for c in open_pairs[:-1]), open_pairs[-1].slower)))
+        names = formatting.listed([c.slower for c in open_pairs], len(open_pairs))
         more.append(f"Undecided at every n: {rnn} against {names}.")
     return [*map(crossover_sentence, surest), *more]
 

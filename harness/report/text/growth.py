@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from harness.analysis.crossovers import ratio_at
 from harness.fit.laws import Range
-from harness.formatting import count, printable
+from harness.formatting import count, listed, printable
 from harness.report.document import grouped
 from harness.report.figure_panels import Curve
 
@@ -35,7 +35,7 @@ def names_of(group: Iterable[str], shown: Sequence[str], rest: bool = False) -> 
         names += [f"{family}.*"] if whole else [printable(impl) for impl in inside]
     if len(names) > _MOST_NAMES:
         return "the other layers" if rest else f"{len(own)} layers"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return listed(names)
 
 
 def exponent_sentence(exponents: Mapping[str, Range], where: str, shown: Sequence[str]) -> str:
