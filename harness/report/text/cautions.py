@@ -79,10 +79,8 @@ def quality_sentences(
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons, nine_in_ten = (
-            [line.stop_reason for line in timed if line.stop_reason],
-            math.ceil(0.9 * len(widths)) - 1,
-        )
+        reasons = [line.stop_reason for line in timed if line.stop_reason]
+        nine_in_ten = math.ceil(0.9 * len(widths)) - 1
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
         if median(widths) > WIDEST:
             text.append(
