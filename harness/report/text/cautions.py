@@ -38,16 +38,17 @@ def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
                 first = beyond[0]
                 reason = formatting.without_numbers(first.reason or "")
                 ends.append(((axis, int(last), size(first), first.status, reason), first))
-    return dict(_limit(*key[:-1], [line for _, line in of]) for key, of in grouped(ends, itemgetter(0)).items())
+    alike = grouped(ends, itemgetter(0)).items()
+    return dict(_limit(axis, last, ended, [line for _, line in of]) for (axis, last, ended, *_), of in alike)
 
 
-def _limit(axis: str, last: int, ended: int, status: str, alike: list[CaseResult]) -> tuple[str, list[CaseResult]]:
+def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> tuple[str, list[CaseResult]]:
     """A limit as a sentence, with the first failed cases."""
     letter, impls = AXES[axis].letter, list(dict.fromkeys(line.impl for line in alike))
     others = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
     cases = f"{len(alike)} cases" if len(alike) > 1 else others
     reached = f"{formatting.listed(impls)} {'go' if len(impls) > 1 else 'goes'} as far as {letter} = {last} ({cases})"
-    return f"{reached}; at {letter} = {ended} {status}: {_text_of(alike, 'reason')}", alike
+    return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}", alike
 
 
 def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:

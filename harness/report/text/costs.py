@@ -198,16 +198,13 @@ def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, i
     fitted = laws.get((line.impl, line.series, "time"))
     exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
+    ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
         line.impl,
         Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
         Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
-        Cell("suspect", "bad")
-        if line.suspect
-        else ""
-        if ratio is None
-        else f"{'~' * is_close}{formatting.three(ratio)}",
+        Cell("suspect", "bad") if line.suspect else ratio_text,
         _lengths(line),
         _memory(line),
         "" if speed is None else formatting.three(speed),
