@@ -24,7 +24,7 @@ GROUPS = {
         "status": "show how far a sweep is: cases, shards, and who is measuring",
         "predict": "predict what a layer costs at a size that was not measured, with an interval",
         "recommend": "recommend a layer for a size, measured or not, and say how sure that is",
-        "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
+        "export": "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
     },
     "Gate pull requests": {
         "baseline": "write what a run found to a file to commit, which `check` reads",

@@ -4,7 +4,7 @@ The script needs torch alone, and whatever packages a layer imports itself. A co
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,29 +64,33 @@ def _related(stored: StoredRun, line: CaseResult) -> list[CaseResult]:
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:
-    """The only case that `text` describes: a layer and `key=value` words, as in the names of cases.
+    """The only case that `text` describes: a layer, or a part of its name, and words as in the names of cases.
 
-    Raises UsageError, with the cases that it describes, for none or several.
+    An empty text describes every case that can run. Raises UsageError, with the cases that fit, for none or several.
     """
     words = text.split()
-    _check_keys(words, stored.lines)
-    fitting = [line for line in stored.lines if all(_fits(line, word) for word in words)]
+    lines = [line for line in stored.lines if text or line.status != "unsupported"]
+    if not lines:
+        raise UsageError(f"{stored.path} has no case that can run, and so none to export")
+    _check_keys(words, lines)
+    layers = {line.impl for line in lines}
+    fitting = [line for line in lines if all(_fits(line, word, layers) for word in words)]
     usual = [line for line in fitting if _is_usual(line, fitting, words)]
     if len(fitting) == 1 or len(usual) == 1:
         return (usual or fitting)[0]
     if not fitting:
-        layers = sorted({line.impl for line in stored.lines})
-        unknown = next((word for word in words if "=" not in word and not _is_value(word) and word not in layers), "")
-        near = did_you_mean(unknown, layers) if unknown else ""
-        raise UsageError(f"no case of {stored.path} is '{text}'{near}: {_listed(stored.lines)}")
-    example = f"--case '{fitting[0]}'"
-    raise UsageError(f"{len(fitting)} cases of {stored.path} are '{text}': choose one, as by \"{example}\"")
+        unknown = [word for word in words if not ("=" in word or _is_value(word) or any(word in one for one in layers))]
+        near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
+        raise UsageError(f"no case of {stored.path} is '{text}'{near}: it has {_listed(lines)}")
+    described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
+    raise UsageError(f"{described}: choose one, as by \"--case '{fitting[0]}'\", of {_listed(fitting)}")
 
 
-def _fits(line: CaseResult, word: str) -> bool:
+def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        return word == line.impl or any(getattr(line, axis) == word for axis in AXES)
+        is_part = word in line.impl and word not in layers and not _is_value(word)
+        return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
     return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
 
@@ -124,7 +128,7 @@ def _is_value(word: str) -> bool:
 
 def _listed(lines: Sequence[CaseResult]) -> str:
     more = f", … and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
-    return "it has " + ", ".join(str(line.case) for line in lines[:_MOST_LISTED]) + more
+    return ", ".join(f"'{line.case}'" for line in lines[:_MOST_LISTED]) + more
 
 
 def _differing(one: Case, other: Case) -> list[str]:

@@ -477,9 +477,22 @@ def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:
     assert chosen(stored, "attention.fused n=20").case == FUSED
     assert chosen(stored, "attention.fused n=20 causal").case == causal
     assert chosen(stored, "attention.fused seq_len=40 mask=causal").case == longer
-    with pytest.raises(UsageError, match=r"2 cases of .* choose one, as by \"--case 'attention.fused n=40"):
+    assert chosen(stored, "packed").case.impl == "attention.packed"
+    with pytest.raises(UsageError, match=r"2 cases that 'n=40' describes: .* as by \"--case 'attention.fused n=40"):
         chosen(stored, "n=40")
+    with pytest.raises(UsageError, match=r"4 cases that 'attention' describes: .* of .*'attention.packed n=40"):
+        chosen(stored, "attention")
     with pytest.raises(UsageError, match=r"did you mean 'attention\.fused'"):
         chosen(stored, "attention.fusd n=20")
     with pytest.raises(UsageError, match="no key 'seq_length'"):
         chosen(stored, "seq_length=20")
+
+
+def test_without_a_description_the_only_case_that_can_run_is_chosen(tmp_path: Path) -> None:
+    stored = run_of(tmp_path / "run", [FUSED, PACKED])
+    with pytest.raises(UsageError, match=r"has 2 cases: choose one, as by \"--case 'attention.fused n=20"):
+        chosen(stored, "")
+    cannot = [replace(line, status="unsupported") for line in stored.lines]
+    assert chosen(replace(stored, lines=[stored.lines[0], cannot[1]]), "").case == FUSED
+    with pytest.raises(UsageError, match="no case that can run"):
+        chosen(replace(stored, lines=cannot), "")
