@@ -15,6 +15,7 @@ from harness.config import compose
 from harness.measure.output_directory import OutputDirectory
 from harness.results import row_files
 
+pytestmark = pytest.mark.usefixtures("forked_servers")
 _YEAR_S = 365 * 86400.0
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.sweep_axes import Case
+from harness.trial.verify import verify
+
 HERE = Path(__file__).parent
 SIZES = ["d_model=64", "num_heads=4", "threads=1"]
 QUICK = ["precision.trial_s=0.01", "precision.min_rounds=1", "precision.max_rounds=1", "precision.patience_s=0"]
@@ -113,10 +116,10 @@ def test_mamba_decodes_by_its_own_step(place: Path) -> None:
     assert (summary.output_error < 1e-6).all()
 
 
-def test_attention_functions_of_transformers_are_correct_under_every_mask(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_attention_functions_of_transformers_are_correct_under_every_mask(name: str, mask: str) -> None:
+    """In this process, because each trial would import transformers, which takes seconds."""
     pytest.importorskip("transformers", reason="pip install transformers")
-    shutil.copy(HERE / "transformers_functions.py", tmp_path)
-    impls = "impl=transformers_functions:eager,transformers_functions:sdpa"
-    done = harness(tmp_path, "verify", impls, "mask=none,causal", "mode=train", "seq_len=32", *SIZES)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("2 ok") == 2
+    impl = f"{HERE / 'transformers_functions.py'}:{name}"
+    assert verify(Case(impl, 32, 64, 4, mode="train", mask=mask), seed=0)["against"] == "softmax_attention"

@@ -64,6 +64,7 @@ def test_it_is_a_row_of_the_table_and_a_line_in_the_picture_over_the_axis() -> N
     assert "sdpa.fused, n = 1024" in [text.get_text() for text in axes.texts]
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_sweep_measures_it_once(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = [
         "sweep",

@@ -1,13 +1,15 @@
 """Axes that a layer has of its own: `layer.window=64,256`, and letters of its own in claims and shapes."""
 
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from own_layer.test_own_layer import QUICK, harness
+from own_layer.test_own_layer import QUICK
 
 from harness import layer_lookup, own_axes
 from harness.cli.commands import main
@@ -20,9 +22,20 @@ from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
 from harness.trial.workload import build
 
+pytestmark = pytest.mark.usefixtures("forked_servers")
 FILE = Path(__file__).parent / "functions.py"
 REPEATS = str(FILE.with_name("repeats.py:Repeats"))
 USUAL = ("impl=attention.fused", "seq_len=16", "d_model=16", "num_heads=1")
+
+
+def harness(directory: Path, *arguments: str) -> str:
+    """What the command prints, carried out in this process; it must end well."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
+        patch.chdir(directory)
+        patch.setenv("COLUMNS", "200")
+        assert main([*arguments]) == 0, printed.getvalue()
+    return printed.getvalue()
 
 
 def case_of(name: str, **given: Any) -> Case:
@@ -116,7 +129,7 @@ def test_an_axis_that_is_no_parameter_is_a_mistake() -> None:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tmp_path_factory: pytest.TempPathFactory, forked_servers: None) -> Path:
     """The directory of a run along an axis that its layer declares."""
     directory = tmp_path_factory.mktemp("swept")
     harness(directory, "sweep", *_SWEPT)

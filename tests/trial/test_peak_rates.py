@@ -180,7 +180,7 @@ def test_caches_that_the_kernel_does_not_tell_are_unknown(tmp_path: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def small() -> Executor:
+def small(forked_servers: None) -> Executor:
     with Executor(seed=0, trial_s=0.02, timeout_s=60, memory_limit=2**30) as runner:
         yield runner
 
