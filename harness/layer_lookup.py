@@ -239,14 +239,15 @@ def load_reference(name: str) -> type | None:
     if found is None or isinstance(found, type):
         return found
     if isinstance(found, Impl):
+        if not of_function:
+            return _load(found.reference)
         # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
-        if of_function and layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
+        if layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
             return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
-        if of_function and isinstance(_find(found.reference), type):
+        reference = _find(found.reference)
+        if isinstance(reference, type):
             raise UsageError(f"reference = '{layer.reference}' is a layer: a function's is a function, or 'sdpa.naive'")
-        if of_function:
-            return _reference_of_function(layer, _find(found.reference))
-        return _load(found.reference)
+        return _reference_of_function(layer, reference)
     if isinstance(found, str) and is_foreign(found):
         try:
             return _reference_of_function(layer, _find(found)) if of_function else _load(found)
@@ -286,26 +287,31 @@ def _reference_entry(name: str) -> Any:
 
 
 def _load(target: str) -> type:
-    found = _find(target)
+    found, module = _find(target), _module_of(target)
     if isinstance(found, type):
         return found
-    place = target.rpartition(":")[0]
-    module = load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
     if not callable(found):
         raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
     made: type = importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
     return made
 
 
+def _module_of(target: str) -> ModuleType:
+    place = target.rpartition(":")[0]
+    return load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
+
+
 def _find(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
-    module = load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
-    found: Any = module
+    found: Any = _module_of(target)
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
-        if not hasattr(found, name):
+        table = found() if isinstance(found, type) and issubclass(found, Mapping) else found
+        keys = dict(table) if isinstance(table, Mapping) else {}  # functions that were registered there
+        if not hasattr(found, name) and name not in keys:
             # Name the place as the user wrote it: a file outside any package has a different module name.
-            raise AttributeError(f"{place} has no '{attribute}'; {_classes_in(module, attribute)}")
-        found = getattr(found, name)
+            known = _listed(list(keys)) if keys else _classes_in(_module_of(target), attribute)
+            raise AttributeError(f"{place} has no '{attribute}'; {known}")
+        found = getattr(found, name) if hasattr(found, name) else keys[name]
     return found
 
 

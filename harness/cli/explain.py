@@ -49,7 +49,7 @@ def run_explain(options: argparse.Namespace) -> int:
     console = Console()
     with _open_commits(sides, config) if of_commits else _open_layers(sides, config) as sessions:
         traced = []
-        for name, impl, session in zip(sides, _impls(sides, case, of_commits), sessions, strict=True):
+        for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
             try:
                 session.check_devices(config)
                 traced.append(collapsed(replace(case, impl=impl), session.has_heads))
@@ -92,10 +92,6 @@ def _is_commit(word: str) -> bool:
         return find_commit(word) is not None
     except UsageError:  # without git, or outside a repository, the word can only mean a layer
         return False
-
-
-def _impls(sides: Sequence[str], case: Case, of_commits: bool) -> Sequence[str]:
-    return [case.impl, case.impl] if of_commits else sides
 
 
 def _one_case(overrides: Sequence[str], config_dir: Path | None) -> tuple[SweepConfig, Case]:

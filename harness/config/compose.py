@@ -173,17 +173,13 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     added after the run was created counts as unchanged if it is null now.
     """
     then, today = dict(_flattened(before)), dict(_flattened(now))
-    names = [name for name in dict.fromkeys([*then, *today]) if _is_compared(name)]
     return [
         f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
-        for name in names
-        if as_list(then.get(name)) != as_list(today.get(name))
+        for name in dict.fromkeys([*then, *today])
+        if (name in _COMPARED or name.partition(".")[0] not in _NOT_COMPARED)
+        and as_list(then.get(name)) != as_list(today.get(name))
         and _as_text(then.get(name)) != _as_text(today.get(name))  # 67108864 may be stored as a text
     ]
-
-
-def _is_compared(name: str) -> bool:
-    return name in _COMPARED or name.partition(".")[0] not in _NOT_COMPARED
 
 
 def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -37,6 +37,8 @@ class DescribedLayers:
         its traits differ between environments.
         """
         if not layer_lookup.is_foreign(impl):
+            for environment in self._executor.environments if layer_lookup.package_of(impl) else ():
+                self._outcome(impl, environment)  # its package may take seconds to import: once for all trials
             return layer_lookup.traits(impl)
         found = {environment: self._traits_within(environment, impl) for environment in self._executor.environments}
         (first, traits), *others = found.items()

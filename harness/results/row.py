@@ -200,10 +200,6 @@ def _rows_of(*cells: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(is_row, value))
 
 
-def _digests(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_text, value.values()))
-
-
 def _built(value: Any) -> bool:
     """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
     return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
@@ -246,7 +242,7 @@ KINDS: dict[str, TrialKind] = {
             **dict.fromkeys(("forkable", "has_heads", "compiled"), _flag),
             "family": _text,
             **dict.fromkeys(("refused", "file"), _none_or(_text)),
-            "files": _digests,
+            "files": lambda value: isinstance(value, dict) and all(map(_text, value.values())),
             "imports": _none_or(_list_of(_text)),
         },
         builds_layer=False,

@@ -31,7 +31,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
       the constructor.
     - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
       constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
-    - `import_s`: seconds that importing the layer's module takes.
+    - `import_s`: seconds that importing the layer's module takes, and the package that it needs.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
     - `refused`: what is wrong with the layer's claims, its reference or its `allowed_error`, or None.
     - `file`: the file of the module, or None if it has none.
@@ -39,7 +39,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     - `imports`: the files of all modules that this process imported, except those of packages.
     """
     began = perf_counter()
-    layer_class = layer_lookup.load_class(case.impl)
+    layer_class = layer_protocol.load(case.impl)
     import_s, forkable = perf_counter() - began, not _left_running()
     refused = None
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
@@ -104,10 +104,11 @@ def describe_page(case: Case) -> dict[str, Any]:
     shown: Any = layer_class.function if is_function else layer_class
     signature = signature_of(shown) if is_function else inspect.signature(shown)
     place = _line_of(shown)
+    parameters = (str(one.replace(annotation=one.empty)).replace(" ", "") for one in signature.parameters.values())
     # The docstring of a function written in C begins with its signature.
     docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
     return {
-        "call": f"{layer_class.__name__}({', '.join(map(_parameter, signature.parameters.values()))})",
+        "call": f"{layer_class.__name__}({', '.join(parameters)})",
         "summary": docstring.partition("\n")[0],
         "equation": equation_of(docstring),
         **_traits(layer_class),
@@ -128,11 +129,6 @@ def describe_page(case: Case) -> dict[str, Any]:
 
 def _supports(layer_class: Any, case: Case) -> bool:
     return layer_protocol.unsupported_reason(layer_class, case) is None
-
-
-def _parameter(one: inspect.Parameter) -> str:
-    """The parameter without its annotation."""
-    return str(one.replace(annotation=one.empty)).replace(" ", "")
 
 
 def _further_options(layer_class: Any) -> list[list[Any]]:

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import torch
 
 from harness import layer_lookup
-from harness.trial import compilation, device, environment, sandbox, trial_kinds
+from harness.trial import compilation, device, environment, layer_protocol, sandbox, trial_kinds
 
 MAX_REQUEST = 65536
 
@@ -96,13 +96,13 @@ def check_cuda_untouched(request: dict[str, Any]) -> None:
 
 
 def preload_module(impl: str) -> None:
-    """Import a user's module once for all trials of its layers, in the process that trials are forked from.
+    """Import a layer's module or package once for all its trials, in the process that trials are forked from.
 
     A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. Ignore
     exceptions: the trial's own import raises them again, and the trial reports them.
     """
     with _silence(), contextlib.suppress(Exception):
-        layer_lookup.load_class(impl)
+        layer_protocol.load(impl)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@ The function's attributes describe it, as those of a class do. Without `inputs`,
 f(q, k, v, …)   attention over heads, (b, h, n, D), or (b, n, h, D) with `layout = "bnhd"`
 f(x, …)         (b, n, d) -> (b, n, d), as a layer
 
-With `cu_seqlens` beside q, k and v, they are packed sequences: see `harness.trial.packed_sequences`.
+With `cu_seqlens` beside q, k and v, they are packed sequences: see `harness.trial.packed_sequences`. A function that
+models of transformers call, f(module, query, key, value, attention_mask), is made one of q, k and v.
 
 Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module.
 """
@@ -24,6 +25,7 @@ from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.trial import packed_sequences
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
+from impls.adapters.transformers_functions import is_of_model, of_model
 from impls.attention.reference import softmax_attention
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
@@ -35,7 +37,7 @@ _ATTRIBUTES = (
     *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes"),
     *("lengths_as", "decodes", "allowed_error"),
 )
-_METHODS = ("supports", "prepare")
+_METHODS = ("supports", "prepare", "load_package")
 _MISSING = object()
 
 
@@ -72,6 +74,7 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
 
     Raises TypeError if the function's inputs are not known, or do not fit its parameters.
     """
+    function = of_model(function) if is_of_model(signature_of(function)) else function
     key = id(function), like.__name__ if like else ""
     known = _MADE.get(key)
     if known is None or known.function is not function:  # type: ignore[attr-defined]
@@ -106,7 +109,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     methods = {one: attribute(function, one) for one in _METHODS}
     members = {
         "has_heads": bool(letters & {"h", "g", "D"}),
-        "compiled": _compiled(function),
+        "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
         **{one: value for one, value in own.items() if value is not _MISSING},
         **{one: staticmethod(value) for one, value in methods.items() if value is not _MISSING},
         "reference": attribute(function, "reference"),
@@ -168,10 +171,6 @@ def _name(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-def _compiled(function: Any) -> bool:
-    return attribute(function, _UNCOMPILED) is not _MISSING
-
-
 def uncompiled(layer_class: type) -> type:
     """The class of the function as it was before `torch.compile`; any other class as it is."""
     function = getattr(layer_class, "function", None)
@@ -216,7 +215,8 @@ def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [one for one in signature.parameters.values() if one.kind not in variable]
 
 
-def _required(signature: inspect.Signature) -> list[str]:
+def required(signature: inspect.Signature) -> list[str]:
+    """The parameters without a default."""
     return [one.name for one in _nameable(signature) if one.default is one.empty]
 
 
@@ -229,7 +229,7 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
     described = attribute(function, "inputs")
     if described is not _MISSING:
         return read_inputs(described, _own_letters(function))
-    needed = _required(signature)
+    needed = required(signature)
     written = {one: _annotated(signature.parameters[one]) for one in needed}
     tensors = [one for one in needed if not packed_sequences.is_of_lengths(one)]
     if [one[:1].lower() for one in tensors] == [*_ATTENTION]:
@@ -273,7 +273,7 @@ def _annotated(parameter: inspect.Parameter) -> str:
 def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
     stated = attribute(function, "layout")
     if stated is _MISSING:
-        if any(map(packed_sequences.is_cumulative, _required(signature))):
+        if any(map(packed_sequences.is_cumulative, required(signature))):
             return packed_sequences.LAYOUT
         first = next(iter(signature.parameters.values()), None)
         words = _annotated(first).split() if first is not None else []
@@ -293,7 +293,7 @@ def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ..
     for one in names:
         if one not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise UsageError(f"{name} has no parameter '{one}', which its inputs name{did_you_mean(one, known)}")
-    missing = [one for one in _required(signature) if one not in names and not packed_sequences.is_longest(one)]
+    missing = [one for one in required(signature) if one not in names and not packed_sequences.is_longest(one)]
     if missing:
         raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
     by_position = [one.name for one in taken if one.kind is not inspect.Parameter.KEYWORD_ONLY]

@@ -28,17 +28,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness import own_axes
+from harness import layer_lookup, own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_options import options_of
 from harness.other_names import MEANT
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
+from harness.trial.function_layer import required
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_packed, knows_lengths
 
 # A float64 reference of this many tokens still takes about a second.
 _MOST_VERIFIED = 1024
 _OF_LAYER = tuple(name for name, axis in AXES.items() if axis.of_layer)
+
+
+def load(impl: str) -> Any:
+    """Return the class of a layer, and import the package that it needs, which some leave until it is called."""
+    layer_class: Any = layer_lookup.load_class(impl)
+    if is_function(layer_class) and hasattr(layer_class, "load_package"):
+        layer_class.load_package()
+    return layer_class
 
 
 def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
@@ -54,7 +63,7 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
         raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
     if not takes(layer_class, "d_model"):
         raise TypeError(_wrapped_text(layer_class))
-    needed = [one for one in _required(layer_class) if one not in ("d_model", *_OF_LAYER, *options)]
+    needed = [one for one in required(inspect.signature(layer_class)) if one not in ("d_model", *_OF_LAYER, *options)]
     if needed:
         raise TypeError(f"{name} is built as {name}(d_model=…, num_heads=…): give {', '.join(needed)} a default")
     if not is_module or hasattr(layer_class, "prepare"):
@@ -63,7 +72,7 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
         if layer_class.__call__ is nn.Module.__call__:
             raise TypeError(f"{name} has no forward: write forward(self, x), (b, n, d) -> (b, n, d)")
         return
-    inputs = [one for one in _required(layer_class.forward)[1:] if one != "source"]
+    inputs = [one for one in required(inspect.signature(layer_class.forward))[1:] if one != "source"]
     if len(inputs) == 3:
         raise TypeError(
             f"forward({', '.join(inputs)}) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
@@ -105,13 +114,6 @@ def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("1" if word == "n" else word for word in shape)
 
 
-def _required(function: Any) -> list[str]:
-    """The parameters without a default."""
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
-
-
 def _takes_any(function: Any) -> bool:
     """Whether the function has `*args`."""
     return any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(function).parameters.values())
@@ -119,7 +121,7 @@ def _takes_any(function: Any) -> bool:
 
 def _wrapped_text(layer_class: Any) -> str:
     """How to make a class whose constructor has other names take `d_model` and `num_heads`."""
-    name, needed = layer_class.__name__, _required(layer_class)
+    name, needed = layer_class.__name__, required(inspect.signature(layer_class))
     passed = {one: MEANT[one] if MEANT.get(one) in ("d_model", "num_heads") else "…" for one in needed}
     given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
     arguments = ", ".join(f"{one}={to}" for one, to in passed.items())

@@ -8,6 +8,7 @@ from impls.impl import Impl
 _RECURRENCE = "impls.adapters.fla_operations:Recurrence"
 _SOFTMAX = "impls.attention.reference:AttentionReference"
 _LINEAR = "impls.attention.linear:CausalLinearAttentionReference"
+_OF_A_MODEL = "impls.adapters.transformers_functions:model_attention"
 _PACKED = "impls.sdpa.layers:SdpaReference"
 
 ADAPTERS = (
@@ -50,45 +51,44 @@ ADAPTERS = (
     ),
 )
 
-# Functions that run on any device.
+# Functions of q, k and v that run on any device.
 TRANSFORMERS = (
     Impl(
         "sdpa.transformers.eager",
-        "impls.adapters.transformers_functions:TransformersFunction",
-        _PACKED,
+        "impls.adapters.transformers_functions:eager",
+        _OF_A_MODEL,
         "attention of the transformers package in plain operations, as attn_implementation=eager",
         work="4n²d",
         work_train="12n²d",
+        work_decode="4nd",
         memory="hn² + nd",
         depth="1",
         path="1",
         package="transformers",
-        options={"function": "eager"},
     ),
     Impl(
         "sdpa.transformers.sdpa",
-        "impls.adapters.transformers_functions:TransformersFunction",
-        _PACKED,
+        "impls.adapters.transformers_functions:sdpa",
+        _OF_A_MODEL,
         "the same by torch's kernel, as attn_implementation=sdpa",
         work="4n²d",
         work_train="14n²d",
+        work_decode="4nd",
         memory="nd",
         depth="1",
         path="1",
         package="transformers",
-        options={"function": "sdpa"},
     ),
     Impl(
         "sdpa.transformers.flex",
-        "impls.adapters.transformers_functions:TransformersFlex",
-        _PACKED,
+        "impls.adapters.transformers_functions:flex",
+        _OF_A_MODEL,
         "the same by FlexAttention, as attn_implementation=flex_attention",
         memory="nd",
         depth="1",
         path="1",
         compiled=True,
         package="transformers",
-        options={"function": "flex"},
     ),
 )
 

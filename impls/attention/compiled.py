@@ -118,26 +118,8 @@ class FlexAttention(AttentionParameters):
 
     @staticmethod
     def supports(case: Any) -> str | None:
-        """Return why the kernels of `flex_attention` (torch 2.6 and newer) cannot run the case, or None if they can."""
-        if case.mode == "decode":
-            return "it has no step of its own: attention.compiled decodes"
-        if case.dtype == "float64":
-            return "flex_attention's kernels sum up in float32, and take no float64"
-        if case.device == "cpu" and case.mode != "forward":
-            return "flex_attention has no backward pass on the CPU"
-        keys = case.kv_len or case.seq_len
-        if case.device == "cpu" and keys < _BLOCK and keys % 16 == 8:
-            # Observed in torch 2.11 and 2.13 with AVX2: each run gives different numbers, or none.
-            return f"flex_attention's kernel for the CPU reads uninitialised memory with {keys} keys"
-        head_dim = case.d_model // case.num_heads
-        if case.device == "cuda" and head_dim < _LEAST_HEAD_ON_GPU:
-            return f"flex_attention takes heads of {_LEAST_HEAD_ON_GPU} or more on a GPU, and these are of {head_dim}"
-        from torch.nn.attention import flex_attention as module
-
-        takes = getattr(module, "_supported_head_dim", None)  # exists in torch 2.6, which takes powers of two
-        if takes is not None and not takes(head_dim):
-            return f"flex_attention of torch {torch.__version__} takes no heads of {head_dim}"
-        return None
+        """Return why a case cannot run, or None if nothing prevents it."""
+        return "it has no step of its own: attention.compiled decodes" if case.mode == "decode" else flex_refusal(case)
 
     def prepare(
         self,
@@ -150,7 +132,8 @@ class FlexAttention(AttentionParameters):
 
         `prepare` builds the block mask once, outside the measured time. `forward` then does no mask work.
         """
-        return {"source": source, "block_mask": flex_block_mask(x, is_causal, attn_mask, source)}
+        m = (x if source is None else source).shape[1]
+        return {"source": source, "block_mask": flex_block_mask(x.shape[1], m, x.device, is_causal, attn_mask)}
 
     def forward(
         self,
@@ -161,12 +144,33 @@ class FlexAttention(AttentionParameters):
         block_mask: Any = None,
     ) -> Tensor:
         if block_mask is None:  # `prepare` was not called
-            block_mask = flex_block_mask(x, is_causal, attn_mask, source)
+            block_mask = self.prepare(x, is_causal, attn_mask, source)["block_mask"]
         q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
         return self.merge(self._attend(q, k, v, block_mask=block_mask))  # (b, n, d)
 
 
-def flex_block_mask(x: Tensor, is_causal: bool, attn_mask: Tensor | None, source: Tensor | None) -> Any:
+def flex_refusal(case: Any) -> str | None:
+    """Return why the kernels of `flex_attention` (torch 2.6 and newer) cannot run a case, or None if they can."""
+    if case.dtype == "float64":
+        return "flex_attention's kernels sum up in float32, and take no float64"
+    if case.device == "cpu" and case.mode in ("train", "backward"):
+        return "flex_attention has no backward pass on the CPU"
+    keys = case.kv_len or case.seq_len
+    if case.device == "cpu" and keys < _BLOCK and keys % 16 == 8:
+        # Observed in torch 2.11 and 2.13 with AVX2: each run gives different numbers, or none.
+        return f"flex_attention's kernel for the CPU reads uninitialised memory with {keys} keys"
+    head_dim = case.d_model // case.num_heads
+    if case.device == "cuda" and head_dim < _LEAST_HEAD_ON_GPU:
+        return f"flex_attention takes heads of {_LEAST_HEAD_ON_GPU} or more on a GPU, and these are of {head_dim}"
+    from torch.nn.attention import flex_attention as module
+
+    takes = getattr(module, "_supported_head_dim", None)  # exists in torch 2.6, which takes powers of two
+    if takes is not None and not takes(head_dim):
+        return f"flex_attention of torch {torch.__version__} takes no heads of {head_dim}"
+    return None
+
+
+def flex_block_mask(n: int, m: int, device: torch.device, is_causal: bool, attn_mask: Tensor | None) -> Any:
     """Return the block mask: the blocks of 128 queries and 128 keys with unmasked pairs, and these pairs.
 
     `attn_mask` is boolean and broadcastable to (b, h, n, m). A block mask is built even if nothing is masked.
@@ -174,17 +178,16 @@ def flex_block_mask(x: Tensor, is_causal: bool, attn_mask: Tensor | None, source
     """
     from torch.nn.attention.flex_attention import create_block_mask
 
-    n, m = x.shape[1], (x if source is None else source).shape[1]
     if is_causal or attn_mask is None:
         rule = _before if is_causal else _all
-        return create_block_mask(rule, None, None, n, m, device=str(x.device))
+        return create_block_mask(rule, None, None, n, m, device=str(device))
     # An axis of size 1 is shared by all: its index is always 0.
     b, h, rows = (int(size > 1) for size in attn_mask.shape[:3])
 
     def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return attn_mask[batch * b, head * h, query * rows, key]
 
-    return create_block_mask(seen, attn_mask.shape[0], attn_mask.shape[1], n, m, device=str(x.device))
+    return create_block_mask(seen, attn_mask.shape[0], attn_mask.shape[1], n, m, device=str(device))
 
 
 def _all(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

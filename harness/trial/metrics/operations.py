@@ -333,7 +333,7 @@ class UntrackedWrites:
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
         self._read.update(operation.reads)
-        if not _ignores_its_sum(operation):
+        if operation.kwargs.get("beta", 1) != 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
             unwritten = self._unwritten.intersection(operation.reads)
             self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
@@ -357,8 +357,3 @@ class UntrackedWrites:
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
         return self._unwritten_was_read or bool(passing) or not written.issuperset(given)
-
-
-def _ignores_its_sum(operation: Operation) -> bool:
-    """Return whether the operation is like `baddbmm(sum, a, b, beta=0)`, which uses only the shape of `sum`."""
-    return bool(operation.kwargs.get("beta", 1) == 0)
