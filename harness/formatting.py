@@ -4,7 +4,7 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -47,6 +47,12 @@ def count(value: float, most: float = 2**53) -> str:
 def counted(number: int, noun: str) -> str:
     """The number with its noun in the singular or plural: `1 more case`, `3 more cases` for the noun `more case`."""
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """The names as a list in words, the others counted: `A`, `A and B`, `A, B, C, D and 2 more layers`."""
+    shown = [*names[:most], counted(len(names) - most, "more layer")] if len(names) > most else names
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def flops_rate(value: float) -> str:
@@ -102,6 +108,29 @@ def round_text(text: str) -> str:
 def three(value: float) -> str:
     """Three significant digits, without an exponent."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+# A number as a word of its own, or the address of an object.
+_NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-f]+|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w)")
+
+
+def without_numbers(text: str) -> tuple[str, ...]:
+    """The parts of the text between numbers: equal for texts that differ in numbers alone."""
+    return tuple(_NUMBER.split(text)[::2])
+
+
+def with_ranges(texts: Iterable[str]) -> str:
+    """One text for texts that differ in numbers alone: `n = 64` and `n = 512` are `n = 64 – 512`."""
+    return "".join(map(_range, zip(*map(_NUMBER.split, texts), strict=True)))
+
+
+def _range(parts: Sequence[str]) -> str:
+    if len(set(parts)) == 1:
+        return parts[0]
+    if any(part.startswith("0x") for part in parts):
+        return "…"
+    numbers = sorted(parts, key=lambda part: float(part.replace(",", "")))
+    return f"{numbers[0]} – {numbers[-1]}"
 
 
 # Text from outside is escaped, so that terminals, Markdown and HTML within Markdown do not interpret it.

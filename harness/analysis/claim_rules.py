@@ -100,17 +100,26 @@ def signed_exponent(value: float) -> str:
     return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
 
 
+def exponent_value(found: Range, is_determined: bool = True) -> str:
+    """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
+    return signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
+
+
 # The ends of a narrower interval are written alike.
 _NARROW = 0.005
 
 
-def exponent_text(found: Range | None) -> str:
-    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``."""
+def exponent_text(found: Range | None, is_determined: bool = True) -> str:
+    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``.
+
+    One that is not determined is `? (0.00 to 3.00)`.
+    """
     if found is None:
         return ""
+    value = exponent_value(found, is_determined)
     if found.hi - found.lo < _NARROW:
-        return signed_exponent(found.value)
-    return f"{signed_exponent(found.value)} ({formatting.between(found.lo, found.hi, signed_exponent)})"
+        return value
+    return f"{value} ({formatting.between(found.lo, found.hi, signed_exponent)})"
 
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.

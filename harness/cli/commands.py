@@ -24,7 +24,7 @@ GROUPS = {
         "status": "show how far a sweep is: cases, shards, and who is measuring",
         "predict": "predict what a layer costs at a size that was not measured, with an interval",
         "recommend": "recommend a layer for a size, measured or not, and say how sure that is",
-        "export": "write a run as pytest-benchmark JSON, CSV or Parquet, or for github-action-benchmark",
+        "export": "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
     },
     "Gate pull requests": {
         "baseline": "write what a run found to a file to commit, which `check` reads",
@@ -64,13 +64,9 @@ _UNSAID = "only the printed text is lost, and nothing else"
 
 
 def run_process() -> NoReturn:
-    """Run the command in this process's arguments, and end the process with its exit status.
-
-    While modules are imported, dataclasses run source text with `exec`. If an interrupt reaches that text, CPython
-    ends the process by SIGINT, whatever its exit status. So an interrupted command ends its process directly.
-    """
+    """Run the command in this process's arguments, and end the process with its exit status."""
     status = main()
-    if status == INTERRUPTED:  # `main` has flushed its output
+    if status == INTERRUPTED:  # `main` has flushed its output, and a second Ctrl-C could still reach an exit handler
         os._exit(status)
     sys.exit(status)
 
@@ -106,7 +102,9 @@ def _carry_out(arguments: Sequence[str]) -> int:
     if name in ("-V", "--version", "version"):
         print(f"attn-harness {__version__}")
         return DONE
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    handled = [signal.SIGTERM, signal.SIGALRM, *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) != signal.SIG_IGN)]
+    interrupt = _interrupt()
+    previous = {number: signal.signal(number, interrupt) for number in handled}
     try:
         if name not in COMMANDS:
             raise UsageError(f"unknown command '{name}'{did_you_mean(name, [*COMMANDS, 'help'])}")
@@ -115,22 +113,39 @@ def _carry_out(arguments: Sequence[str]) -> int:
         module = importlib.import_module(f"harness.cli.{_MODULES.get(name, name)}")
         run: Callable[[Any], int] = getattr(module, f"run_{name.replace('-', '_')}")
         return run(options)
-    except UsageError as error:
+    except (UsageError, OSError) as error:  # an OSError: a full disk, a removed directory
         print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
         return USAGE
-    except OSError as error:  # a full disk, a removed directory
-        print(f"harness: {error}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print("harness: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupted:  # it may say how to go on
+        print("harness: interrupted", *interrupted.args, sep="; ", file=sys.stderr)
         return INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End a command on SIGTERM as on Ctrl-C."""
-    raise KeyboardInterrupt
+# An interrupt waits for the end of an import, and no longer than this product: a layer's module may never end.
+_AGAIN_S, _TIMES = 0.05, 40
+
+
+def _interrupt() -> Callable[[int, FrameType | None], None]:
+    """A handler that ends a command by KeyboardInterrupt, on SIGTERM as on Ctrl-C.
+
+    An import may swallow the exception or turn it into another, so the handler calls itself again after an import.
+    """
+    left = _TIMES
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal left
+        left -= 1
+        while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+            frame = frame.f_back
+        if frame is None or left < 0:
+            raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+    return interrupt
 
 
 def _find_own_layers() -> None:
@@ -146,11 +161,10 @@ def _find_own_layers() -> None:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    groups = [
-        "\n".join([f"{title}:", *(f"  {name:<{width}}  {what}" for name, what in commands.items())])
-        for title, commands in GROUPS.items()
-    ]
-    commands = "\n\n".join(groups)
+    commands = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<{width}}  {what}" for name, what in of_title.items())])
+        for title, of_title in GROUPS.items()
+    )
     return (
         "usage: python -m harness <command> [key=value …] [--flag …]\n\n"
         "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n\n"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import harness
 from harness import file_io, formatting
-from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
+from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
@@ -88,8 +88,7 @@ def _add(options: argparse.Namespace) -> int:
         try:
             add(request, writer, _say)
         except KeyboardInterrupt:
-            print("harness: interrupted; repeat the command to add the other commits", file=sys.stderr)
-            return INTERRUPTED
+            raise KeyboardInterrupt("repeat the command to add the other commits") from None
     new = [one for one in writer.history.commits if one.commit not in before]
     failed = [one for one in new if all(case.reason is not None for case in one.cases.values())]
     return CASES_FAILED if failed else DONE
@@ -154,8 +153,7 @@ def _page(options: argparse.Namespace) -> int:
         try:
             _confirm(options.file, threshold)
         except KeyboardInterrupt:
-            print("harness: interrupted; repeat the command to confirm the other candidates", file=sys.stderr)
-            return INTERRUPTED
+            raise KeyboardInterrupt("repeat the command to confirm the other candidates") from None
     history = read_history(options.file)
     _notices(history)
     text, worse, sentences = history_page(history, threshold, options.out)
@@ -219,8 +217,7 @@ def run_bisect(options: argparse.Namespace) -> int:
     try:
         found = bisect(request, out, lambda line: console.out(formatting.printable(line), highlight=False))
     except KeyboardInterrupt:
-        print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
-        return INTERRUPTED
+        raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
     return _show_findings(request, found, str(out), console)
 
 

@@ -22,7 +22,7 @@ import harness
 from harness import file_io, formatting, layer_lookup
 from harness.analysis import claims_table, fitted_laws
 from harness.background_process import interpreter_of
-from harness.cli.commands import DONE, INTERRUPTED
+from harness.cli.commands import DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
 from harness.errors import UsageError
@@ -129,8 +129,7 @@ def run_compare(options: argparse.Namespace) -> int:
         comparison, properties, lacking = measure_comparison(request, out, console)
         proofs = [_prove(commit, request, out, console) for commit in known_bad]
     except KeyboardInterrupt:
-        print(f"harness: interrupted; repeat the command with 'out={out}' to continue", file=sys.stderr)
-        return INTERRUPTED
+        raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
     remarks = list(choice_sentences(properties, request.ref, request.changed))
     if nothing_due := request.changed is not None and not comparison.compared:
         remarks.append(f"The changes since {request.ref} touch none of these layers: no layer was measured.")

@@ -170,13 +170,13 @@ def _export(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or a run with nothing to export
     """
     add_run(parser)
-    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below")
+    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below, such as script")
     parser.add_argument(
         "--case",
         action="append",
         default=[],
         metavar="'LAYER n=N …'",
-        help="with script: the case, as the run names it; give it twice to compare two layers",
+        help="with script: words of the case's name, such as the layer; give it twice to compare two layers",
     )
     add_out(parser, "where to write; default: standard output", "FILE")
 

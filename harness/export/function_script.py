@@ -135,7 +135,7 @@ def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:
 def _shape(script: Script, sizes: Sequence[Sequence[int]]) -> str:
     """The arguments of `torch.randn`: a dimension that is the length is `n`."""
     timed, small = sizes
-    n = script.case.seq_len, script.small_n
+    n = script.case.seq_len, script.first["small_len"]
     words = []
     for pair in zip(timed, small, strict=True):
         one, other = pair

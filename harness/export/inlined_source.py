@@ -308,12 +308,7 @@ class _Inliner:
         return [header, *self._members(module, node)]
 
     def _members(self, module: ParsedModule, node: ast.ClassDef) -> list[ast.stmt]:
-        chain = self._chain(module, node.name)
-        plain = all(
-            ast.unparse(base) in _PLAIN_BASES or self._place(of, ast.unparse(base))
-            for of, one in chain
-            for base in one.bases
-        )
+        plain = self._is_plain(module, node)
         kept = []
         for member in node.body:
             names = set(bound_names(member))
@@ -343,38 +338,21 @@ class _Inliner:
                 return self._place(own, alias.name) if own and alias else None
         return None
 
-    def _chain(self, module: ParsedModule, name: str) -> list[tuple[ParsedModule, ast.ClassDef]]:
-        """The class and its copied base classes, in Python's order of method resolution."""
-        stand_ins: dict[type, tuple[ParsedModule, ast.ClassDef]] = {}
-
-        def stand_in(place: tuple[ParsedModule, str]) -> type:
-            for made, (of, one) in stand_ins.items():
-                if (of, one.name) == place:
-                    return made
-            of, node = place[0], next(one for one in place[0].bindings[place[1]] if isinstance(one, ast.ClassDef))
-            bases = [found for base in node.bases if (found := self._place(of, ast.unparse(base)))]
-            made = type(node.name, tuple(map(stand_in, bases)), {})
-            stand_ins[made] = (of, node)
-            return made
-
-        return [stand_ins[one] for one in stand_in((module, name)).__mro__ if one in stand_ins]
+    def _is_plain(self, module: ParsedModule, node: ast.ClassDef) -> bool:
+        """Whether its base classes are copied, or call none of a layer's methods but `forward`."""
+        for base in map(ast.unparse, node.bases):
+            place = self._place(module, base)
+            if base not in _PLAIN_BASES and not (place and self._is_plain(place[0], _class_at(*place))):
+                return False
+        return True
 
     def _is_hidden(self, module: ParsedModule, node: ast.ClassDef, method: str) -> bool:
-        """Whether every class that is built overrides this method, and none calls it by `super()`."""
-        seen = False
-        for of, name in list(self.built):
-            place = self._place(of, name)
-            chain = self._chain(*place) if place else []
-            if (module, node) not in chain:
-                continue
-            seen = True
-            for owner in chain:
-                own = next((one for one in owner[1].body if isinstance(one, FUNCTIONS) and one.name == method), None)
-                if owner == (module, node):
-                    return False
-                if own is not None and f"super().{method}" not in ast.unparse(own):
-                    break
-        return seen
+        """Whether the class is only a base, and each class over it overrides this method without calling it."""
+        place = module, node.name
+        classes = [(of, one) for of, nodes in self.wanted.items() for one in nodes if isinstance(one, ast.ClassDef)]
+        over = [one for of, one in classes if any(self._place(of, ast.unparse(base)) == place for base in one.bases)]
+        own = [next((m for m in one.body if isinstance(m, FUNCTIONS) and m.name == method), None) for one in over]
+        return place not in self.built and all(one and f"super().{method}" not in ast.unparse(one) for one in own)
 
     # The text.
 
@@ -398,7 +376,6 @@ class _Inliner:
         members = self._members(module, node)
         if not module.is_ours and len(members) == len(node.body):
             return "\n".join(segment(node, lines, False))
-        header = lines[first_line(node, lines) - 1 : node.body[0].lineno - 1]
         first = first_line(node.body[0], lines)
         header = lines[first_line(node, lines) - 1 : first - 1]
         while header and not header[-1].strip():
@@ -424,6 +401,10 @@ class _Inliner:
             line = lines[number - 1]
             lines[number - 1] = line[:column] + changes[old].encode() + line[column + len(old.encode()) :]
         return [line.decode("utf-8") for line in lines]
+
+
+def _class_at(module: ParsedModule, name: str) -> ast.ClassDef:
+    return next(one for one in module.bindings[name] if isinstance(one, ast.ClassDef))
 
 
 def _finds_by_name(module: ParsedModule, node: ast.stmt) -> bool:

@@ -4,7 +4,7 @@ The script needs torch alone, and whatever packages a layer imports itself. A co
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,14 @@ from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, device_kind, present_axis
-from impls.registry import IMPLS
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
 # Names that every script uses itself.
 _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
 _METHODS = {"decode": ("forward", "start", "step", "prefill")}
+# The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
+_MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 # An error that lists cases names at most this many.
 _MOST_LISTED = 6
 
@@ -63,29 +64,33 @@ def _related(stored: StoredRun, line: CaseResult) -> list[CaseResult]:
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:
-    """The only case that `text` describes: a layer and `key=value` words, as in the names of cases.
+    """The only case that `text` describes: a layer, or a part of its name, and words as in the names of cases.
 
-    Raises UsageError, with the cases that it describes, for none or several.
+    An empty text describes every case that can run. Raises UsageError, with the cases that fit, for none or several.
     """
     words = text.split()
-    _check_keys(words, stored.lines)
-    fitting = [line for line in stored.lines if all(_fits(line, word) for word in words)]
+    lines = [line for line in stored.lines if text or line.status != "unsupported"]
+    if not lines:
+        raise UsageError(f"{stored.path} has no case that can run, and so none to export")
+    _check_keys(words, lines)
+    layers = {line.impl for line in lines}
+    fitting = [line for line in lines if all(_fits(line, word, layers) for word in words)]
     usual = [line for line in fitting if _is_usual(line, fitting, words)]
     if len(fitting) == 1 or len(usual) == 1:
         return (usual or fitting)[0]
     if not fitting:
-        layers = sorted({line.impl for line in stored.lines})
-        unknown = next((word for word in words if "=" not in word and not _is_value(word) and word not in layers), "")
-        near = did_you_mean(unknown, layers) if unknown else ""
-        raise UsageError(f"no case of {stored.path} is '{text}'{near}: {_listed(stored.lines)}")
-    example = f"--case '{fitting[0]}'"
-    raise UsageError(f"{len(fitting)} cases of {stored.path} are '{text}': choose one, as by \"{example}\"")
+        unknown = [word for word in words if not ("=" in word or _is_value(word) or any(word in one for one in layers))]
+        near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
+        raise UsageError(f"no case of {stored.path} is '{text}'{near}: it has {_listed(lines)}")
+    described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
+    raise UsageError(f"{described}: choose one, as by \"--case '{fitting[0]}'\", of {_listed(fitting)}")
 
 
-def _fits(line: CaseResult, word: str) -> bool:
+def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        return word == line.impl or any(getattr(line, axis) == word for axis in AXES)
+        is_part = word in line.impl and word not in layers and not _is_value(word)
+        return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
     return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
 
@@ -123,7 +128,7 @@ def _is_value(word: str) -> bool:
 
 def _listed(lines: Sequence[CaseResult]) -> str:
     more = f", … and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
-    return "it has " + ", ".join(str(line.case) for line in lines[:_MOST_LISTED]) + more
+    return ", ".join(f"'{line.case}'" for line in lines[:_MOST_LISTED]) + more
 
 
 def _differing(one: Case, other: Case) -> list[str]:
@@ -167,35 +172,52 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     case = lines[0].case
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
-    truths = _truths(case, dict(zip(names, (one["reference"] for one in described), strict=True)), built)
+    truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = described[0]["inputs"]
     body: Any = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
     source = inline(list(dict.fromkeys(targets)), {"forward", "prepare", *_METHODS.get(case.mode, ())}, taken)
-    script = Script(case, names, built, source, truths, described)
+    script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
-def _truths(case: Case, references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
-    """The name of what is right in float64 for each side: a reference, which is added to `built`, or a side.
+def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """The name of what is right in float64 for each side: a reference, which is added to `built`, or the side itself.
 
-    A side without a reference is compared with itself.
+    Sides with equal references share it.
     """
     first, *others = references.values()
-    if first is None or any(one != first for one in others):
-        own = {name: f"{REFERENCE} of {name}" for name, one in references.items() if one is not None}
-        built.update({own[name]: references[name] for name in own})
-        return {name: own.get(name, name) for name in references}
-    # Kernels of a GPU or of a package have no float64. Elsewhere the first of two sides in float64 judges both.
-    is_kernel = case.device == "cuda" or (case.impl in IMPLS and IMPLS[case.impl].package)
-    if others and not is_kernel:
-        return dict.fromkeys(references, next(iter(references)))
-    built[REFERENCE] = first
-    return dict.fromkeys(references, REFERENCE)
+    shared = first is not None and all(one == first for one in others)
+    own = {
+        name: REFERENCE if shared else f"{REFERENCE} of {name}" for name, one in references.items() if one is not None
+    }
+    built.update({own[name]: references[name] for name in own})
+    return {name: own.get(name, name) for name in references}
+
+
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The lengths at which the script checks its sides, each with the largest relative error that it allows.
+
+    They are the small length of verification and n, where twice the error that the run measured is allowed. The
+    reference may hold all scores, which are too many at a large n.
+    """
+    case, (first, *_) = lines[0].case, described
+    trains = case.mode in ("train", "backward")
+    limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
+    checks = {first["small_len"]: limit}
+    queries = case.batch_size * case.num_heads * case.seq_len
+    if first["inputs"] is not None:
+        queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
+    if queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
+        measured = [
+            error for line in lines if line.status == "ok" for error in (line.output_error, line.gradient_error)
+        ]
+        checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * (error or 0.0) for error in measured))
+    return checks
 
 
 def _side_names(lines: Sequence[CaseResult]) -> list[str]:

@@ -18,7 +18,8 @@ class Script:
     - `case`, `names`: one of its cases, which have the same sizes, and the name of each side.
     - `built`: each side by its name, and the reference if the script has it, as `describe_call` describes them.
     - `described`: the whole answers of `describe_call`, one for each side.
-    - `truths`: for each side, the name of what is right in float64: a reference or a side in `built`.
+    - `truths`: for each side, the name of what is right in float64: a reference in `built`, or the side itself.
+    - `checks`: the lengths at which the sides are compared with it, each with the largest relative error allowed.
     """
 
     case: Case
@@ -27,6 +28,7 @@ class Script:
     source: InlinedSource
     truths: Mapping[str, str]
     described: Sequence[Mapping[str, Any]]
+    checks: Mapping[int, float]
 
     @property
     def first(self) -> Mapping[str, Any]:
@@ -40,23 +42,13 @@ class Script:
 
     @property
     def share(self) -> bool:
-        """Whether all that is built computes the same, with the same weights."""
-        return len(self.built) > 1 and len(set(self.truths.values())) == 1
+        """Whether all sides have one reference, and the same weights."""
+        return REFERENCE in self.built
 
     @property
     def has_reference(self) -> bool:
         """Whether a reference is built beside the sides."""
         return len(self.built) > len(self.names)
-
-    @property
-    def small_n(self) -> int:
-        """The length at which the sides are compared."""
-        return int(self.first["small_len"])
-
-    @property
-    def limit(self) -> float:
-        """The largest relative error that is tolerated."""
-        return max(one["gradient_tolerance" if self.trains else "tolerance"] for one in self.described)
 
 
 def process_settings(script: Script) -> list[str]:
@@ -106,31 +98,25 @@ def training_call(script: Script, forward: str, results: str) -> list[str]:
 
 def check_loop(script: Script, made: str) -> list[str]:
     """The loop of the check. `made` is the expression for a result, with the arguments of `call_of` left open."""
-    n, limit = script.small_n, f"{script.limit:.1e}"
-    truth, words = _truth(script)
-    return [
-        f"for name in {listed(script.names)}:",
-        f"    want = {made.format(f'{truth}, {n}, torch.float64')}",
-        f"    got = {made.format(f'name, {n}')}",
-        "    error = ((got - want).norm() / want.norm()).item()",
-        f'    print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {n}; allowed: {limit}")',
-        f"    assert error <= {script.limit:.3g}",
+    checks = ", ".join(f"({n}, {limit:.1e})" for n, limit in script.checks.items())
+    pairs = ", ".join(f"({quoted(name)}, {quoted(truth)})" for name, truth in script.truths.items())
+    is_alone = [name == truth for name, truth in script.truths.items()]
+    words = "itself" if all(is_alone) else "the {truth}"
+    words = "{'itself' if truth == name else 'the ' + truth}" if len(set(is_alone)) == 2 else words
+    lines = [
+        f"for n, limit in [{checks}]:",
+        f"    for name, truth in [{pairs}]:",
+        f"        got, want = {made.format('name, n')}, {made.format('truth, n, torch.float64')}",
+        "        error = ((got - want).norm() / want.norm()).item()",
+        f'        print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {{n}}'
+        '; allowed: {limit:.1e}")',
+        "        assert error <= limit",
     ]
-
-
-def _truth(script: Script) -> tuple[str, str]:
-    """An expression for what is right in float64 for the side `name`, and the words for it."""
-    truths = script.truths
-    if script.share:
-        return quoted(truths[script.names[0]]), "the reference" if script.has_reference else "the first side"
-    own = f'f"{REFERENCE} of {{name}}"'
-    is_alone = [truth == name for name, truth in truths.items()]
-    if not any(is_alone):
-        return own, "its reference"
-    if all(is_alone):
-        return "name", "itself"
-    alone = script.names[is_alone.index(True)]
-    return f"name if name == {quoted(alone)} else {own}", f"{{'itself' if name == '{alone}' else 'its reference'}}"
+    if script.case.seq_len not in script.checks:
+        lines.append(
+            'print(f"Not checked at n = {N}: a float64 reference may hold more than 256 MiB of scores there.")'
+        )
+    return lines
 
 
 def listed(names: Iterable[str]) -> str:

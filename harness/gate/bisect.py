@@ -22,11 +22,10 @@ from typing import Any
 
 import yaml
 
-from harness import layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.gate.compared_sides import read_rows, session_of_side
+from harness.gate.compared_sides import commit_lacks, read_rows, session_of_side
 from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.fork_client import OF_DRIVER
@@ -232,8 +231,7 @@ class _Search:
         executor, tree = self._executor(at, 0)
         impl = self.request.case.impl
         described = executor.ask("describe", Case(impl, 1, 1, 1))
-        absent = layer_lookup.is_absent(impl, str(described.reason))
-        if not tree.holds(impl, described.values.get("file")) if described.ok else absent:
+        if commit_lacks(tree, impl, described):
             return {"failure": _LACKS}
         for _ in range(2):
             done = executor.ask("facts", self.request.case)

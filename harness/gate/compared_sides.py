@@ -348,12 +348,9 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
         if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
         base, head = (side.ask("describe", Case(impl, 1, 1, 1)) for side in (found.sides.base, found.sides.head))
-        lacking = _lacking(impl, base, head, str(request.ref))
+        lacking = _lacking(impl, base, head, tree, str(request.ref))
         if lacking is not None:
             found.lacking.append(lacking)
-            continue
-        if not tree.holds(impl, base.values.get("file")):
-            found.lacking.append(_new_layer(impl, str(request.ref)))
             continue
         for session, seen in ((found.base, base.values), (found.head, head.values)):
             own = layer_lookup.is_foreign(impl)
@@ -368,7 +365,14 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
     return found
 
 
-def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Outcome | None:
+def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:
+    """Whether the commit of a worktree lacks the layer, as the trial found out that described it there."""
+    if not described.ok:
+        return layer_lookup.is_absent(impl, str(described.reason))
+    return not tree.holds(impl, described.values.get("file"))
+
+
+def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, tree: Worktree, ref: str) -> Outcome | None:
     """Why a layer cannot be compared: undecided if it is new, unmeasured if a side failed to load it.
 
     None if both sides loaded the layer. Raises UsageError if neither did: its name is probably mistyped.
@@ -377,14 +381,10 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, ref: str) -> Out
         raise UsageError(f"impl '{impl}': {head.reason}")
     if not head.ok:
         return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", f"head: {head.status}: {head.reason}")
+    if commit_lacks(tree, impl, base):
+        why = f"the layer does not exist at {ref}: there is nothing to compare it with"
+        return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)
     if base.ok:
         return None
-    if layer_lookup.is_absent(impl, str(base.reason)):
-        return _new_layer(impl, ref)
     why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
     return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
-
-
-def _new_layer(impl: str, ref: str) -> Outcome:
-    why = f"the layer does not exist at {ref}: there is nothing to compare it with"
-    return Outcome(impl, TIME, Verdict.UNDECIDED, "", "", why)

@@ -25,7 +25,7 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.formatting import duration
 from harness.gate.baseline import FindingId
-from harness.gate.compared_sides import session_of_side
+from harness.gate.compared_sides import commit_lacks, session_of_side
 from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.fork_client import Runtime
@@ -134,14 +134,13 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     has_heads: dict[str, bool] = {}
     for impl in config.axes["impl"]:
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
-        if not described.ok:
-            absent = layer_lookup.is_absent(impl, str(described.reason))
-            opened.layers[impl] = ABSENT if absent else f"{described.status}: {described.reason}"
-        elif tree.holds(impl, described.values.get("file")):
+        if commit_lacks(tree, impl, described):
+            opened.layers[impl] = ABSENT
+        elif not described.ok:
+            opened.layers[impl] = f"{described.status}: {described.reason}"
+        else:
             own = layer_lookup.is_foreign(impl)
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
-        else:
-            opened.layers[impl] = ABSENT
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
     opened.cases = opened.session.layers.usual(every)

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -34,7 +35,23 @@ _PHASES = {"verify": "1/4 verify", "compile": "1/4 compile", "facts": "2/4 count
 _TIMING = "3/4 time"
 
 
-class Screen:
+class _LiveOnTerminal:
+    """A context manager that shows the live display on a terminal, and removes it at the end."""
+
+    def __init__(self, console: Console, live: Live | Progress) -> None:
+        self._console, self._live = console, live
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+
+class Screen(_LiveOnTerminal):
     """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end.
 
     `expected` predicts the time of each trial, and learns from those that have ended. `timed` has the number of timed
@@ -51,7 +68,7 @@ class Screen:
         times: bool = True,
     ) -> None:
         self.failures: Counter[str] = Counter()
-        self._console, self._expected, self._times = console, expected, times
+        self._expected, self._times = expected, times
         self._phase = self._stage = ""
         self._looked_at, self._to_look_at = 0, 0  # cases, in a phase before the rounds
         self._began = self._last_drawn = time.monotonic()
@@ -61,23 +78,11 @@ class Screen:
         self._ended = self._again = 0  # timed trials of finished cases, and cases to repeat
         self._trials, self._trials_s = 0, 0.0  # those of this command, and their time
         self._again_since = 0.0
-        self._live = Progress(
-            BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR)),
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-            console=console,
-            auto_refresh=False,
-            transient=True,
-        )
-        self._task: TaskID = self._live.add_task("", total=1.0)
-
-    def __enter__(self) -> "Screen":
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        bar = BarColumn(bar_width=_BAR, table_column=Column(min_width=_BAR))
+        text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        self._bar = Progress(bar, text, console=console, auto_refresh=False, transient=True)
+        super().__init__(console, self._bar)
+        self._task: TaskID = self._bar.add_task("", total=1.0)
 
     def starting(self, phase: str, number: int) -> None:
         """A phase begins. For `round`, `number` is the round; for all other phases, the number of cases.
@@ -137,8 +142,7 @@ class Screen:
             if now - self._last_drawn >= _REDRAW_S:
                 self._last_drawn = now
                 share, line = self._line(str(case))
-                self._live.update(self._task, completed=share, description=line)
-                self._live.refresh()
+                self._bar.update(self._task, completed=share, description=line, refresh=True)
         elif now - self._last_drawn >= _PLAIN_LINE_S:
             self._last_drawn = now
             self._plain()
@@ -177,7 +181,7 @@ class Screen:
         return repeats_s + max(0.0, self._expected.patience_s() - waited)
 
 
-class ComparisonScreen:
+class ComparisonScreen(_LiveOnTerminal):
     """Show the progress of a comparison of the pairs with these labels: how far each open one is from a decision.
 
     A context manager: it removes the live table at its end. Elsewhere than on a terminal, it prints a line every ten
@@ -185,22 +189,13 @@ class ComparisonScreen:
     """
 
     def __init__(self, labels: Sequence[str], rules: Rules, limit_s: float, console: Console) -> None:
-        self._labels, self._threshold, self._limit_s, self._console = labels, rules.threshold, limit_s, console
+        super().__init__(console, Live(console=console, auto_refresh=False, transient=True))
+        self._labels, self._threshold, self._limit_s = labels, rules.threshold, limit_s
         self._last_drawn = time.monotonic()
         self._used_s = 0.0
         self._round = ""
         self._standing: Standing | None = None
         self._is_after_look = False
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-
-    def __enter__(self) -> "ComparisonScreen":
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
 
     def round(self, stage: str, number: int) -> None:
         """A round begins, in the first measurement or in the second one of the flagged pairs."""

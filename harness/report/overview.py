@@ -16,14 +16,11 @@ from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.layer_looks import Look
 from harness.report.text.cost_models import law_formula
-from harness.report.text.costs import near_fastest
+from harness.report.text.costs import Laws, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
-from harness.sweep_axes import Setting
 
 # The costs of the overview, from left to right, with their metrics.
 COSTS = {"time": parts.TIME, "memory": parts.MEMORY, "depth": parts.DEPTH}
-
-Laws = Mapping[tuple[str, Setting, str], FittedLaw]
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,10 @@ class Overview:
 
 
 def overviews(
-    settings: Iterable[parts.PanelSetting], laws: Iterable[FittedLaw], crossovers: Mapping[parts.Facet, list[Crossover]]
+    settings: Iterable[parts.PanelSetting], laws: Laws, crossovers: Mapping[parts.Facet, list[Crossover]]
 ) -> list[Overview]:
     """The overview of each setting that has a cost to draw. `crossovers` is a result of `by_facet`."""
-    known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
-    found = (overview(setting, known, crossovers) for setting in settings)
+    found = (overview(setting, laws, crossovers) for setting in settings)
     return [one for one in found if one is not None]
 
 
@@ -154,13 +150,13 @@ def _law_exponents(
     n = max(curve.n[-1] for curve in curves)
     batch = panel.lines[0].batch_size
     found: dict[str, Range] = {}
-    for one in (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted):
-        if one.law.determined:
-            heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
-            own = next(line.own_size for line in panel.lines if line.impl == one.series.impl)
-            exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch, own)
-            if exponent is not None:
-                found[one.series.impl] = exponent
+    of_curves = (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted)
+    for one in (one for one in of_curves if one.law.determined):
+        heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
+        own = next(line.own_size for line in panel.lines if line.impl == one.series.impl)
+        exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch, own)
+        if exponent is not None:
+            found[one.series.impl] = exponent
     return found
 
 

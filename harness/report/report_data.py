@@ -14,8 +14,8 @@ from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
 from harness.formatting import code, counted
 from harness.layer_options import NO_OPTIONS
+from harness.report import figure_panels as parts
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
-from harness.report.figure_panels import by_facet, drawn_settings, panel_settings, too_wide
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, cost_models, costs
@@ -36,6 +36,7 @@ class Contents:
 
     - `about`: the run in a few words. `machine`: facts about the machine, by name.
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
+    - `opening`: the setting that every report begins with; None without cases
     - `overviews`: time, memory and sequential depth of each setting at a glance
     - `over_own_axes`: tables of times over own axes that vary
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
@@ -62,11 +63,14 @@ class Contents:
         known = [_COMMIT.sub(r"\1", f"{before}{machine[name]}") for name, before in _ABOUT.items() if name in machine]
         self.about = [f"{len(lines)} cases", *known]
         without = layers_without_heads(lines)
-        self.settings = panel_settings(lines)
-        self.crossovers = by_facet(findings.crossovers, without)
-        self.points = by_facet(findings.roof_points, without)
-        self.overviews = overviews(self.settings, findings.laws, self.crossovers)
-        self.answers = costs.answers(self.settings, self.crossovers, findings.laws, baseline)
+        self.settings = parts.panel_settings(lines)
+        self.crossovers = parts.by_facet(findings.crossovers, without)
+        self.points = parts.by_facet(findings.roof_points, without)
+        laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in findings.laws}
+        self.overviews = overviews(self.settings, laws, self.crossovers)
+        self.opening = self._opening()
+        in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)
+        self.answers = costs.answers(in_order, self.crossovers, laws, baseline)
         self.over_own_axes = costs.tables_over_own_axes(lines)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
@@ -80,6 +84,18 @@ class Contents:
         self.cautions = cautions.report_cautions(lines, provenance.machine)
         self.above_roof = points_above_roof(findings.roof_points)
 
+    def _opening(self) -> parts.PanelSetting | None:
+        """The setting with the most timed cases. Among equals, one with a roofline, then the first of the grid."""
+
+        def rank(setting: parts.PanelSetting) -> tuple[int, bool, list[int]]:
+            timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
+            has_points = any(parts.of_panel(self.points, setting, panel) for panel in setting.panels)
+            has_roof = has_points and parts.roof_of_setting(self.findings.roofs, setting) is not None
+            orders = [(list(self.provenance.grid.get(axis, ())), value) for axis, value in setting.at.items()]
+            return timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
+
+        return max(parts.drawn_settings(self.settings), key=rank, default=None)
+
 
 # The most lines of sentences below the tables of a terminal, and of a narrow one. The reports have all of them.
 _MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
@@ -88,25 +104,26 @@ _MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
 def show_answer(contents: Contents, console: Console) -> None:
     """Print the run in a few words, how good the measurement was, a table for each setting, and a few sentences."""
     about = " · ".join(text for text in contents.about if not text.startswith("commit"))
-    parts: list[Table | str] = [about, *contents.quality, ""]
+    shown: list[Table | str] = [about, *contents.quality, ""]
     for table in contents.over_own_axes[:_MOST_SETTINGS]:
-        parts += (table, "")
+        shown += (table, "")
     if (left := len(contents.over_own_axes) - _MOST_SETTINGS) > 0:
-        parts += (f"… and {counted(left, 'more table')} over own axes: see report.html.", "")
+        shown += (f"… and {counted(left, 'more table')} over own axes: see report.html.", "")
     # One value of the axis is enough beside such a table.
-    drawn = {setting.title for setting in drawn_settings(contents.settings)}
+    drawn = {setting.title for setting in parts.drawn_settings(contents.settings)}
     for one in contents.answers:
         if one.title in drawn:
-            parts += (one.table, "")
+            shown += (one.table, "")
     if not contents.answers:
-        parts += ("Nothing was timed.", "")
-    show([*parts, *_sentences(contents, console.width)], console)
+        shown += ("Nothing was timed.", "")
+    show([*shown, *_sentences(contents, console.width)], console)
 
 
 def _sentences(contents: Contents, width: int) -> list[str]:
-    """The most important sentences, in the order: fastest, crossovers, claims, failures, remarks about the numbers.
+    """The most important sentences, in the order: fastest, crossovers, claims, remarks about the numbers, failures.
 
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
+    Every reason of a failure stays, and takes no room from the others.
     """
     answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
     published = contents.findings.published.claims if contents.findings.published else []
@@ -116,7 +133,6 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
         "count of claims": [*filter(None, [contents.verdicts])],
         "refuted claim": contents.refuted,
-        "failure": contents.failed,
         "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
     }
     kinds = list(by_kind.values())
@@ -134,15 +150,15 @@ def _sentences(contents: Contents, width: int) -> list[str]:
             chosen[at].append(sentence)
         if not lines[at]:
             waiting.remove(at)
-    shown = [sentence for of_kind in chosen for sentence in of_kind]
+    shown = [*(sentence for of_kind in chosen for sentence in of_kind), *contents.failed]
     left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
     return [*shown, _left_out(left, width)] if any(left.values()) else shown
 
 
 def _left_out(number_of: Mapping[str, int], width: int) -> str:
     """How many sentences of each kind a terminal leaves out, in one line; the number of all if that is too long."""
-    parts = [counted(number, kind) for kind, number in number_of.items() if number]
-    text = f"Left out: {', '.join(parts)}: see report.md."
+    numbers = [counted(number, kind) for kind, number in number_of.items() if number]
+    text = f"Left out: {', '.join(numbers)}: see report.md."
     return text if len(text) <= width else f"Left out: {counted(sum(number_of.values()), 'finding')}: see report.md."
 
 
@@ -177,7 +193,7 @@ _MANY_TOO_WIDE = 0.25
 
 def _more_precise(contents: Contents) -> str:
     """The command of the run with the next precision; empty if few intervals are too wide, or if there is no such."""
-    wide = [too_wide(line.time_lo_s, line.time_hi_s) for line in contents.lines if line.time_s is not None]
+    wide = [parts.too_wide(line.time_lo_s, line.time_hi_s) for line in contents.lines if line.time_s is not None]
     origin = contents.provenance
     stricter = cautions.stricter_precisions(origin.precision)
     if not origin.command or not stricter or sum(wide) <= _MANY_TOO_WIDE * len(wide):

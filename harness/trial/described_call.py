@@ -46,11 +46,17 @@ def describe_call(case: Case) -> dict[str, Any]:
         raise Unsupported("it is an approximation, whose gradients are its own: export a case of mode=forward")
     if knows_lengths(layer_class):
         raise Unsupported("it takes the lengths of sequences, and a script has none")
+    # Without a mask to pass, a reference is as causal as the layer.
+    by_nature = reference is not None and verify.is_as_causal(reference, layer_class)
+    of_reference = replace(case, mask="none") if by_nature else case
     if issubclass(layer_class, FunctionLayer):
-        return _function_call(case, small, layer_class, reference) | limits
+        return _function_call(case, small, layer_class) | {
+            "reference": reference and _described_function(reference, of_reference, ""),
+            **limits,
+        }
     return {
         "layer": _described(layer_class, case, options),
-        "reference": reference and _described(reference, case, layer_lookup.reference_options(case.impl)),
+        "reference": reference and _described(reference, of_reference, layer_lookup.reference_options(case.impl)),
         "input_width": layer_protocol.input_width(layer_class),
         "source_len": layer_protocol.kv_len(layer_class, case),
         "prefills": hasattr(layer_class, "prefill"),
@@ -89,14 +95,13 @@ def _inside(layer_class: Any, options: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer], reference: Any) -> dict[str, Any]:
+def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> dict[str, Any]:
     cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
     inputs = layer_protocol.inputs_of(layer_class, case)
     sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
     return {
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
-        "reference": reference and _described_function(reference, case, ""),
         "inputs": [_described_input(one, sizes) for one, sizes in zip(inputs, sized, strict=True)],
         "output": output,
         **_NOT_OF_FUNCTIONS,

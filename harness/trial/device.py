@@ -33,6 +33,17 @@ def module_of(kind: str) -> Any:
     return getattr(torch, kind)
 
 
+def _own_event(event: Any) -> Any:
+    """A subclass of torch's event with the present methods, which stay if somebody replaces those of torch's."""
+    return type("Event", (event,), {name: getattr(event, name) for name in ("record", "query", "elapsed_time")})
+
+
+# A layer may replace torch's for its own use. So the harness binds these here, before any layer is imported. `WAITS`
+# has functions that wait until the device has done its work. On the CPU, a call returns only when it is done.
+EVENTS = {kind: _own_event(module_of(kind).Event) for kind in GPUS}
+WAITS: dict[str, Callable[[], None]] = {"cpu": lambda: None, **{kind: module_of(kind).synchronize for kind in GPUS}}
+
+
 def is_rocm() -> bool:
     """Whether torch's `cuda` devices are AMD's."""
     return torch.version.hip is not None
@@ -87,14 +98,6 @@ def cuda_uuid(index: int) -> str | None:
     if not uuid or is_rocm():
         return None
     return f"{'MIG' if ' MIG ' in f'{properties.name} ' else 'GPU'}-{uuid}"
-
-
-def synchronizer(kind: str) -> Callable[[], None]:
-    """A function that waits until the device has done its work. On the CPU, a call returns only when it is done."""
-    if kind == "cpu":
-        return lambda: None
-    wait: Callable[[], None] = module_of(kind).synchronize
-    return wait
 
 
 def reference_device(device: str) -> str:

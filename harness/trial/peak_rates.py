@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.sweep_axes import Case, device_kind
-from harness.trial.device import free_memory, module_of, synchronizer
+from harness.trial.device import WAITS, free_memory, module_of
 from harness.trial.workload import Unsupported, exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
@@ -334,5 +334,5 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
         wait()
         return perf_counter() - start
 
-    kind, wait = device_kind(device), synchronizer(device_kind(device))
+    kind, wait = device_kind(device), WAITS[device_kind(device)]
     return {"cuda": on_gpu, "cpu": on_cpu}.get(kind, with_a_wait)

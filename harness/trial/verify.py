@@ -341,10 +341,15 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
         reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
-    if layer_protocol.is_causal(layer) and not layer_protocol.accepts(reference, "attn_mask", "is_causal", "causal"):
-        reference.causal = True  # type: ignore[assignment]  # without a mask to pass, it is as causal as the layer
+    if is_as_causal(reference, layer):
+        reference.causal = True  # type: ignore[assignment]
     reference.train(layer.training)
     return reference, against
+
+
+def is_as_causal(reference: Any, layer: Any) -> bool:
+    """Whether the reference of a causal layer accepts no mask: then it is causal by nature as well."""
+    return layer_protocol.is_causal(layer) and not layer_protocol.accepts(reference, "attn_mask", "is_causal", "causal")
 
 
 def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:

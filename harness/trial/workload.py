@@ -17,7 +17,7 @@ from harness import layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
-from harness.trial.device import synchronizer
+from harness.trial.device import WAITS
 from harness.trial.function_layer import FunctionLayer, first_tensor
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
@@ -281,7 +281,7 @@ def build(
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
-    sync = synchronizer(device_kind(case.device))
+    sync = WAITS[device_kind(case.device)]
     return Workload(
         layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync, prepare_s
     )
@@ -328,7 +328,7 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
         generator.manual_seed(0)  # random features, say, are the same in the layer and in its reference
         began = perf_counter()
         keywords = prepare(*given, **keywords)
-        synchronizer(device_kind(case.device))()
+        WAITS[device_kind(case.device)]()
         prepare_s = perf_counter() - began
         generator.set_state(drawn)
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]

@@ -1,5 +1,6 @@
 """The command line as a whole. Mistakes and their messages are in tests/screens/test_misuse.py."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.commands import main
+from harness.cli import commands
+from harness.cli.commands import INTERRUPTED, main
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +97,20 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+@pytest.mark.parametrize(("then", "ends"), [("", True), ("while True: pass", False)])
+def test_an_interrupt_waits_until_an_import_ends_and_not_for_one_that_never_does(
+    then: str, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """CPython turns an exception in `__set_name__` into a RuntimeError, which would end the command with status 1."""
+    lines = ["import os, signal", "class Name:", "    def __set_name__(self, owner, name):"]
+    lines += ["        os.kill(os.getpid(), signal.SIGTERM)", "class Owner:", "    name = Name()", then, "ended = True"]
+    (tmp_path / "interrupted.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "interrupted", raising=False)
+    monkeypatch.setattr(commands, "_TIMES", 40 if ends else 2)
+    monkeypatch.setattr(commands, "_find_own_layers", lambda: importlib.import_module("interrupted"))
+    assert main(["list"]) == INTERRUPTED
+    assert capsys.readouterr().err == "harness: interrupted\n"
+    assert ("interrupted" in sys.modules) == ends

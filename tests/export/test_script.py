@@ -145,6 +145,24 @@ def alone(q, k, v):
 alone.reference = None
 
 
+def short(q, k, v):
+    y = softmax(q, k, v)
+    y[:, :, 256:] *= 1.1
+    return y
+
+
+def told_nothing(q, k, v):
+    return softmax(q, k, v, is_causal=True)
+
+
+def causal_by_nature(q, k, v):
+    return softmax(q, k, v, is_causal=True)
+
+
+causal_by_nature.causal = True
+causal_by_nature.reference = told_nothing
+
+
 def decay(x, dt, n=None, *, scale):
     return torch.cumsum(x * dt[..., None], 1) * scale
 
@@ -220,6 +238,8 @@ KINDS = {
     "two functions": [function("softmax"), replace(FUSED, impl="./functions.py:softmax")],
     "two layouts": [function(one, mode="train", mask="causal") for one in ("softmax", "tokens_first")],
     "two layouts, backward": [function(one, mode="backward") for one in ("tokens_first", "softmax")],
+    "a causal function whose reference takes no mask": [function("causal_by_nature", mask="causal")],
+    "checked at n too": [function("softmax", seq_len=300), function("alone", seq_len=300)],
     "a function's mask": [function("masked", mode="train", mask="causal")],
     "a mask in a function's own form": [function("added", mask="causal")],
     "a function decodes": [function("softmax", mode="decode", mask="causal", batch_size=2)],
@@ -234,23 +254,39 @@ KINDS = {
     "the second GPU, a function": [function("softmax", device="cuda:1", dtype="bfloat16")],
     "a module": [Case("mine_one:Alone", 20, 16, 1, mode="train")],
 }
+# Scripts that fail, each with what it prints of the layer that is wrong.
+WRONG = {
+    "a wrong layer": [replace(FUSED, impl="sdpa.fused"), replace(FUSED, impl="mine_one:Wrong")],
+    "a wrong first side": [replace(FUSED, impl="mine_one:Wrong"), replace(FUSED, impl="sdpa.fused")],
+    "a wrong option": [function("wider", options=f"window={one}") for one in (3, 5)],
+    "wrong beyond 256 tokens": [function("short", seq_len=300)],
+}
+PRINTED = {
+    "a wrong layer": "mine_one:Wrong: off by 1.0e-02 of the norm of the reference in float64",
+    "a wrong first side": "mine_one:Wrong: off by 1.0e-02 of the norm of the reference in float64",
+    "a wrong option": "functions:wider window=3: off by 4.4e-01 of the norm of the reference of functions:wider",
+    "wrong beyond 256 tokens": "of the norm of the reference in float64 at n = 300; allowed: 1.0e-03",
+}
 RUNNER = """
-import json, runpy, sys, types
+import contextlib, io, json, runpy, sys, types
 import torch
 
 sys.modules["harness"] = sys.modules["impls"] = None  # importing either fails
 kernel = types.ModuleType("flash_attn")
 kernel.flash_attn_func = lambda q, k, v, causal=False: torch.nn.functional.scaled_dot_product_attention(
     *(one.transpose(1, 2) for one in (q, k, v)), is_causal=causal).transpose(1, 2)
-failed = {}
+ended = {}
 for path in sys.argv[1:]:
     torch.set_grad_enabled(True)
     sys.modules["flash_attn"] = kernel if "flash_attn_func" in open(path).read() else None
-    try:
-        runpy.run_path(path, run_name="__main__")
-    except BaseException as error:
-        failed[path] = f"{type(error).__name__}: {error}"
-print(json.dumps(failed))
+    error = ""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except BaseException as raised:
+            error = f"{type(raised).__name__}: {raised}"
+    ended[path.removesuffix(".py")] = error, printed.getvalue()
+print(json.dumps(ended))
 """
 
 
@@ -287,19 +323,19 @@ def run_of(path: Path, cases: list[Case]) -> StoredRun:
 @pytest.fixture(scope="module")
 def scripts(place: Path, executor: Executor) -> dict[str, str]:
     found = {}
-    for kind, cases in KINDS.items():
+    for kind, cases in {**KINDS, **WRONG}.items():
         stored = run_of(place / f"run {kind}", cases)
         found[kind] = export_script(stored, [str(case) for case in cases], executor).content.decode()
     return found
 
 
 @pytest.fixture(scope="module")
-def failures(scripts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return failures_of(scripts, tmp_path_factory.mktemp("away"))
+def ended(scripts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    return run_scripts(scripts, tmp_path_factory.mktemp("away"))
 
 
-def failures_of(scripts: dict[str, str], away: Path) -> dict[str, str]:
-    """The errors of the scripts, all run in one process, away from the layers' files."""
+def run_scripts(scripts: dict[str, str], away: Path) -> dict[str, tuple[str, str]]:
+    """The error of each script, and what it prints. All run in one process, away from the layers' files."""
     for kind, text in scripts.items():
         assert "min_run_time=0.2" in text
         quick = text.replace("min_run_time=0.2", "min_run_time=1e-4").replace('"cuda"', '"cpu"')
@@ -312,8 +348,10 @@ def failures_of(scripts: dict[str, str], away: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_script_runs_with_torch_alone(kind: str, failures: dict[str, str]) -> None:
-    assert failures.get(f"{kind}.py") is None
+def test_a_script_runs_with_torch_alone(kind: str, ended: dict[str, tuple[str, str]]) -> None:
+    error, printed = ended[kind]
+    assert not error
+    assert f"at n = {KINDS[kind][0].seq_len}" in printed
 
 
 @pytest.mark.slow
@@ -323,7 +361,7 @@ def test_scripts_of_functions_of_transformers_run(place: Path, executor: Executo
     cases = [replace(FUSED, impl=f"sdpa.transformers.{name}", mode="train") for name in ("eager", "sdpa")]
     stored = [run_of(place / case.impl, [case]) for case in cases]
     scripts = {one.lines[0].impl: export_script(one, [], executor).content.decode() for one in stored}
-    assert failures_of(scripts, tmp_path) == {}
+    assert [error for error, _ in run_scripts(scripts, tmp_path).values()] == ["", ""]
 
 
 def test_the_measured_figures_and_versions_are_a_comment(scripts: dict[str, str]) -> None:
@@ -397,34 +435,18 @@ def test_what_only_the_harness_reads_of_a_function_is_left_out() -> None:
     assert set(_ATTRIBUTES) <= _OF_A_FUNCTION
 
 
-WRONG = {
-    "mine_one:Wrong: off by 1.0e-02 of the norm of the first side in float64": [
-        replace(FUSED, impl="sdpa.fused"),
-        replace(FUSED, impl="mine_one:Wrong"),
-    ],
-    "functions:wider window=3: off by 4.4e-01 of the norm of its reference": [
-        function("wider", options=f"window={one}") for one in (3, 5)
-    ],
-}
-
-
-@pytest.mark.parametrize("printed", WRONG)
-def test_a_wrong_layer_fails_in_its_script(place: Path, executor: Executor, tmp_path: Path, printed: str) -> None:
-    cases = WRONG[printed]
-    stored = run_of(place / f"wrong {cases[1].impl}", cases)
-    text = export_script(stored, list(map(str, cases)), executor).content.decode()
-    (tmp_path / "wrong.py").write_text(text)
-    done = subprocess.run([sys.executable, "-I", "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert printed in done.stdout
-    assert "AssertionError" in done.stderr
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_layer_fails_in_its_script(kind: str, ended: dict[str, tuple[str, str]]) -> None:
+    error, printed = ended[kind]
+    assert error.startswith("AssertionError")
+    assert PRINTED[kind] in printed.splitlines()[-1]
 
 
 def test_sides_of_one_function_are_named_by_what_differs_and_have_a_reference_each(scripts: dict[str, str]) -> None:
     text = scripts["two values of an option"]
-    assert 'for name in ["functions:windowed window=4", "functions:windowed window=5"]:' in text
+    assert '("functions:windowed window=5", "reference of functions:windowed window=5")]:' in text
     assert '"reference of functions:windowed window=5": lambda q, k, v: partial(window_of, q, k, v, window=5),' in text
-    assert "in float64" in text.partition("of the norm of its reference ")[2][:10]
+    assert "of the norm of the {truth} in float64" in text
     assert "of the norm of itself in float64" in scripts["a module"]
 
 
@@ -455,9 +477,22 @@ def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:
     assert chosen(stored, "attention.fused n=20").case == FUSED
     assert chosen(stored, "attention.fused n=20 causal").case == causal
     assert chosen(stored, "attention.fused seq_len=40 mask=causal").case == longer
-    with pytest.raises(UsageError, match=r"2 cases of .* choose one, as by \"--case 'attention.fused n=40"):
+    assert chosen(stored, "packed").case.impl == "attention.packed"
+    with pytest.raises(UsageError, match=r"2 cases that 'n=40' describes: .* as by \"--case 'attention.fused n=40"):
         chosen(stored, "n=40")
+    with pytest.raises(UsageError, match=r"4 cases that 'attention' describes: .* of .*'attention.packed n=40"):
+        chosen(stored, "attention")
     with pytest.raises(UsageError, match=r"did you mean 'attention\.fused'"):
         chosen(stored, "attention.fusd n=20")
     with pytest.raises(UsageError, match="no key 'seq_length'"):
         chosen(stored, "seq_length=20")
+
+
+def test_without_a_description_the_only_case_that_can_run_is_chosen(tmp_path: Path) -> None:
+    stored = run_of(tmp_path / "run", [FUSED, PACKED])
+    with pytest.raises(UsageError, match=r"has 2 cases: choose one, as by \"--case 'attention.fused n=20"):
+        chosen(stored, "")
+    cannot = [replace(line, status="unsupported") for line in stored.lines]
+    assert chosen(replace(stored, lines=[stored.lines[0], cannot[1]]), "").case == FUSED
+    with pytest.raises(UsageError, match="no case that can run"):
+        chosen(replace(stored, lines=cannot), "")

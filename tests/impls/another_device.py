@@ -21,6 +21,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from harness.trial import device
+
 THERE = torch.device("meta")
 # They are there to bring something from one device to another.
 _CARRIERS = ("aten::_to_copy", "aten::copy_")
@@ -43,7 +45,7 @@ class AnotherDevice:
         # Within functions of torch that are Python themselves, the mode before sees no more calls.
         patched = mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", cuda_attention.attention)
         self._modes.enter_context(patched)
-        self._modes.enter_context(mock.patch.object(torch.cuda, "synchronize", return_value=None))
+        self._modes.enter_context(mock.patch.dict(device.WAITS, {"cuda": lambda: None}))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

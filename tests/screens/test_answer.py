@@ -13,8 +13,11 @@ from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
 from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.claim_rules import exponent_text
 from harness.analysis.crossovers import Crossover
+from harness.fit.laws import Range
 from harness.report.report_data import Contents, next_steps, report_markdown, show_answer
+from harness.report.text.cost_models import laws_table
 from harness.results.columns import CaseResult
 
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
@@ -126,10 +129,19 @@ def test_ratios_to_a_baseline_are_marked_where_noise_alone_could_explain_them() 
     assert marks[1].count("1.00") == 1, "the baseline itself is not marked"
 
 
-def test_an_undetermined_cost_model_has_no_exponent_and_an_empty_column_is_left_out() -> None:
+def test_an_exponent_that_is_not_determined_is_a_question_mark_and_an_empty_column_is_left_out() -> None:
     two_sizes = [line for line in usual() if line.seq_len in (1024, 2048)]
+    contents = Contents(two_sizes, analyse(two_sizes))
+    table = contents.answers[0].table
+    assert {row[list(table.columns).index("exponent")] for row in table.rows} == {"?"}
+    for text in (shown(contents), report_markdown(contents)):
+        assert "? is not determined: too few n were measured" in " ".join(text.split())
+    models = {head[0].text: rows for head, rows in laws_table(contents.findings.laws).groups.items()}
+    assert {str(row[2])[0] for row in models["time"]} == {"?"}
+    assert exponent_text(Range(1.2, 0.0, 3.0)) == "? (0.00 to 3.00)"
     assert "exponent" in answer(usual())
-    assert "exponent" not in answer(two_sizes)
+    assert "? is not determined" not in answer(usual())
+    assert "exponent" not in answer([line for line in usual() if line.seq_len == 2048])
     assert "of peak" not in answer(usual(), 200), "the machine is not calibrated"
     calibrated = [replace(line, of_peak=0.5, gb_per_s=12.0) for line in usual()]
     assert {"GB/s", "of peak"} <= set(re.split(r"\s{2,}", answer(calibrated, 200).replace("\n", "  ")))

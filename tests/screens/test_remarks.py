@@ -67,6 +67,13 @@ def test_failures_alike_are_one_remark_and_limits_are_named(snapshot: SnapshotAs
         "equal reasons": [replace(LINE, status="oom", reason="out of memory", seq_len=n) for n in (64, 128)],
         "a limit": run((naive(64), "ok"), (naive(128), "ok"), (naive(256), "oom")),
         "limits alike": run(*[(naive(n, d), "ok" if n < 128 else "timeout") for n in (64, 128) for d in (32, 64)]),
+        "limits of two layers": run(
+            *[
+                (Case(impl, n, 32, 1), "ok" if n < 128 else "oom")
+                for impl in ("rnn.gru", "rnn.elman")
+                for n in (64, 128)
+            ]
+        ),
         "a limit along d": run((naive(64, 32), "ok"), (naive(64, 64), "oom")),
         "a limit and an error": run((naive(64), "ok"), (naive(128), "oom"), (Case("rnn.elman", 64, 32, 1), "error")),
         "one layer is not installed": one,

@@ -120,3 +120,16 @@ def test_the_cost_models_follow_the_true_costs(swept: tuple[Path, Ended], true_s
     assert measured == pytest.approx(true_exponent, abs=0.02)
     laws = pd.read_csv(swept[0] / "laws.csv")
     assert set(IMPLS) <= set(laws.impl)
+
+
+def test_a_layer_that_replaces_the_clock_or_the_events_has_the_times_of_an_honest_one(tmp_path: Path) -> None:
+    names = ("Honest", "HalvesTheClock", "HalvesEvents", "HalvesTheMethod")
+    impls = ",".join(f"simulated_cuda.cheats:{name}" for name in names)
+    ended = harness("sweep", f"impl={impls}", "seq_len=256", *GRID[2:], *TWO_ROUNDS, "out=run", cwd=tmp_path)
+    assert (ended.status, ended.err) == (0, ""), ended.out
+    summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index("impl")
+    assert list(summary.status) == ["ok"] * len(names)
+    columns = ["time_s", "hot_gpu_s", "host_s", "wall_call_s"]
+    honest = summary.loc["simulated_cuda.cheats:Honest", columns]
+    ratios = summary[columns] / honest
+    assert ratios.to_numpy() == pytest.approx(1.0, rel=0.2), ratios

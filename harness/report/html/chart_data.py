@@ -159,8 +159,8 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     - `time`, `memory`, `depth`: the curves with their y axis, or None
     - `roofline`, `accuracy`, `crossovers`: the chart's data, or None
 
-    `first` is the panel to open with. The run's grid gives the order of an axis's values where it matters. The overview
-    of that panel's setting is in `overview`, None if there is none, and the checked predictions in `predictions`.
+    `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
+    there is none, and the checked predictions in `predictions`.
     """
     panels: list[dict[str, Any]] = []
     stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
@@ -182,23 +182,19 @@ def chart_data(contents: Contents) -> dict[str, Any]:
             }
             for panel in setting.panels
         ]
-    first = _first(contents.settings, panels, contents.provenance.grid)
+    opening = contents.opening
+    fullest = parts.fullest_panel(opening.panels) if opening else None
+    opens = [panel is fullest for setting in contents.settings for panel in setting.panels]
+    overview = next((one for one in contents.overviews if opening and one.name == opening.name), None)
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
         "widest": parts.WIDEST,
         "axes": selectors(contents.lines, panels),
         "panels": panels,
-        "first": first,
-        "overview": opening_overview(contents, first) if panels else None,
+        "first": opens.index(True) if opens else 0,
+        "overview": asdict(replace(overview, looks={})) if overview else None,
         "predictions": prediction_charts(contents.findings.held_out),
     }
-
-
-def opening_overview(contents: Contents, first: int) -> dict[str, Any] | None:
-    """The overview of the setting that the page opens with; None if that setting has none."""
-    setting = [setting for setting in contents.settings for _ in setting.panels][first]
-    found = next((one for one in contents.overviews if one.name == setting.name), None)
-    return asdict(replace(found, looks={})) if found is not None else None
 
 
 # The most predictions of one cost in its chart: those with the largest errors.
@@ -236,22 +232,3 @@ def _prediction(one: HeldOut, text: Callable[[float], str]) -> dict[str, Any]:
         **{"impl": one.impl, "x": one.measured, "y": one.predicted, "lo": ends[0], "hi": ends[1]},
         "text": f"{says}{interval}",
     }
-
-
-def _first(found: Sequence[PanelSetting], panels: Sequence[dict[str, Any]], grid: Mapping[str, Sequence[Any]]) -> int:
-    """The index of the panel to open with: the fullest panel of the setting with the most timed cases.
-
-    Among equal settings, one with a roofline comes first, then the first of the grid.
-    """
-    places = [(setting, panel) for setting in found for panel in setting.panels]
-
-    def rank(setting: PanelSetting) -> tuple[int, bool, list[int]]:
-        timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
-        has_roof = any(one["roofline"] for (of, _), one in zip(places, panels, strict=True) if of is setting)
-        orders = [(list(grid.get(axis, ())), value) for axis, value in setting.at.items()]
-        return timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
-
-    if not found:
-        return 0
-    fullest = parts.fullest_panel(max(parts.drawn_settings(found), key=rank).panels)
-    return next(i for i, (_, panel) in enumerate(places) if panel is fullest)

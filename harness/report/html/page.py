@@ -25,7 +25,7 @@ from harness.report.figure_panels import BEYOND, HOLLOW
 from harness.report.html.chart_data import chart_data
 from harness.report.provenance import calibration
 from harness.report.report_data import Contents
-from harness.report.text import claims, cost_models
+from harness.report.text import claims, cost_models, costs
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -104,6 +104,7 @@ def page(contents: Contents) -> str:
         "claims": claims.claims_table(found.verdicts),
         "laws": cost_models.laws_table(found.laws),
         "predictions": cost_models.held_out_table(worst_predictions(found.held_out)),
+        "unknown_exponent": costs.UNKNOWN_EXPONENT,
         "beyond_axis": BEYOND.capitalize(),
         "hollow": HOLLOW.capitalize(),
         "calibration": calibration(contents.provenance.machine),

@@ -24,26 +24,31 @@ _OF_SIZE = ("oom", "timeout", "killed")
 def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     """Find where a layer that was measured at a smaller size fails because of its size.
 
-    Each limit is a sentence, with the first failed case of every grid line that ends alike.
+    Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
     """
-    ends: list[tuple[tuple[str, str, str], CaseResult]] = []
+    ends: list[tuple[tuple[str, int, int, str, tuple[str, ...]], CaseResult]] = []
     taken: set[Case] = set()
     for axis in GROWING:
-        size, letter = attrgetter(axis), AXES[axis].letter
+        size = attrgetter(axis)
         for of_line in _along(axis, lines):
             last = max((size(line) for line in of_line if line.status == "ok"), default=math.inf)
             beyond = sorted((line for line in of_line if size(line) > last), key=size)
             if beyond and beyond[0].status in _OF_SIZE and not taken.intersection(line.case for line in beyond):
                 taken.update(line.case for line in beyond)
                 first = beyond[0]
-                failed = f"at {letter} = {size(first)} {first.status}: {first.reason or ''}"
-                ends.append(((f"{first.impl} goes as far as {letter} = {last}", failed, axis), first))
-    found = {}
-    for (reached, failed, axis), alike in grouped(ends, itemgetter(0)).items():
-        others = " ".join(f"{letter}={getattr(alike[0][1], name)}" for letter, name in SIZES.items() if name != axis)
-        cases = f"{len(alike)} cases" if len(alike) > 1 else others
-        found[f"{reached} ({cases}); {failed}"] = [line for _, line in alike]
-    return found
+                reason = formatting.without_numbers(first.reason or "")
+                ends.append(((axis, int(last), size(first), first.status, reason), first))
+    alike = grouped(ends, itemgetter(0)).items()
+    return dict(_limit(axis, last, ended, [line for _, line in of]) for (axis, last, ended, *_), of in alike)
+
+
+def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> tuple[str, list[CaseResult]]:
+    """A limit as a sentence, with the first failed cases."""
+    letter, impls = AXES[axis].letter, list(dict.fromkeys(line.impl for line in alike))
+    others = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
+    cases = f"{len(alike)} cases" if len(alike) > 1 else others
+    reached = f"{formatting.listed(impls)} {'go' if len(impls) > 1 else 'goes'} as far as {letter} = {last} ({cases})"
+    return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}", alike
 
 
 def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
@@ -75,10 +80,8 @@ def quality_sentences(
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons, nine_in_ten = (
-            [line.stop_reason for line in timed if line.stop_reason],
-            math.ceil(0.9 * len(widths)) - 1,
-        )
+        reasons = [line.stop_reason for line in timed if line.stop_reason]
+        nine_in_ten = math.ceil(0.9 * len(widths)) - 1
         precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
         if median(widths) > WIDEST:
             text.append(
@@ -294,21 +297,27 @@ def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list
 
 
 def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
-    """One sentence for each limit, for each reason of a failure, and for all layers that a run could not measure."""
-    lines, absent = unsupported_sentences(lines)
+    """One sentence for each limit, and for each reason of a failure."""
     ends = limits_reached(lines)
     shown = {line.case for alike in ends.values() for line in alike}
     failed = [line for line in lines if line.status != "ok" and line.case not in shown]
-    text = _at_most(list(ends), "layer with a limit")
+    text = list(ends)
     for status, alike in grouped(failed, lambda line: line.status).items():
         text += _joined(alike, "reason", status)
-    return [*text, *filter(None, [absent])]
+    return text
 
 
-def _joined(lines: Sequence[CaseResult], column: str, kind: str) -> list[str]:
-    """One sentence for each text in the column: `kind: the first case and how many more: text`."""
-    groups = grouped(lines, lambda line: getattr(line, column) or "")
-    return _at_most([f"{kind}: {_cases(alike)}: {reason}" for reason, alike in groups.items()], "reason")
+def _joined(lines: Iterable[CaseResult], column: str, kind: str) -> list[str]:
+    """One sentence for each text in the column: `kind: the first case and how many more: text`.
+
+    Texts that differ in numbers alone are one, with the range of each number.
+    """
+    alike = grouped(lines, lambda line: formatting.without_numbers(getattr(line, column) or ""))
+    return [f"{kind}: {_cases(of)}: {_text_of(of, column)}" for of in alike.values()]
+
+
+def _text_of(lines: Iterable[CaseResult], column: str) -> str:
+    return formatting.with_ranges(getattr(line, column) or "" for line in lines)
 
 
 def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
@@ -317,9 +326,12 @@ def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
 
 
 def _cases(lines: Sequence[CaseResult]) -> str:
-    """The first case and how many more."""
-    first, more = lines[0], f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
-    return f"{first.impl} {_sizes(first)}{more}"
+    """The first case and how many more, or the names of several layers and how many cases."""
+    impls = list(dict.fromkeys(line.impl for line in lines))
+    if len(impls) > 1:
+        return f"{formatting.listed(impls)} ({formatting.counted(len(lines), 'case')})"
+    more = f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
+    return f"{impls[0]} {_sizes(lines[0])}{more}"
 
 
 def _sizes(line: CaseResult) -> str:
@@ -333,12 +345,15 @@ _MOST_NAMED = 8
 
 
 def failures_table(lines: Iterable[CaseResult]) -> Table:
-    """The cases that are not `ok`, with a row for each layer, status and reason, in the order of the lines."""
+    """The cases that are not `ok`, with a row for each layer, status and reason, in the order of the lines.
+
+    Reasons that differ in numbers alone share a row.
+    """
     failed = [line for line in lines if line.status != "ok"]
-    kinds = grouped(failed, lambda line: (line.impl, line.status, line.reason or ""))
+    kinds = grouped(failed, lambda line: (line.impl, line.status, formatting.without_numbers(line.reason or "")))
     rows = [
-        (impl, status, str(len(alike)), str(alike[0].seq_len), Cell(reason, aside=_named(alike)))
-        for (impl, status, reason), alike in kinds.items()
+        (impl, status, str(len(alike)), str(alike[0].seq_len), Cell(_text_of(alike, "reason"), aside=_named(alike)))
+        for (impl, status, _), alike in kinds.items()
     ]
     return Table({"layer": "layer", "status": "bad", "cases": "n", "from n": "n", "why": "why"}, rows)
 
@@ -356,16 +371,3 @@ def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
     """
     lines = list(lines)
     return {line.impl for line in lines} - {line.impl for line in lines if line.status != "unsupported"}
-
-
-def unsupported_sentences(lines: Sequence[CaseResult]) -> tuple[list[CaseResult], str]:
-    """Return the lines that still need remarks, and one sentence that names the absent layers.
-
-    If all absent layers share one reason, all lines are returned and the sentence is empty. Those layers already share
-    one remark, which gives the reason. The same holds if fewer than two layers are absent.
-    """
-    gone = unsupported_layers(lines)
-    if len({line.reason for line in lines if line.impl in gone}) < 2 or len(gone) < 2:
-        return list(lines), ""
-    names = ", ".join(map(printable, sorted(gone)))
-    return [line for line in lines if line.impl not in gone], f"unsupported in every case: {names}: see report.md"

@@ -88,8 +88,8 @@ def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | Non
     return (
         Cell(fitted.series.impl, aside=where(fitted.series.setting)),
         formula,
-        exponent_text(fitted.exponent_n),
-        exponent_text(fitted.exponent_d),
+        exponent_text(fitted.exponent_n, law.determined),
+        exponent_text(fitted.exponent_d, law.determined),
         "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
     )
 

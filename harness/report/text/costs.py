@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import formatting
+from harness.analysis.claim_rules import WIDEST, exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
@@ -83,13 +84,12 @@ CROSSOVER_INTERVALS = (
     "called wrongly."
 )
 SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
+UNKNOWN_EXPONENT = f"? is not determined: too few n were measured, or the times leave a range wider than {WIDEST}"
 
-# The most layers named where none is the fastest.
-_MOST_NAMED = 4
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
 
-_Laws = Mapping[tuple[str, Any, str], FittedLaw]
+Laws = Mapping[tuple[str, Setting, str], FittedLaw]
 
 
 @dataclass(frozen=True)
@@ -116,21 +116,20 @@ class Answer:
 def answers(
     settings: Iterable[PanelSetting],
     crossovers: Mapping[Facet, list[Crossover]],
-    laws: Iterable[FittedLaw],
+    laws: Laws,
     baseline: str = "",
 ) -> list[Answer]:
     """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`.
 
     Times are relative to those of the layer `baseline`, or to the fastest without one.
     """
-    known = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     found = []
     for setting in settings:
         panel = fullest_panel(setting.panels)
         n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
         if n is not None:
             at_n = sorted((one for one in panel.lines if one.seq_len == n), key=_rank)
-            table = _cost_table(setting, panel, at_n, known, baseline)
+            table = _cost_table(setting, panel, at_n, laws, baseline)
             pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
             by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
             found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs), tuple(by_size)))
@@ -166,7 +165,7 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
     ]
 
 
-def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: _Laws, baseline: str) -> Table:
+def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: Laws, baseline: str) -> Table:
     is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
     widths = {line.head_dim for line in at_n} - {None}
@@ -180,6 +179,7 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
     ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in ranked}
     columns |= dict.fromkeys((speed, "exponent", "GB/s", "of peak"), "n optional")
     rows = [_cost_row(panel, line, laws, ratios.get(line.impl), line.impl in close, is_tera) for line in at_n]
+    is_open = any("?" in row for row in rows)
     table = Table(
         columns,
         rows,
@@ -187,31 +187,28 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
         about=", ".join(filter(None, [setting.title, head_dim])),
         explained={
             "ratio": f"to {baseline or 'the fastest'}",
-            "exponent": SCALING_EXPONENT,
+            "exponent": f"{SCALING_EXPONENT}; {UNKNOWN_EXPONENT}" if is_open else SCALING_EXPONENT,
             "GB/s": "at least, by the least traffic",
         },
     )
     return table.without_empty("lengths", "exponent", "GB/s", "of peak")
 
 
-def _cost_row(panel: Panel, line: CaseResult, laws: _Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
+def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
     fitted = laws.get((line.impl, line.series, "time"))
-    exponent = exponent_of(fitted.law, "n", *line.size) if fitted and fitted.law.determined else None
+    exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
+    ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
         line.impl,
         Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
         Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
-        Cell("suspect", "bad")
-        if line.suspect
-        else ""
-        if ratio is None
-        else f"{'~' * is_close}{formatting.three(ratio)}",
+        Cell("suspect", "bad") if line.suspect else ratio_text,
         _lengths(line),
         _memory(line),
         "" if speed is None else formatting.three(speed),
-        "" if not exponent else f"{exponent.value:.2f}",
+        exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
         "" if line.gb_per_s is None else formatting.three(line.gb_per_s),
         "" if line.of_peak is None else formatting.share(line.of_peak),
     )
@@ -251,11 +248,8 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     first, second = timed[:2]
     close = [line.impl for line in close_to_fastest(at_n)]
     if close:
-        names = [first.impl, *close][:_MOST_NAMED]
-        more = len(close) + 1 - len(names)
-        last = formatting.counted(more, "more layer") if more else names.pop()
-        text = f"{', '.join(names)} and {last} are within measurement error (~)."
-        return f"Fastest at n={first.seq_len}: no clear winner. {text}"
+        names = formatting.listed([first.impl, *close])
+        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
 
@@ -278,7 +272,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     left = len(others) - len(surest)
     more = [f"And {formatting.counted(left, 'more crossover')}: see crossovers.csv."] if left else []
     if open_pairs:
-        names = " and ".join(filter(None, (", ".join(c.slower for c in open_pairs[:-1]), open_pairs[-1].slower)))
+        names = formatting.listed([c.slower for c in open_pairs], len(open_pairs))
         more.append(f"Undecided at every n: {rnn} against {names}.")
     return [*map(crossover_sentence, surest), *more]
 

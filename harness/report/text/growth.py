@@ -7,14 +7,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from harness.analysis.claim_rules import WIDEST
 from harness.analysis.crossovers import ratio_at
 from harness.fit.laws import Range
-from harness.formatting import count, printable
+from harness.formatting import count, listed, printable
 from harness.report.document import grouped
 from harness.report.figure_panels import Curve
 
-# Exponents this far apart are worth two groups; those with a wider interval are not known.
-_APART, _WIDEST = 0.4, 0.5
+# Exponents this far apart are worth two groups.
+_APART = 0.4
 # The ratio of the ends of an interval above which a ratio of costs is not known.
 _WIDEST_RATIO = 2.0
 # The most names in one group of layers.
@@ -35,16 +36,16 @@ def names_of(group: Iterable[str], shown: Sequence[str], rest: bool = False) -> 
         names += [f"{family}.*"] if whole else [printable(impl) for impl in inside]
     if len(names) > _MOST_NAMES:
         return "the other layers" if rest else f"{len(own)} layers"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return listed(names)
 
 
 def exponent_sentence(exponents: Mapping[str, Range], where: str, shown: Sequence[str]) -> str:
     """`At n = 2048, rnn.* grow as n^1.0 and attention.fused grows as n^1.8.`
 
     The layers form two groups if their exponents differ surely and by much, otherwise one. Layers whose exponent is
-    hardly known are left out.
+    not known are left out.
     """
-    known = {impl: one for impl, one in exponents.items() if one.hi - one.lo <= _WIDEST}
+    known = {impl: one for impl, one in exponents.items() if one.hi - one.lo <= WIDEST}
     order = sorted(known, key=lambda impl: known[impl].value)
     if not order:
         return ""
@@ -121,9 +122,9 @@ def depth_sentence(curves: Sequence[Curve], formulas: Mapping[str, str]) -> str:
     if growing:
         order = sorted(growing, key=lambda curve: curve.value[-1])
         known = list(dict.fromkeys(formulas[curve.impl] for curve in order if curve.impl in formulas))
-        every = len(growing) == sum(curve.impl in formulas for curve in growing)
-        text = " or ".join(known) if every and len(known) <= _MOST_FORMULAS else _counts(c.value[-1] for c in growing)
-        at = "" if every and len(known) <= _MOST_FORMULAS else f" at n = {max(c.n[-1] for c in growing)}"
+        text, at = " or ".join(known), ""
+        if len(known) > _MOST_FORMULAS or any(curve.impl not in formulas for curve in growing):
+            text, at = _counts(c.value[-1] for c in growing), f" at n = {max(c.n[-1] for c in growing)}"
         parts.append(f"{_run([c.impl for c in growing], shown)} {text} operations one after another{at}")
     if constant:
         rest = len(growing) + len(constant) == len(shown) and bool(growing)

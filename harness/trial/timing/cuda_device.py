@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.trial.device import device_name, is_rocm
+from harness.trial.device import EVENTS, WAITS, device_name, is_rocm
 from harness.trial.nvml import NvmlGauge, addresses
 from harness.trial.workload import Unsupported
 
@@ -112,7 +112,7 @@ class TorchDevice:
 
     def mark(self) -> Any:
         """Enqueue an event and return it."""
-        event = self._module.Event(enable_timing=True)
+        event = EVENTS[self.kind](enable_timing=True)
         event.record()
         return event
 
@@ -148,7 +148,7 @@ class TorchDevice:
 
     def sync(self) -> None:
         """Wait until the queue is empty."""
-        self._module.synchronize()
+        WAITS[self.kind]()
 
     def capture(
         self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None

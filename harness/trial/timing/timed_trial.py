@@ -39,7 +39,10 @@ from harness.trial.reuse_between_calls import (
     take_last_call,
 )
 from harness.trial.sandbox import is_out_of_memory, send
-from harness.trial.timing import sampler
+
+# Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
+from harness.trial.timing import cuda_device, cuda_sampling, other_devices, sampler
+from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
 from harness.trial.work_after_call import OtherThreads
@@ -52,8 +55,6 @@ _LONG_CALL_S = 20e-3
 # So many calls, but not of more than this total duration, tell how long a call takes among others.
 _PIPELINED_CALLS = 50
 _PIPELINED_S = 20e-3
-# As `LEAST_WARMUP_S` of `harness.trial.timing.cuda_sampling`, which a trial on the CPU does not import.
-_LEAST_WARMUP_ON_GPU_S = 0.05
 # The start of a process on a GPU takes much longer than this, so shorter sampling would save nothing.
 _LEAST_ON_GPU_S = 0.1
 
@@ -162,9 +163,6 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    # Imported here, because only a GPU needs it and NVML.
-    from harness.trial.timing import cuda_device, other_devices
-
     known = {"cuda": cuda_device.TorchDevice, "xpu": other_devices.XpuDevice, "mps": other_devices.MpsDevice}
     return known[device_kind(case.device)]()
 
@@ -223,8 +221,6 @@ def missing_parts(case: Case) -> list[str]:
 
 
 def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
-    from harness.trial.timing.cuda import sample_cuda  # see above
-
     device = open_device(case)
     readings = device.probe_readings()
     before = usage()
@@ -312,7 +308,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
 def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], bool]:
     """The end of a warm-up on a GPU, which needs some time to raise its clock rate."""
     is_warm = sampler.steady_or_after(warm_up_s)
-    return lambda times, elapsed_s: elapsed_s >= _LEAST_WARMUP_ON_GPU_S and is_warm(times, elapsed_s)
+    return lambda times, elapsed_s: elapsed_s >= cuda_sampling.LEAST_WARMUP_S and is_warm(times, elapsed_s)
 
 
 def pipelined_call_s(

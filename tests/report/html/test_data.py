@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from report.found import FORWARD, some_findings, some_lines, some_origin
 from rows import usual_lines
+from screens.text_file import printed, terminal
 
 from harness.analysis.analyse import Analysis
 from harness.report.html.chart_data import chart_data
-from harness.report.html.page import bar_places
-from harness.report.report_data import Contents
+from harness.report.html.page import bar_places, page
+from harness.report.report_data import Contents, report_markdown, show_answer
 from harness.report.text.claims import order_table
 
 
@@ -33,6 +34,21 @@ def test_there_is_a_panel_for_each_setting_width_and_number_of_heads(data: dict)
 
 def test_it_opens_with_the_fullest_panel(data: dict) -> None:
     assert data["panels"][data["first"]]["at"].items() >= {"mode": "forward", "d_model": 256, "num_heads": 8}.items()
+
+
+def test_the_screen_report_md_and_the_page_begin_with_the_setting_that_has_the_most_times() -> None:
+    lines = usual_lines()
+    short = [replace(line, mode="backward") for line in lines if line.seq_len <= 512]
+    contents = Contents([*short, *lines], Analysis())
+    assert contents.answers[0].title.startswith("forward, ")
+    assert [one.fastest.partition(":")[0] for one in contents.answers] == ["Fastest at n=2048", "Fastest at n=512"]
+    console = terminal(100)
+    show_answer(contents, console)
+    screen, data = printed(console), chart_data(contents)
+    assert screen.index("n=2048 d=256") < screen.index("n=512 d=256")
+    assert report_markdown(contents).index("Fastest at n=2048") < report_markdown(contents).index("Fastest at n=512")
+    assert data["panels"][data["first"]]["at"]["mode"] == "forward"
+    assert '<p class="lede">Fastest at n=2048' in page(contents)
 
 
 def test_curves_hold_values_intervals_and_texts_by_n(data: dict) -> None:

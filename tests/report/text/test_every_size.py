@@ -45,7 +45,7 @@ def test_the_table_of_costs_is_sorted_by_the_time_that_it_shows() -> None:
     lines = [
         replace(line, time_in_law_s=1 / line.time_s, time_in_law_lo_s=0, time_in_law_hi_s=9) for line in usual_lines()
     ]
-    (answer,) = answers(panel_settings(lines), {}, [])
+    (answer,) = answers(panel_settings(lines), {}, {})
     last = {line.impl: line.time_s for line in answer.panel.lines if line.seq_len == 2048}
     assert [row[0] for row in answer.table.rows] == sorted(last, key=lambda impl: last[impl] or 0.0)
 

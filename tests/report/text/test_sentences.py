@@ -46,9 +46,9 @@ def test_a_cost_has_its_unit(metric: str, value: float, text: str) -> None:
 
 
 def test_a_suspect_case_has_no_rank_and_its_reason_is_told() -> None:
-    fastest = answers(panel_settings(usual_lines()), {}, [])[0].fastest.split(": ")[1].split(".")[0]
+    fastest = answers(panel_settings(usual_lines()), {}, {})[0].fastest.split(": ")[1].split(".")[0]
     lines = [replace(line, suspect="too fast") if line.impl.startswith(fastest) else line for line in usual_lines()]
-    (answer, *_) = answers(panel_settings(lines), {}, [])
+    (answer, *_) = answers(panel_settings(lines), {}, {})
     assert fastest not in answer.fastest
     assert str(answer.table.rows[-1][0]).startswith(fastest)
     assert str(answer.table.rows[-1][3]) == "suspect"

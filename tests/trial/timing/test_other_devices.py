@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from trial.timing.cuda.few_functions import SimTensor, simulated_torch
+from trial.timing.cuda.few_functions import SimTensor, bind, simulated_torch
 from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.sweep_axes import Case
@@ -30,6 +30,7 @@ def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
         functions["XPUGraph"] = simulated.cuda.CUDAGraph
     del simulated.cuda
     setattr(simulated, kind, SimpleNamespace(**functions))
+    bind(kind, getattr(simulated, kind), patch)
 
     def zeros(*shape: Any, device: str) -> SimTensor:
         assert device == kind

@@ -8,15 +8,23 @@ from typing import Any
 import pytest
 from trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGpu
 
+from harness.trial import device
 from harness.trial.timing import cuda_device
 
 
 def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> cuda_device.TorchDevice:
     """The harness's device on this GPU."""
-    patch.setattr(cuda_device, "torch", simulated_torch(gpu))
+    patch.setattr(cuda_device, "torch", simulated := simulated_torch(gpu))
+    bind("cuda", simulated.cuda, patch)
     patch.setattr(cuda_device, "NvmlGauge", lambda where: gpu.gauge)
     patch.setattr(cuda_device, "addresses", lambda properties: [])
     return cuda_device.TorchDevice()
+
+
+def bind(kind: str, module: Any, patch: pytest.MonkeyPatch) -> None:
+    """Give the harness this module's events, and its wait, as those of the kind."""
+    patch.setitem(device.EVENTS, kind, module.Event)
+    patch.setitem(device.WAITS, kind, module.synchronize)
 
 
 class SimTensor:
