@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.export import script_parts
-from harness.export.script_parts import Script, listed
+from harness.export.script_parts import Script
 
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
 # Names that this part uses.
-NAMES = ("first", "SWAPPED", "partial")
+NAMES = ("first", "OTHERS", "partial")
 _LOCAL = ("n", "name", "dtype", "given", "leaves", "gradient", "forward", "y")
 _FILLS = {
     "normal": "torch.randn({})",
@@ -21,15 +21,24 @@ _FILLS = {
 
 def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
-    one, other = described
-    if (one["inputs"] is None) != (other["inputs"] is None):
-        return (
-            "a script compares two functions or two layers, not one with the other: give one --case, or compare with "
-            "a function such as impl=torch.nn.functional:scaled_dot_product_attention"
-        )
-    if one["inputs"] is not None and _in_one_layout(one) != _in_one_layout(other):
+    layers = [one["layer"] for one in described if one["inputs"] is None]
+    functions = [_in_one_layout(one) for one in described if one["inputs"] is not None]
+    if len(functions) == 2 and functions[0] != functions[1]:
         return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
+    if len(functions) == 1 and not all(_takes_packed(layer, functions[0]) for layer in layers):
+        return (
+            "a script does not compare a layer with a function, unless it is one of sdpa.* with the same heads: give "
+            "one --case, or compare with a function such as impl=torch.nn.functional:scaled_dot_product_attention"
+        )
     return None
+
+
+def _takes_packed(layer: Mapping[str, Any], inputs: Sequence[Any]) -> bool:
+    """Whether a layer without weights takes the q, k and v of a function side by side, (b, n, 3d)."""
+    sizes, *others = inputs[0]
+    heads = layer["arguments"].get("num_heads")
+    alike = len(inputs) == 3 and inputs[0] == inputs[1] == inputs[2] and others == ["", True, "normal", ""]
+    return layer["target"].startswith("impls.sdpa.") and alike and len(sizes[0]) == 4 and sizes[0][2] == heads
 
 
 def _in_one_layout(described: Mapping[str, Any]) -> list[Any]:
@@ -61,17 +70,24 @@ def _settings(script: Script) -> str:
     names, variables = [one["name"] for one in script.first["inputs"]], _variables(script)
     lines.append("SIDES = {")
     for name, one in script.built.items():
-        count, function = one["arguments"]["positional"], script.source.names[one["target"]]
+        function, count, own = script.source.names[one["target"]], one["arguments"].get("positional"), variables
+        if count is None:  # a layer without weights
+            function += f"({', '.join(f'{key}={value!r}' for key, value in one['arguments'].items())})"
+            count, own = len(names), ["x"]
         words = {key: "causal(n)" if value == "causal" else repr(value) for key, value in one["keywords"].items()}
         words |= dict(zip(names[count:], variables[count:], strict=True))
         named = [f"{key}={value}" for key, value in words.items()]
         if one["prepares"]:
-            named = [f"**{function}.prepare({', '.join([*variables[:count], *named])})"]
-        bound = ", ".join([function, *variables[:count], *named])
-        lines.append(f'    "{name}": lambda {", ".join([*["n"] * masked, *variables])}: partial({bound}),')
+            named = [f"**{function}.prepare({', '.join([*own[:count], *named])})"]
+        bound = ", ".join([function, *own[:count], *named])
+        lines.append(f'    "{name}": lambda {", ".join([*["n"] * masked, *own])}: partial({bound}),')
     lines.append("}")
-    if others := _in_the_other_layout(script):
-        lines.append(f"SWAPPED = {listed(others)}  # tokens and heads are in the other order")
+    if others := _in_other_layouts(script):
+        lines.append("OTHERS = {  # in another layout: the inputs, and how to see results in the layout of the inputs")
+        lines += [
+            f'    "{name}": (lambda *given: {there}, lambda y: {back}),' for name, (there, back) in others.items()
+        ]
+        lines.append("}")
     if script.trains:
         lines += ["", "", "def first(y):", f"    return {_FIRST}"]
     return "\n".join(lines + script_parts.mask_function() * masked)
@@ -82,9 +98,18 @@ def _variables(script: Script) -> list[str]:
     return [one["name"] + "_" * (one["name"] in _LOCAL) for one in script.first["inputs"]]
 
 
-def _in_the_other_layout(script: Script) -> list[str]:
-    layouts = {name: one["arguments"]["layout"] for name, one in script.built.items()}
-    return [name for name, layout in layouts.items() if layout != layouts[script.names[0]]]
+def _in_other_layouts(script: Script) -> dict[str, tuple[str, str]]:
+    """Sides in another layout than the inputs: expressions for their inputs, and for a result in the layout of those.
+
+    A layer takes q, k and v side by side, (b, n, 3d).
+    """
+    layout, heads = script.first["layer"]["arguments"]["layout"], script.case.num_heads
+    swap, order = (".transpose(1, 2)", "2, 0, 3, 1, 4") if layout == "bhnd" else ("", "2, 0, 1, 3, 4")
+    parts = f"y.unflatten(-1, (-1, {heads}, {script.case.d_model // heads}))"
+    packed = f"[torch.cat([one{swap}.flatten(2) for one in given], -1)]", f"{parts}.permute({order})"
+    swapped = "[one.transpose(1, 2).contiguous() for one in given]", "y.transpose(1, 2)"
+    layouts = {name: one["arguments"].get("layout") for name, one in script.built.items()}
+    return {name: packed if own is None else swapped for name, own in layouts.items() if own != layout}
 
 
 def _call_of(script: Script) -> str:
@@ -99,9 +124,9 @@ def _call_of(script: Script) -> str:
         for name, one in zip(names, script.first["inputs"], strict=True):
             lines += _drawn(script, name, one)
         lines.append(f"    given = [{', '.join(names)}]")
-    others = _in_the_other_layout(script)
+    others = _in_other_layouts(script)
     if others:
-        lines += ["    if name in SWAPPED:", "        given = [one.transpose(1, 2).contiguous() for one in given]"]
+        lines += ["    if name in OTHERS:", "        given = OTHERS[name][0](*given)"]
     bound = f"SIDES[name]({'n, ' * _takes_mask(script)}*given)"
     if not script.trains:
         return "\n".join([*lines, f"    return {bound}"])
@@ -111,7 +136,7 @@ def _call_of(script: Script) -> str:
     lines += [
         f"    leaves = [{leaves}]",
         f"    gradient = torch.randn({_shape(script, script.first['output'])}).to(DEVICE, DTYPE).to(dtype)",
-        *["    gradient = gradient.transpose(1, 2) if name in SWAPPED else gradient"] * bool(others),
+        *["    gradient = OTHERS[name][0](gradient)[0] if name in OTHERS else gradient"] * bool(others),
         f"    forward = {bound}",
     ]
     lines += script_parts.training_call(script, "first(forward())", "*(leaf.grad for leaf in leaves)")
@@ -145,20 +170,13 @@ def _shape(script: Script, sizes: Sequence[Sequence[int]]) -> str:
 
 def _results(script: Script) -> str:
     """The results of a call as one vector, and the check that compares them with the truth in float64."""
-    swaps = bool(_in_the_other_layout(script))
-    lines = ["def results(name, n, dtype=DTYPE):"]
-    if script.trains:
-        lines += [
-            "    kept = [one.detach().double() for one in call_of(name, n, dtype)() if one is not None]",
-            *["    kept = [one.transpose(1, 2) for one in kept] if name in SWAPPED else kept"] * swaps,
-            "    return torch.cat([one.flatten() for one in kept])",
-        ]
-    else:
-        lines += [
-            "    y = call_of(name, n, dtype)()",
-            f"    y = {_FIRST}",
-            *["    y = y.transpose(1, 2) if name in SWAPPED else y"] * swaps,
-            "    return y.double().flatten()",
-        ]
-    lines += ["", ""]
+    lines = [
+        "def results(name, n, dtype=DTYPE):",
+        "    y = call_of(name, n, dtype)()",
+        f"    kept = [{'one for one in y if one is not None' if script.trains else _FIRST}]",
+        *["    kept = [OTHERS[name][1](one) for one in kept] if name in OTHERS else kept"]
+        * bool(_in_other_layouts(script)),
+        "    return torch.cat([one.detach().double().flatten() for one in kept])",
+        *("", ""),
+    ]
     return "\n".join([*lines, *script_parts.check_loop(script, "results({})")])

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.export import script_parts
-from harness.export.script_parts import REFERENCE, Script, listed, quoted
+from harness.export.script_parts import REFERENCE, Script, quoted
 
 # Names that this part uses.
-NAMES = ("B", "D", "KEYWORDS", "WEIGHTS", "LAYERS")
+NAMES = ("B", "D", "KEYWORDS", "LAYERS")
 
 
 def parts(script: Script) -> list[str]:
@@ -36,10 +36,6 @@ def _settings(script: Script) -> str:
             keywords = ", ".join(f'"{key}": {value}' for key, value in words.items())
             lines.append(f'    "{name}": lambda {given}: {{{keywords}}},')
         lines.append("}")
-    if script.share:
-        lines.append(f"WEIGHTS = SIDES[{quoted(script.names[0])}]().state_dict()  # of both sides")
-    elif script.has_reference:
-        lines.append(f"WEIGHTS = {{name: SIDES[name]().state_dict() for name in {listed(script.names)}}}")
     if any("causal" in one["keywords"].values() for one in built.values()):
         lines += script_parts.mask_function()
     return "\n".join(lines)
@@ -54,11 +50,14 @@ def _call_of(script: Script) -> str:
     case, first, built = script.case, script.first, script.built
     width = f"{first['input_width']} * D" if first["input_width"] != 1 else "D"
     leaf = ".requires_grad_()" if script.trains else ""
+    # Both sides and their reference have the same weights, or each side and its own reference.
+    owner = quoted(script.names[0]) if REFERENCE in built else f'name.removeprefix("{REFERENCE} of ")'
     lines = [
         "def call_of(name, n, dtype=DTYPE):",
         "    torch.manual_seed(0)  # the same weights and input in every dtype",
+        *[f"    weights = SIDES[{owner}]().state_dict()"] * script.has_reference,
         "    layer = SIDES[name]()",
-        *_loaded(script),
+        *["    layer.load_state_dict(weights)"] * script.has_reference,
         f"    layer = layer.to(DEVICE, DTYPE).to(dtype).{'train' if script.trains else 'eval'}()",
         "    torch.manual_seed(1)",
         *script_parts.drawn("x", f"B, n, {width}", case, f".to(DEVICE, DTYPE).to(dtype){leaf}"),
@@ -81,14 +80,6 @@ def _call_of(script: Script) -> str:
     return "\n".join([*lines, *_bodies(script, call)])
 
 
-def _loaded(script: Script) -> list[str]:
-    """The line that gives a side and its reference the same weights."""
-    if not script.share and not script.has_reference:
-        return []
-    weights = "WEIGHTS" if script.share else f'WEIGHTS[name.removeprefix("{REFERENCE} of ")]'
-    return [f"    layer.load_state_dict({weights})"]
-
-
 def _bodies(script: Script, call: str) -> Sequence[str]:
     """The last lines of `call_of`, which depend on the mode."""
     case, first = script.case, script.first
@@ -99,15 +90,12 @@ def _bodies(script: Script, call: str) -> Sequence[str]:
     start = "layer.start(B, n, source=source)" if first["source_len"] else "layer.start(B, n)"
     at_once = call if not first["source_len"] else "layer(x, source=source)"
     one_by_one = ["    for x_t in x[:, :-1].unbind(1):", "        _, state = layer.step(x_t, state)"]
+    of_reference = [
+        f'    if name == "{REFERENCE}" or name.startswith("{REFERENCE} of "):  # all tokens at once',
+        f"        return lambda: {at_once}[:, -1]",
+    ]
     return [
-        *(
-            [
-                f'    if name == "{REFERENCE}" or name.startswith("{REFERENCE} of "):  # all tokens at once',
-                f"        return lambda: {at_once}[:, -1]",
-            ]
-            if script.has_reference
-            else []
-        ),
+        *of_reference * script.has_reference,
         f"    state = {start}",
         *(["    state = layer.prefill(x[:, :-1], state)"] if first["prefills"] else one_by_one),
         "    token = x[:, -1].clone()",

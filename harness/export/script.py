@@ -173,7 +173,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
     truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
-    inputs = described[0]["inputs"]
+    inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
     body: Any = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]

@@ -32,18 +32,13 @@ class Script:
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """The description of the first side."""
-        return self.described[0]
+        """The description of the first side, or of the function beside a layer."""
+        return next((one for one in self.described if one["inputs"] is not None), self.described[0])
 
     @property
     def trains(self) -> bool:
         """Whether the mode has a backward pass."""
         return self.case.mode in ("train", "backward")
-
-    @property
-    def share(self) -> bool:
-        """Whether all sides have one reference, and the same weights."""
-        return REFERENCE in self.built
 
     @property
     def has_reference(self) -> bool:

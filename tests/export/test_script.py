@@ -236,6 +236,13 @@ KINDS = {
         }.items()
     },
     "two functions": [function("softmax"), replace(FUSED, impl="./functions.py:softmax")],
+    "a function beside a layer": [function("softmax", mask="causal"), replace(FUSED, impl="sdpa.fused", mask="causal")],
+    "a layer beside a function, train": [
+        replace(FUSED, impl=one, mode="train", mask="causal") for one in ("sdpa.naive", "functions:tokens_first")
+    ],
+    "a layer beside a function, backward": [
+        replace(FUSED, impl=one, mode="backward") for one in ("functions:softmax", "sdpa.flash")
+    ],
     "two layouts": [function(one, mode="train", mask="causal") for one in ("softmax", "tokens_first")],
     "two layouts, backward": [function(one, mode="backward") for one in ("tokens_first", "softmax")],
     "a causal function whose reference takes no mask": [function("causal_by_nature", mask="causal")],
@@ -392,10 +399,10 @@ def test_a_script_of_a_function_calls_it_by_its_name_and_is_short(scripts: dict[
 
 
 def test_a_run_relates_to_a_layer_but_the_script_of_a_function_has_one_side(place: Path, executor: Executor) -> None:
-    stored = run_of(place / "mixed", [function("softmax"), replace(FUSED, impl="sdpa.fused")])
-    stored = replace(stored, config={**stored.config, "baseline": "sdpa.fused"})
+    stored = run_of(place / "mixed", [function("softmax"), FUSED])
+    stored = replace(stored, config={**stored.config, "baseline": FUSED.impl})
     text = export_script(stored, ["functions:softmax"], executor).content.decode()
-    assert "sdpa.fused" not in text
+    assert FUSED.impl not in text
 
 
 def test_only_what_a_method_needs_of_the_projects_layers_is_copied(scripts: dict[str, str]) -> None:
@@ -451,7 +458,8 @@ def test_sides_of_one_function_are_named_by_what_differs_and_have_a_reference_ea
 
 
 REFUSED = {
-    "not one with the other": [function("softmax"), replace(FUSED, impl="sdpa.fused")],
+    "one of sdpa.* with the same heads": [function("softmax"), FUSED],
+    "unless it is one of sdpa": [function("softmax", num_kv_heads=1), replace(FUSED, impl="sdpa.fused")],
     "the same inputs": [function("softmax"), function("decay")],
     "export its class": [function("built")],
     "no padded batch": [replace(FUSED, mask="padding", padding_fraction=0.5)],
