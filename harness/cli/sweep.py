@@ -114,14 +114,12 @@ def plan_parts(plan: Plan) -> list[Table | str]:
         texts["num_heads"] = f"{', '.join(heads)}; layers without heads: 1"
     rows = [(f"{name} ({AXES[name].letter})".replace(" ()", ""), text) for name, text in texts.items()]
     combined = [math.prod(len({getattr(case, name) for case in cases}) for name in AXES) for cases in of_impl.values()]
+    partly = ["Not all combinations of these values are measured: -v lists the cases."]
     settings = dict.fromkeys(setting_text(Setting.of(case).as_dict()) for case in plan.cases)
     return [
         Table({"axis": "", "values": ""}, rows),
         *([f"Everything else: {', '.join(settings)}."] if len(settings) == 1 else []),
-        *(
-            ["Not all combinations of these values are measured: -v lists the cases."]
-            * (sum(combined) > len(plan.cases))
-        ),
+        *(partly if sum(combined) > len(plan.cases) else []),
         *_refusals(plan),
         *plan.expected.timeouts(plan.left),
         _summary(plan),
@@ -154,12 +152,12 @@ def _summary(plan: Plan) -> str:
     return f"{text}. Expected time: {duration(plan.expected.sweep_s(plan.left))}, for {trials} timed trials."
 
 
-# What each tool needs to be installed, and the end of its file's name.
+# For each profiler the end of its file's name, what opens the file, and which product of Nsight it is.
 _PROFILERS = {
-    "ncu": "install NVIDIA Nsight Compute (developer.nvidia.com/nsight-compute)",
-    "nsys": "install NVIDIA Nsight Systems (developer.nvidia.com/nsight-systems)",
+    "torch": (".json.gz", "for chrome://tracing or ui.perfetto.dev", ""),
+    "ncu": (".ncu-rep", "for 'ncu-ui', or 'ncu --import' with this file", "Compute"),
+    "nsys": (".nsys-rep", "for 'nsys-ui', or 'nsys stats' with this file", "Systems"),
 }
-_SUFFIXES = {"torch": ".json.gz", "ncu": ".ncu-rep", "nsys": ".nsys-rep"}
 
 
 def profile_case(config: SweepConfig, tool: str) -> int:
@@ -167,17 +165,19 @@ def profile_case(config: SweepConfig, tool: str) -> int:
 
     Raises UsageError for several cases, for a tool that is not installed, and for one that cannot profile the device.
     """
+    suffix, viewer, product = _PROFILERS[tool]
     with Session.of(config) as session:
-        cases = session.cases(config)
-        case = _only_case(cases, config)
+        case = _only_case(session.cases(config), config)
         if case.env != OWN_ENVIRONMENT:
             raise UsageError(f"--profile runs in this environment: leave env={case.env} out")
         if tool != "torch" and device_kind(case.device) != "cuda":
             raise UsageError(f"--profile {tool} needs a CUDA device: add device=cuda, or use --profile torch")
-        file = _profile_of(case, tool, config.out or run_directory.RESULTS / "profiles")
+        name = re.sub(r"[^\w.=-]+", "-", str(case))
+        file = (config.out or run_directory.RESULTS / "profiles") / f"{name}{suffix}"
         command = command_of(case, tool, file)
         if shutil.which(command[0]) is None:
-            raise UsageError(f"{command[0]} is not found: {_PROFILERS[tool]}, then type: {shlex.join(command)}")
+            install = f"install NVIDIA Nsight {product} (developer.nvidia.com/nsight-{product.lower()})"
+            raise UsageError(f"{command[0]} is not found: {install}, then type: {shlex.join(command)}")
         session.check_devices(config)
     file.parent.mkdir(parents=True, exist_ok=True)
     print(shlex.join(command), flush=True)
@@ -186,15 +186,8 @@ def profile_case(config: SweepConfig, tool: str) -> int:
     if status:
         print(f"harness: the command above failed with status {status}", file=sys.stderr)
         return CASES_FAILED
-    print(f"{file}: three calls of {case}{_VIEWERS[tool]}")
+    print(f"{file}: three calls of {case}, {viewer}")
     return DONE
-
-
-_VIEWERS = {
-    "torch": ", for chrome://tracing or ui.perfetto.dev",
-    "ncu": ", for 'ncu-ui', or 'ncu --import' with this file",
-    "nsys": ", for 'nsys-ui', or 'nsys stats' with this file",
-}
 
 
 def command_of(case: Case, tool: str, file: Path) -> list[str]:
@@ -213,8 +206,3 @@ def _only_case(cases: Sequence[Case], config: SweepConfig) -> Case:
         several = ", ".join(axis for axis, values in config.axes.items() if len(values) > 1)
         raise UsageError(f"--profile takes one case, and these are {len(cases):,}: give one value of {several}")
     return cases[0]
-
-
-def _profile_of(case: Case, tool: str, directory: Path) -> Path:
-    name = re.sub(r"[^\w.=-]+", "-", str(case))
-    return directory / f"{name}{_SUFFIXES[tool]}"

@@ -13,6 +13,7 @@ from harness.config.compose import as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
+from harness.layer_options import options_of, value_text
 from harness.machine import ENVIRONMENTS, gpu_settings, part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
@@ -45,7 +46,7 @@ def reproduce_command(config: Mapping[str, Any]) -> str:
 
 def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
     """The options that give this configuration, and `DIR` if the paper's file is in a directory of the user's own."""
-    conf, paper, precision = conf_directory(), config.get("paper"), dict(config["precision"])
+    conf, paper, precision = conf_directory(), config.get("paper"), config["precision"]
     usual = yaml.safe_load((conf / "sweep.yaml").read_text(encoding="utf-8"))
     options, elsewhere = list[str](), None
     if isinstance(paper, Mapping) and "name" in paper:
@@ -59,10 +60,9 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
         if name in config and as_list(config[name]) != as_list(value)
         if not (options and name in (*AXES, "points"))  # a paper's file has them
     ]
-    for file in sorted((conf / "precision").glob("*.yaml")):
-        if yaml.safe_load(file.read_text(encoding="utf-8")) == precision:
-            return [*options, f"precision={file.stem}"], elsewhere
-    return [*options, *(f"precision.{name}={value}" for name, value in precision.items())], elsewhere
+    name = _precision_name(precision)
+    own = [f"precision.{one}" for one in name.split()] if "=" in name else [f"precision={name}"]
+    return [*options, *own], elsewhere
 
 
 # The files of the default sweep, beside `conf/sweep.yaml`.
@@ -73,7 +73,8 @@ _DEFAULT_PRECISION = "quick"
 def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
     """The settings of a stored configuration that differ from the default sweep's, as they are typed, by name.
 
-    A precision or a paper has its name alone. Settings about where the results are stored are left out.
+    A precision or a paper has its name alone, and each option of layers is one setting. Settings about where the
+    results are stored are left out.
     """
     usual = dict(PLAIN)
     for name in _DEFAULT_FILES:
@@ -85,6 +86,10 @@ def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
         for name, value in usual.items()
         if name in PLAIN and name not in _APART and name in config and as_list(config[name]) != as_list(value)
     }
+    if found.pop("options", None):
+        held = [options_of(text) for text in as_list(config["options"])]
+        for name in dict.fromkeys(name for one in held for name in one):
+            found[name] = ", ".join(dict.fromkeys(str(value_text(one.get(name, "default"))) for one in held))
     if (precision := _precision_name(config["precision"])) != _DEFAULT_PRECISION:
         found["precision"] = precision
     elsewhere = {f"launcher.{name}": _written(value) for name, value in (launcher or {}).items() if _set(name, value)}

@@ -38,6 +38,7 @@ class Contents:
     - `settings`, `crossovers`, `points`: the panels, and the findings of each facet
     - `opening`: the setting that every report begins with; None without cases
     - `overviews`: time, memory and sequential depth of each setting at a glance
+    - `apart`: which layers have no crossovers, because their own axes differ; empty if none
     - `over_own_axes`: tables of times over own axes that vary
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
@@ -71,6 +72,7 @@ class Contents:
         self.opening = self._opening()
         in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)
         self.answers = costs.answers(in_order, self.crossovers, laws, baseline)
+        self.apart = costs.apart_sentence(lines)
         self.over_own_axes = costs.tables_over_own_axes(lines)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
@@ -129,7 +131,8 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     published = contents.findings.published.claims if contents.findings.published else []
     by_kind = {
         "fastest layer": [f"{title}{one.fastest}" for title, one in answers if one.fastest],
-        "crossover": [f"{title}{sentence}" for title, one in answers for sentence in one.crossovers],
+        "crossover": [f"{title}{sentence}" for title, one in answers for sentence in one.crossovers]
+        + [*filter(None, [contents.apart])],
         "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
         "count of claims": [*filter(None, [contents.verdicts])],
         "refuted claim": contents.refuted,
@@ -234,7 +237,7 @@ def _short(contents: Contents) -> Iterator[Part]:
     yield from map(Sentence, contents.held_out)
     crossings = _crossovers(contents.findings.crossovers)
     joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
-    yield Section("Crossovers", [joint, *_listed(crossings, "crossover")])
+    yield Section("Crossovers", [joint, *_listed(crossings, "crossover"), Sentence(contents.apart)])
     yield Section("Own axes of layers", contents.over_own_axes[:_MOST_SETTINGS])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])

@@ -148,6 +148,13 @@ def test_a_depth_of_another_order_than_claimed_is_refuted() -> None:
 
 
 @pytest.mark.parametrize("quantity", BOTH)
+def test_a_scan_in_one_operation_does_not_refute_a_depth_of_log_n(quantity: str) -> None:
+    found = recurrent(lambda n, d, h: 10, impl="rnn.linear_scan")[quantity]
+    assert found.verdict == UNDETERMINED
+    assert "10 at every n from 64 to 512: each operation of torch counts as one" in found.reason
+
+
+@pytest.mark.parametrize("quantity", BOTH)
 def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quantity: str) -> None:
     short = measured("rnn.elman", depth=lambda n, d, h: 5, heads=(1,), widths=(256,), sizes=(40, 50))
     long = measured("rnn.elman", depth=lambda n, d, h: 7, heads=(1,), widths=(128,))

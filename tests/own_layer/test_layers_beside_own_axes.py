@@ -1,14 +1,19 @@
 """A layer without an own axis is measured once, and compared with the layers that have it at each of their values."""
 
+from dataclasses import replace
+
 import pytest
 from own_layer.paged_lines import lines
 
+from harness.analysis.analyse import analyse
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers
 from harness.cli.commands import main
 from harness.layer_options import NO_OPTIONS
 from harness.report.figure_panels import own_axis_panels, panel_settings
+from harness.report.html.page import page
 from harness.report.plots.overviews import over_own_axis
+from harness.report.report_data import Contents, report_markdown
 from harness.report.text.costs import tables_over_own_axes
 from harness.results.columns import CaseResult, lines_of_records
 
@@ -45,6 +50,26 @@ def test_it_is_compared_with_the_others_at_each_value() -> None:
     }
     assert {one.faster for one in found.values()} == {"./paged.py:paged"}
     assert found.keys() == WINDOWS
+
+
+def test_layers_with_different_own_axes_have_no_crossovers_and_the_reports_say_so() -> None:
+    windows = lines(pages=(16,))
+    text = windows[0].own_axes.replace("window", "state")
+    states = [
+        replace(line, impl="s", own_axes=text, options=line.options.replace("window", "state"))
+        for line in windows
+        if line.options != NO_OPTIONS
+    ]
+    of = complete_lines([*windows, *states], {})
+    contents = Contents(of, analyse(of))
+    assert contents.apart == (
+        "No crossovers between ./paged.py:paged (window) and s (state): their own axes differ. "
+        "To compare two, keep one at its default."
+    )
+    assert contents.apart in " ".join(report_markdown(contents).split())
+    assert contents.apart in page(contents)
+    both_windows = both()
+    assert Contents(both_windows, analyse(both_windows)).apart == ""
 
 
 def test_it_is_the_baseline_of_each_value() -> None:

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import yaml
+
 from harness.config import compose
-from harness.report.provenance import calibration, provenance_facts, provenance_of
+from harness.report.provenance import calibration, changed_settings, provenance_facts, provenance_of
 from harness.results.stored_run import StoredRun, read_run_directory
 
 
@@ -20,6 +22,12 @@ def test_a_run_knows_its_name_command_and_machine(tmp_path: Path) -> None:
     found = provenance_of(make(tmp_path / "run", json.dumps({"host": "vm"})))
     assert (found.name, found.command, found.machine) == ("run", "python -m harness sweep seed=3", {"host": "vm"})
     assert found.changed == {"seed": "3"}
+
+
+def test_each_option_of_layers_is_a_setting_with_its_values() -> None:
+    options = "options=[page_size=16+window=64,page_size=16+window=256,window=64]"
+    found = changed_settings(yaml.safe_load(compose(["impl=rnn.torch", options]).record))
+    assert found == {"impl": "rnn.torch", "page_size": "16, default", "window": "64, 256"}
 
 
 def test_a_link_has_the_name_of_its_run(tmp_path: Path) -> None:

@@ -159,16 +159,12 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
         }
         for kind in filter(found.get, found):
             kinds.setdefault(kind, []).append(line)
-    text = [
-        f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{_why_suspect(kind, alike[0])})"
-        for kind, alike in kinds.items()
-    ]
+    text = []
+    for kind, alike in kinds.items():
+        why = f": {printable(alike[0].suspect or '')}" if kind == "suspect" else ""
+        text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
     text += ["speeds above the machine's peak"] if above_roof else []
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
-
-
-def _why_suspect(kind: str, line: CaseResult) -> str:
-    return f": {printable(line.suspect or '')}" if kind == "suspect" else ""
 
 
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:

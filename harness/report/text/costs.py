@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import formatting
+from harness import formatting, own_axes
 from harness.analysis.claim_rules import WIDEST, exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
+from harness.layer_options import options_of
 from harness.report.accuracy_chart import error_of
 from harness.report.document import Cell, Row, Table
 from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
@@ -79,6 +80,18 @@ def crossover_sentence(c: Crossover) -> str:
     return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
 
 
+def apart_sentence(lines: Iterable[CaseResult]) -> str:
+    """Say which layers have no crossovers because each states an own axis that the others lack; empty if none do."""
+    axes: dict[str, str] = {}
+    for line in (line for line in lines if line.options != line.series.options):
+        own = own_axes.sizes_by_name(line.own_axes, line.options).keys() & options_of(line.options).keys()
+        axes[line.impl] = ", ".join(sorted(own))
+    if len(set(axes.values())) < 2:
+        return ""
+    names = formatting.listed([f"{impl} ({own})" for impl, own in axes.items()])
+    return f"No crossovers between {names}: their own axes differ. To compare two, keep one at its default."
+
+
 CROSSOVER_INTERVALS = (
     "In brackets: the joint 95 % interval of each n. Joint means that in at least 95 of 100 runs, no crossover is "
     "called wrongly."
@@ -142,14 +155,8 @@ def _rank(line: CaseResult) -> float:
 
 def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
     """The fastest layer at this n, and those whose times cannot be told from its time."""
-    at_n = sorted((line for line in lines if line.seq_len == n and line.best_known_time is not None), key=_rank)
-    return [line.impl for line in (*at_n[:1], *close_to_fastest(at_n))]
-
-
-def close_to_fastest(at_n: Sequence[CaseResult]) -> list[CaseResult]:
-    """The lines whose times cannot be told from that of the first line, the fastest."""
-    timed = [line for line in at_n if line.best_known_time is not None]
-    return close_to(timed[0], timed) if timed else []
+    timed = sorted((line for line in lines if line.seq_len == n and line.best_known_time is not None), key=_rank)
+    return [line.impl for line in (*timed[:1], *close_to(timed[0], timed))] if timed else []
 
 
 def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
@@ -246,9 +253,9 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     if len(timed) < 2:
         return ""
     first, second = timed[:2]
-    close = [line.impl for line in close_to_fastest(at_n)]
-    if close:
-        names = formatting.listed([first.impl, *close])
+    close = near_fastest(timed, first.seq_len)
+    if len(close) > 1:
+        names = formatting.listed(close)
         return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
