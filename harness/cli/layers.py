@@ -242,6 +242,8 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
     fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
     if fine:
         yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
+        sizes = sorted({outcome["verified"]["seq_len"] for _, outcome in found if outcome["status"] == "ok"})
+        yield from _wrapped(f"Verified at n={','.join(map(str, sizes))}. Other sizes may be wrong: give seq_len=…")
     for against, name in dict.fromkeys(fine):
         if " " in against:  # a phrase, not the name of a reference class
             yield from _wrapped(

@@ -206,7 +206,7 @@ class CaseResult(Case):
         "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
     )
     threads_after: float | None = _column(
-        "how many threads of the layer run after a call has returned", "1", ("threads_after",), "median"
+        "CPU time of the layer's threads after a call, over the call's time", "1", ("threads_after",), "median"
     )
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"

@@ -3,12 +3,15 @@
 Create `OtherThreads` before the layer is built. Threads that appear later are the layer's. Those of OpenMP exist
 before: after their last work they spin for a moment, which is no work of the layer. Linux only: elsewhere nothing is
 detected.
+
+Work is CPU time: that of the process without that of the threads that existed before. So threads that have ended count,
+and so do those that wait for Python's lock while this module looks.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from time import sleep  # bound before a layer may replace it
+from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
 from typing import Any
 
 import torch
@@ -18,12 +21,15 @@ from harness.trial.result_checks import WrongResult
 from harness.trial.workload import tensors_in
 
 _TASKS = Path("/proc/self/task")
-# Threads are watched after a call in steps of a millisecond: in five of them, how many run, and in these and further
-# ones, whether they change the output. Those that the call has started are watched for longer.
+# After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
+# longer.
 _STEP_S = 1e-3
-_STEPS, _OUTPUT_STEPS, _OUTPUT_STEPS_OF_NEW = 5, 20, 200
-# Before the call, threads get so many steps to sleep: those of OpenBLAS, which import with scipy, spin at first.
-_STEPS_TO_IDLE = 200
+_STEPS, _STEPS_OF_NEW = 20, 200
+# Before the call, threads get so many times `_STEPS` to sleep: those of OpenBLAS, which import with scipy, spin at
+# first. They sleep if they work for less than a share of the time.
+_TIMES_TO_IDLE, _IDLE = 10, 0.02
+# Less work than this is that of a thread which goes to sleep, or ends.
+_LEAST_S = 0.2e-3
 # Elements for each thread above torch's least number, so that all threads of the pool start.
 _ELEMENTS = 2**16
 
@@ -36,37 +42,41 @@ class OtherThreads:
         torch.zeros(1).expand(torch.get_num_threads() * _ELEMENTS).sum()
         self._own = _threads()
 
-    def found(self) -> set[str]:
-        """Those that exist now."""
-        return _threads() - self._own
-
     def running_after(self, call: Callable[[], Any]) -> float:
-        """Call, and return how many other threads run in the milliseconds after the call has returned, on average.
+        """Call, and return the CPU time of other threads after the call has returned, over the time of the call.
 
+        Work at the rate at which they worked before the call counts less: over the time for which they are watched.
         Raises WrongResult if a result of the call still changes. Without other threads, this takes no time but the
         call's.
         """
-        before = self.found()
-        for _ in range(_STEPS_TO_IDLE):
-            if not any(map(_runs, before)):
+        before, idle = _threads() - self._own, 0.0
+        for _ in range(_TIMES_TO_IDLE if before else 0):
+            at, worked_s = perf_counter(), self._cpu_s()
+            sleep(_STEPS * _STEP_S)
+            idle = (self._cpu_s() - worked_s) / (perf_counter() - at)
+            if idle < _IDLE:
                 break
-            sleep(_STEP_S)
+        began = perf_counter()
         results = call()
-        threads = self.found()
-        if not threads:
+        returned, worked_s = perf_counter(), self._cpu_s()
+        new = _threads() - self._own - before
+        if not before | new:
             return 0.0
         tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
         early = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
-        running = []
-        for step in range(_OUTPUT_STEPS_OF_NEW):
-            if step < _STEPS:
-                running.append(sum(map(_runs, threads)))
-            elif step >= _OUTPUT_STEPS and not (threads - before) & _threads():
+        for step in range(_STEPS_OF_NEW):
+            if step >= _STEPS and not new & _threads():
                 break
             sleep(_STEP_S)
+        worked_s, watched_s = self._cpu_s() - worked_s, perf_counter() - returned
         if any(_differs(one, other) for one, other in zip(early, tensors, strict=True)):
             raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
-        return sum(running) / len(running)
+        caused_s = worked_s - idle * watched_s
+        return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
+
+    def _cpu_s(self) -> float:
+        """The CPU time of the other threads. The kernel's clock of a thread is known by its number (clock_gettime)."""
+        return process_time() - sum(clock_gettime(~int(thread) << 3 | 6) for thread in self._own)
 
 
 def _differs(early: Tensor | None, late: Tensor | None) -> bool:
@@ -75,11 +85,3 @@ def _differs(early: Tensor | None, late: Tensor | None) -> bool:
 
 def _threads() -> set[str]:
     return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
-
-
-def _runs(thread: str) -> bool:
-    """Whether the thread runs or waits for a CPU, by the letter of its state (proc(5)). It may have ended."""
-    try:
-        return (_TASKS / thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
-    except (OSError, IndexError):
-        return False

@@ -230,6 +230,29 @@ class WorksOn(_Linear):
         return y
 
 
+class WorksLater(_Linear):
+    """Calls leave work to a thread, which rests for a moment before it begins."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.called = threading.Event()
+        threading.Thread(target=self.work, daemon=True).start()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.called.set()
+        y: Tensor = self.mix(x)
+        return y
+
+    def work(self) -> None:
+        square = torch.ones(100, 100)
+        while self.called.wait():
+            time.sleep(6e-3)
+            self.called.clear()
+            end = perf_counter() + 2e-3
+            while perf_counter() < end:
+                square @ square
+
+
 def _multiply() -> None:
     square = torch.ones(400, 400)
     for _ in range(400):

@@ -54,6 +54,11 @@ def test_threads_that_work_on_are_known_and_idle_ones_are_none(runner: Executor)
     assert runner.run("time", late("StartsWithABusyThread")).values["threads_after"] < 0.05
 
 
+@pytest.mark.parametrize("n", [8, 64, 512])
+def test_a_thread_that_works_after_each_call_is_known_at_every_size(runner: Executor, n: int) -> None:
+    assert runner.run("time", Case("trial.late:WorksLater", n, 8, 1)).values["threads_after"] > 0.25
+
+
 @pytest.mark.parametrize("impl", ["attention.packed", "rnn.torch"])
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_threads_of_torch_are_no_threads_of_the_layer(runner: Executor, impl: str, mode: str) -> None:
