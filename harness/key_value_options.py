@@ -20,7 +20,7 @@ from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.layer_options import point_with_options, sorted_options, with_options
-from harness.other_names import FORMER, VALUES, complement, our_point_values, our_values, present, whole_numbers
+from harness.other_names import FORMER, VALUES, complement, our_point_values, our_values, present_names, whole_numbers
 from harness.sweep_axes import AXES, LETTERS
 
 # Former names of options. The other former names are columns.
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 def long_names(given: Mapping[Any, Any]) -> dict[Any, Any]:
     """The items under the present, long names: `n` is short for `seq_len`."""
-    return present({LETTERS.get(name, name): value for name, value in given.items()})
+    return present_names({LETTERS.get(name, name): value for name, value in given.items()})
 
 
 def present_keywords(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def _is_two(value: Any) -> Any:
 def _points(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return value
-    return [present(point) if isinstance(point, Mapping) else point for point in value]
+    return [present_names(point) if isinstance(point, Mapping) else point for point in value]
 
 
 # The present name of each former name, and what turns the old value into the new one.
@@ -51,7 +51,7 @@ FORMER: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def present(data: Mapping[str, Any]) -> dict[str, Any]:
+def present_names(data: Mapping[str, Any]) -> dict[str, Any]:
     """The items of `data` under their present names. A present name in `data` takes precedence."""
     renewed = {}
     for name, value in data.items():

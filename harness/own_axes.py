@@ -144,9 +144,10 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
 
 
 def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield each line with the options under which it is compared with others: its own, or each of the others'.
+    """Yield each line with the options under which it is compared with other layers, once for each.
 
-    A layer of which no line states a size along an own axis is compared at each size that others of its series state.
+    They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
+    states one: its lines come with the options of each such line of their series and batch size.
     """
     held = list(lines)
     sized: dict[tuple[Any, int], dict[str, None]] = {}

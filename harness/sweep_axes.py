@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
 from harness.layer_options import NO_OPTIONS
-from harness.other_names import FORMER, present
+from harness.other_names import FORMER, present_names
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -311,7 +311,7 @@ class Case:
         if not isinstance(data, Mapping):
             raise TypeError("a case is an object")
         if not FORMER_AXES.isdisjoint(data):
-            data = present(data)
+            data = present_names(data)
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 

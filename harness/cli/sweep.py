@@ -48,7 +48,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     cluster_launch.check_cluster_settings(config)
     target, console = OutputDirectory.of(config, options.fresh), Console()
     most, usable = max(config.axes["threads"]), usable_cpus()
-    if most > usable and not target.is_elsewhere:
+    if most > usable and not target.uses_launcher:
         cpus = f"{usable} CPUs are" if usable > 1 else "1 CPU is"
         print(f"harness: threads={most}: only {cpus} usable here, so threads will wait for each other", file=sys.stderr)
     with Session.of(config, target.path / COMPILE_CACHE) as session:
@@ -57,7 +57,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         cases = session.cases(config)
         target.check_code(session.traits)
         target.check_options(session, cases)
-        if not target.is_elsewhere:
+        if not target.uses_launcher:
             session.check_devices(config)
         if options.dry_run:
             finished = target.finished()
@@ -74,7 +74,7 @@ def run_sweep(options: argparse.Namespace) -> int:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
             calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
             target.begin({**machine, **calibration}, session.traits)
-            if not target.is_elsewhere:
+            if not target.uses_launcher:
                 trials, is_complete = target.measure(session, cases, console), True
             else:
                 trials, is_complete = {}, cluster_launch.launch_on_cluster(target, session, cases, console)
@@ -131,13 +131,11 @@ _ALWAYS = ("impl", "seq_len", "d_model", "num_heads")
 
 
 def _refusals(plan: Plan) -> list[str]:
-    alike = grouped(plan.refused, lambda case: (case.impl, *plan.refused[case]))
-    return [
-        f"{status}: {cases[0]}"
-        + (f" and {counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else "")
-        + f": {reason}"
-        for (_, status, reason), cases in alike.items()
-    ]
+    found = []
+    for (_, status, reason), cases in grouped(plan.refused, lambda case: (case.impl, *plan.refused[case])).items():
+        more = f" and {counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
+        found.append(f"{status}: {cases[0]}{more}: {reason}")
+    return found
 
 
 def _summary(plan: Plan) -> str:

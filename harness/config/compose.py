@@ -101,11 +101,11 @@ def _checked(
     config: DictConfig,
     plain: dict[str, Any],
     values: Mapping[str, Any],
-    typed: Mapping[str, str],
-    overrides: Sequence[str],
+    by_key: Mapping[str, str],
+    typed: Sequence[str],
     own: Mapping[str, Any],
 ) -> SweepConfig:
-    """The checked configuration. `overrides`, `values` and `typed` are the user's; the last two by key.
+    """The checked configuration. `typed` are the user's overrides; `by_key` has them by key, and `values` their values.
 
     A new run stores `own` too.
 
@@ -117,23 +117,23 @@ def _checked(
         of_points = {axis: list(dict.fromkeys(point[axis] for point in points)) for axis in points[0]}
         plain |= of_points
         config.update({"points": list(points), **of_points})
-    paper = check_paper(plain[schema.PAPER], overrides)
+    paper = check_paper(plain[schema.PAPER], typed)
     # Which cases are retried now is not part of how a run is made.
     config.update({schema.PAPER: paper or None, "retry": None})
     text = OmegaConf.to_yaml(config)
     more = {"yaml": text, "record": text + yaml.safe_dump(own, allow_unicode=True, sort_keys=False), "axes": {}}
     settings = {name: value for name, value in plain.items() if name not in AXES}
-    found = schema.checked({**settings, **more, "points": points, "paper": paper}, typed)
-    _check_elsewhere(found.launcher, found.wait, typed.values())
+    found = schema.checked({**settings, **more, "points": points, "paper": paper}, by_key)
+    _check_elsewhere(found.launcher, found.wait, by_key.values())
     if found.launcher.cluster != schema.HERE and plain["threads"] is None:
         plain["threads"] = schema.threads_of(found.launcher)
     missing = OmegaConf.missing_keys(config)
     axes = check_axes({axis: plain[axis] for axis in AXES if axis not in missing})
     if missing:
         raise UsageError(schema.no_value(min(missing)))
-    schema.check_mask_settings(typed, axes)
-    schema.check_gpu_settings(typed, axes)
-    schema.check_lengths_settings(typed, axes)
+    schema.check_mask_settings(by_key, axes)
+    schema.check_gpu_settings(by_key, axes)
+    schema.check_lengths_settings(by_key, axes)
     if found.baseline is not None and found.baseline not in axes["impl"]:
         raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:

@@ -28,7 +28,7 @@ from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, k
 from harness.errors import UsageError, did_you_mean
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
-from harness.other_names import FORMER, present
+from harness.other_names import FORMER, present_names
 from harness.sweep_axes import AXES, device_kind
 
 # Groups of sizes that the sizes of a paper would replace silently.
@@ -163,7 +163,7 @@ class UserFiles:
             if key not in PLAIN and key not in _FORMER and key != "hydra":
                 raise UsageError(self._unknown(key, whole[key]))
         # The values of former names replace those of the present names.
-        whole.update(present({name: whole[name] for name in _FORMER if name in whole}))
+        whole.update(present_names({name: whole[name] for name in _FORMER if name in whole}))
         return OmegaConf.masked_copy(whole, list(PLAIN))
 
     def _missing(self, error: MissingConfigException) -> str:

@@ -91,7 +91,7 @@ def _parts(key: str, first: str) -> dict[str, Any]:
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
     # `real_share` was one minus what its axis is now.
-    return other_names.present({name: float(text) if name == "real_share" else text for name, text in parts.items()})
+    return other_names.present_names({name: float(v) if name == "real_share" else v for name, v in parts.items()})
 
 
 def _case(parts: Mapping[str, Any]) -> Case:

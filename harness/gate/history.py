@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,8 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
-    opened.cases = opened.session.layers.usual(every)
+    lacked = opened.session.layers.lacked(replace(config, axes=axes), is_strict=False)
+    opened.cases = opened.session.layers.without_default_options(every, lacked)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

@@ -399,7 +399,7 @@ def check_nobody_measures(target: OutputDirectory) -> None:
 
     A launch that continues the run waits for its jobs instead.
     """
-    if target.is_elsewhere and not target.fresh:
+    if target.uses_launcher and not target.fresh:
         return
     run = target.path.resolve()
     for index, _ in enumerate(cluster_shards.read_plan(run) or ()):

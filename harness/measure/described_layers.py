@@ -68,35 +68,37 @@ class DescribedLayers:
         text: str | None = found.values.get("own_axes") if found.ok else None
         return text
 
-    def lacked(self, config: SweepConfig) -> dict[str, list[str]]:
+    def lacked(self, config: SweepConfig, is_strict: bool = True) -> dict[str, list[str]]:
         """The layers that lack an option that the cases name, if it is an own axis of all others.
 
-        Those layers are compared with each value of it. Raises UsageError if a layer lacks any other option.
+        Those layers are compared with each value of it. If a layer lacks any other option, raises UsageError or, unless
+        `is_strict`, leaves it to the trials to refuse the case.
         """
         texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
         found: dict[str, list[str]] = {name: [] for text in sorted(texts) for name in options_of(text)}
         layers = product(config.axes["impl"], self._executor.environments) if found else ()
         described = [(layer, known) for layer in layers if (known := self.options(*layer)) is not None]
-        of_layer = dict.fromkeys(impl for (impl, _), _ in described)
         for name in found:
             without = {impl: known for (impl, _), known in described if name not in known}
-            lacking = found[name] = [impl for impl in of_layer if impl in without]
+            lacking = list(without)
             others = [axes_of_text(self.axes_text(*layer)) for layer, _ in described if layer[0] not in without]
-            if lacking and not (others and all(name in axes for axes in others)):
+            is_axis = bool(others) and all(name in axes for axes in others)
+            found[name] = lacking if is_axis else []
+            if lacking and not is_axis and is_strict:
                 known = dict.fromkeys(chain(*without.values()))
                 instead = ": sweep them apart" if others else did_you_mean(name, known)
                 verb = "has" if len(lacking) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
         return {name: impls for name, impls in found.items() if impls}
 
-    def usual(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]] | None = None) -> list[Case]:
-        """The different cases, without options that have their default: with those, a case is the usual one.
+    def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:
+        """The different cases, each without the options that have their default.
 
         A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is.
         """
         found: dict[Case, None] = {}
         for case in cases:
-            parts = [(part, (lacked or {}).get(part.partition("=")[0], ())) for part in case.options.split("+")]
+            parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
             case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
             defaults = self.options(case.impl, case.env) if case.options != NO_OPTIONS else None
             found[replace(case, options=without_defaults(case.options, defaults)) if defaults else case] = None

@@ -54,7 +54,7 @@ class OutputDirectory:
         return cls(path, config, fresh, _continues(path, config, fresh))
 
     @property
-    def is_elsewhere(self) -> bool:
+    def uses_launcher(self) -> bool:
         """Whether the sweep measures in jobs on a cluster or in processes of their own."""
         return self.config.launcher.cluster != HERE
 
@@ -96,7 +96,7 @@ class OutputDirectory:
 
     def check_machine(self, machine: Mapping[str, Any]) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
-        for before in run_directory.machines(self.path).values() if self.continues and not self.is_elsewhere else ():
+        for before in run_directory.machines(self.path).values() if self.continues and not self.uses_launcher else ():
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
                 print(
@@ -209,7 +209,7 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
     now = yaml.safe_load(config.yaml)
     # An axis added since had its default. Options are compared once their defaults are known.
-    then = {**DEFAULTS, **other_names.present(before), "options": now.get("options")}
+    then = {**DEFAULTS, **other_names.present_names(before), "options": now.get("options")}
     _raise_if_different(out, "is another sweep", differences(then, now))
     return True
 

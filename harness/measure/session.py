@@ -115,7 +115,7 @@ class Session:
             if note not in self._printed:
                 print(note, file=sys.stderr)
             self._printed.add(note)
-        return self.layers.usual(grid(config.axes, self.has_heads, config.points), lacked)
+        return self.layers.without_default_options(grid(config.axes, self.has_heads, config.points), lacked)
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

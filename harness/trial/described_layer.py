@@ -20,7 +20,7 @@ from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
 from harness.trial.described_call import file_or_module
-from harness.trial.device import is_on_gpu
+from harness.trial.device import has_opened_cuda
 from harness.trial.function_layer import FunctionLayer, signature_of
 
 
@@ -68,7 +68,7 @@ def _left_running() -> bool:
         return True
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     threads = max(len(list(tasks.iterdir())), threading.active_count())
-    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or is_on_gpu()
+    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or has_opened_cuda()
 
 
 def _traits(layer_class: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def is_rocm() -> bool:
     return torch.version.hip is not None
 
 
-def is_on_gpu(open_files: Path = Path("/proc/self/fd")) -> bool:
+def has_opened_cuda(open_files: Path = Path("/proc/self/fd")) -> bool:
     """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open.
 
     The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.

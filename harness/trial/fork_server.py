@@ -87,7 +87,7 @@ def check_cuda_untouched(request: dict[str, Any]) -> None:
 
     Some function of torch, or the import of the request's layer, has started it. This takes 20 µs.
     """
-    if torch.cuda.is_initialized() or (Path("/proc/self/fd").exists() and device.is_on_gpu()):
+    if torch.cuda.is_initialized() or (Path("/proc/self/fd").exists() and device.has_opened_cuda()):
         case = request.get("case") or {}
         raise CudaAtWork(
             "CUDA is at work in the process that trials are forked from, since it prepared a trial of "

@@ -85,7 +85,7 @@ class NvmlGauge:
 
     def driver(self) -> str | None:
         """The version of NVIDIA's driver."""
-        version = self._nvml.nvmlSystemGetDriverVersion() if self.is_open else None
+        version = self.ask("nvmlSystemGetDriverVersion", of_gpu=False)
         return version.decode() if isinstance(version, bytes) else version
 
     @property
@@ -142,12 +142,16 @@ class NvmlGauge:
                 failed[value] = str(error)
         self._notes |= failed or {"nvml": "torch does not say which GPU it uses"}
 
-    def ask(self, function: str, *constants: str) -> Any:
-        """Call an NVML function for this GPU, with the NVML constants of these names. None if there is no answer."""
+    def ask(self, function: str, *constants: str, of_gpu: bool = True) -> Any:
+        """Call an NVML function with the NVML constants of these names. None if there is no answer.
+
+        The function is one of this GPU or, without `of_gpu`, one of the whole system.
+        """
         if self._handle is None:
             return None
         try:
-            return getattr(self._nvml, function)(self._handle, *(getattr(self._nvml, name) for name in constants))
+            values = [getattr(self._nvml, name) for name in constants]
+            return getattr(self._nvml, function)(*([self._handle] if of_gpu else []), *values)
         except self._nvml.NVMLError as error:
             self._notes[function] = str(error)
         except AttributeError:

@@ -56,14 +56,21 @@ def _at_defaults(layer: Impl) -> Impl:
     """Return the entry with the defaults of its own axes in place of their letters: a block does not take them."""
     claims = {name: getattr(layer, name) for name in ("work", "work_train", "work_decode", "memory")}
     for letter, size in layer.axes.values():
-        # An order leaves constants free, and only orders are divided by such a letter.
-        for name, text in claims.items():
-            parts = re.split(rf"(\d*){letter}(²?)", text.replace(f"/{letter}", ""))
-            for number in range(1, len(parts), 3):  # a number, the letter's power, and what follows
-                power = 2 if parts[number + 1] else 1
-                parts[number : number + 2] = [str(int(parts[number] or 1) * size**power), ""]
-            claims[name] = "".join(parts)
+        claims = {name: _at_size(claim, letter, size) for name, claim in claims.items()}
     return replace(layer, axes={}, **claims)
+
+
+def _at_size(claim: str, letter: str, size: int) -> str:
+    """Return a claim with a size in place of a letter: `4nwd + w²` at w = 8 is `4n8d + 64`.
+
+    An order leaves constants free, and only orders are divided by such a letter.
+    """
+
+    def product(found: re.Match[str]) -> str:
+        number, square = found.groups()
+        return str(int(number or 1) * (size**2 if square else size))
+
+    return re.sub(rf"(\d*){letter}(²?)", product, claim.replace(f"/{letter}", ""))
 
 
 def _encoder(layer: Impl) -> Impl:

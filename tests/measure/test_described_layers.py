@@ -37,7 +37,7 @@ def test_one_trial_describes_the_traits_and_the_options_of_a_layer() -> None:
     assert layers.options("their:Layer", "default") == {"window": "128"}
     assert layers.axes_text("their:Layer") is None
     case = Case("their:Layer", 8, 8, 1, options="window=128")
-    assert layers.usual([case]) == [Case("their:Layer", 8, 8, 1)]
+    assert layers.without_default_options([case], {}) == [Case("their:Layer", 8, 8, 1)]
     assert executor.trials == 1
 
 
@@ -66,3 +66,10 @@ def test_own_axes_are_those_of_the_environment_in_which_the_layer_is_measured() 
 
     config = compose(["impl=their:Window,their:Layer", "layer.window=64,128"])
     assert layers_of(InOne()).lacked(config) == {"window": ["their:Layer"]}
+
+
+def test_an_option_that_a_commit_does_not_know_yet_is_left_to_its_trials() -> None:
+    config = compose(["impl=their:Layer", "layer.state=64"])
+    assert layers_of(Described()).lacked(config, is_strict=False) == {}
+    with pytest.raises(UsageError, match="their:Layer has no option 'state'"):
+        layers_of(Described()).lacked(config)

@@ -9,7 +9,7 @@ import pytest
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Runtime
 from harness.sweep_axes import Case
-from harness.trial.device import is_on_gpu
+from harness.trial.device import has_opened_cuda
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYER = """
@@ -90,7 +90,7 @@ def test_cudas_driver_at_work_is_seen_whoever_called_it_and_nvml_is_not_taken_fo
 ) -> None:
     (tmp_path / "0").symlink_to("/dev/null")
     (tmp_path / "7").symlink_to(file)
-    assert is_on_gpu(tmp_path) is seen
+    assert has_opened_cuda(tmp_path) is seen
 
 
 def test_what_it_changes_in_torch_does_not_reach_other_layers(runner: Executor, directory: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_fork_server_that_uses_cuda_refuses_to_fork_and_names_the_layer_that_d
 
 def test_the_driver_is_told_why_a_trial_was_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(fork_server.device, "is_on_gpu", lambda: True)
+    monkeypatch.setattr(fork_server.device, "has_opened_cuda", lambda: True)
     monkeypatch.setattr(fork_server.environment, "probe_matrices", lambda: None)
     monkeypatch.setattr(fork_server.layer_lookup, "names", lambda: [])
     for name in ("set_up_compiler", "note_kernels"):

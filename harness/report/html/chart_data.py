@@ -154,7 +154,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     value. Each panel has:
 
     - `at`: its value on every axis, by the name in `axes`; None where it belongs to every value
-    - `title`
+    - `sizes`, `words`: its width and heads, and the values of its other axes in words
     - `n`: the axis of n
     - `time`, `memory`, `depth`: the curves with their y axis, or None
     - `roofline`, `accuracy`, `crossovers`: the chart's data, or None
@@ -173,7 +173,8 @@ def chart_data(contents: Contents) -> dict[str, Any]:
         panels += [
             {
                 "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
-                "title": f"d = {panel.d_model}, h = {panel.num_heads}; {setting.title}",
+                "sizes": f"d = {panel.d_model}, h = {panel.num_heads}",
+                "words": setting.title.split(", "),
                 "n": parts.size_axis(line.seq_len for line in panel.lines),
                 **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
                 "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),

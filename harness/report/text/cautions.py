@@ -297,10 +297,8 @@ def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
     ends = limits_reached(lines)
     shown = {line.case for alike in ends.values() for line in alike}
     failed = [line for line in lines if line.status != "ok" and line.case not in shown]
-    text = list(ends)
-    for status, alike in grouped(failed, lambda line: line.status).items():
-        text += _joined(alike, "reason", status)
-    return text
+    by_status = grouped(failed, attrgetter("status")).items()
+    return [*ends, *(text for status, alike in by_status for text in _joined(alike, "reason", status))]
 
 
 def _joined(lines: Iterable[CaseResult], column: str, kind: str) -> list[str]:

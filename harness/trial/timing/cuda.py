@@ -122,6 +122,8 @@ def sample_cuda(
     finally:
         gc.enable()
     hot_s, waits_for_host = beside["hot_gpu_s"], None if free is None else free.host_bound
+    if hot_s and waits_for_host is not False:
+        waits_for_host = wall_call_s > HOST_BOUND * hot_s
     return result, {
         **device.gauge.facts(),
         **{"energy_j": None, "sustained_s": None, **load},
@@ -135,7 +137,7 @@ def sample_cuda(
         **beside,
         "host_s": rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
-        "host_bound": waits_for_host is not False and wall_call_s > HOST_BOUND * hot_s if hot_s else waits_for_host,
+        "host_bound": waits_for_host,
         "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }

@@ -11,10 +11,8 @@ function together(one, other) {
   const both = (name, join) => (one[name] && other[name] ? join(one[name], other[name]) : one[name] ?? other[name]);
   const curves = (a, b) => [...a, ...b.filter((curve) => !a.some((known) => known.impl === curve.impl))];
   const cost = (a, b) => ({ ...a, curves: curves(a.curves, b.curves), failed: curves(a.failed, b.failed) });
-  const [where, words] = one.title.split("; ");
-  const title = `${where}; ${[...new Set([...words.split(", "), ...other.title.split("; ")[1].split(", ")])].join(", ")}`;
   return {
-    ...one, title, n: wider(one.n, other.n),
+    ...one, words: [...new Set([...one.words, ...other.words])], n: wider(one.n, other.n),
     ...Object.fromEntries(["time", "memory", "depth"].map((name) => [name, both(name, cost)])),
     roofline: both("roofline", (a, b) => ({ ...a, x: wider(a.x, b.x), y: wider(a.y, b.y), curves: curves(a.curves, b.curves) })),
     accuracy: null, // its front is of one panel alone
@@ -33,9 +31,9 @@ function panelOver(axis, n, panels, at) {
   const every = axis.values.map((value) => ({ x: Number(value), panel: panelAt({ ...at, [axis.name]: value }, panels) }));
   const placed = every.filter(({ x, panel }) => x > 0 && panel);
   if (!placed.length) return null;
-  const own = `${axis.name.replace("layer.", "")}=`, [where, words] = placed[0].panel.title.split("; ");
+  const own = `${axis.name.replace("layer.", "")}=`, { sizes, words } = placed[0].panel;
   return {
-    title: `n = ${n}, ${where}; ${words.split(", ").filter((word) => !word.startsWith(own)).join(", ")}`, n: axis.frame,
+    sizes: `n = ${n}, ${sizes}`, words: words.filter((word) => !word.startsWith(own)), n: axis.frame,
     ...Object.fromEntries(["time", "memory", "depth"].map((metric) => [metric, costOver(placed, metric, n)])),
     roofline: null, accuracy: null, crossovers: null,
   };

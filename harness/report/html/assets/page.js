@@ -42,7 +42,7 @@ function redraw() {
   const shown = (impl) => !chosen.hidden.has(impl);
   showChoice(data.axes, chosen.at);
   showOver(over, n);
-  document.getElementById("selection").textContent = panel.title;
+  document.getElementById("selection").textContent = `${panel.sizes}; ${panel.words.join(", ")}`;
   const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
   if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
   fillSelect(document.getElementById("baseline"), timed, chosen.baseline);

@@ -88,6 +88,14 @@ def test_all_is_told_in_the_units_that_the_names_say() -> None:
     }
 
 
+def test_a_driver_that_does_not_tell_its_version_is_a_note_and_no_error() -> None:
+    where = [("nvmlDeviceGetHandleByUUID", f"GPU-{UUID}")]
+    known = NvmlGauge(where, library(nvmlSystemGetDriverVersion=lambda: b"570.86"))
+    silent = NvmlGauge(where, library(nvmlSystemGetDriverVersion=refuse))
+    assert [known.driver(), silent.driver()] == ["570.86", None]
+    assert "nvmlSystemGetDriverVersion" in silent.facts()["nvml_note"]
+
+
 def test_of_several_readings_clock_and_power_are_medians_heat_is_the_highest_and_every_reason_counts() -> None:
     seen = facts(
         3,
