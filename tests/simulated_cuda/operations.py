@@ -313,13 +313,13 @@ class Repeated:
             return
         self._costs.unsettled, present = None, torch.get_rng_state()
         torch.set_rng_state(self._random)
-        with self._costs.for_nothing():
+        with self._costs.for_nothing():  # the kernels of the call were launched
             computed = self._call()
+            fresh = [*_tensors((computed,)), *(leaf.grad for leaf, _ in self._gradients)]
+            with torch.no_grad():
+                for old, new in zip(results, fresh, strict=True):
+                    old.copy_(new)
         torch.set_rng_state(present)
-        fresh = [*_tensors((computed,)), *(leaf.grad for leaf, _ in self._gradients)]
-        with torch.no_grad():
-            for old, new in zip(results, fresh, strict=True):
-                old.copy_(new)
         for leaf, gradient in self._gradients:
             leaf.grad = gradient
         self._versions = self._seen()

@@ -13,15 +13,21 @@ pytestmark = pytest.mark.slow
 SMALL = ("scale=cpu", "seq_len=16,32", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)
 
 
-@pytest.mark.parametrize(("paper", "cases"), [("vaswani2017_table1", 12), ("mamba2", 6)])
-def test_every_layer_of_a_published_setting_has_its_true_time_to_within_a_hundredth(
+@pytest.mark.parametrize(
+    ("paper", "cases"),
+    [("vaswani2017_table1", 12), ("mamba2", 6), ("mingru2024 impl=rnn.mingru.parallel,rnn.gru.torch", 4)],
+)
+def test_every_layer_of_a_published_setting_has_its_true_time_to_within_a_thousandth(
     tmp_path: Path, paper: str, cases: int
 ) -> None:
-    ended = harness("sweep", f"paper={paper}", *SMALL, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=GPU)
+    ended = harness("sweep", *f"paper={paper}".split(), *SMALL, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=GPU)
     assert (ended.status, ended.err) == (0, ""), ended.out
     summary = pd.read_csv(tmp_path / "run" / "summary.csv")
     assert len(summary) == cases
     assert set(summary.status) == {"ok"}
     lines = [{name: line[name] for name in AXES if pd.notna(line.get(name))} for line in summary.to_dict("records")]
     true = pd.DataFrame(true_costs(map(Case.from_dict, lines), tmp_path, GPU))
-    assert summary.time_s.to_numpy() == pytest.approx(true.cold_s.to_numpy(), rel=0.01)
+    of_this = true.graph_s.where(
+        summary.gpu_time_by == "graph", true.cold_s
+    )  # a loop of many launches is timed as a graph
+    assert summary.time_s.to_numpy() == pytest.approx(of_this.to_numpy(), rel=0.001)
