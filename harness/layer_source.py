@@ -25,8 +25,8 @@ _RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
 class LayerSource:
     """A class in the source: its place, its equation if a docstring has one, and its methods' parameters.
 
-    `flags` are the class attributes that are True, and `over_heads` for a function of q, k and v. `limits` is what the
-    docstring of `supports` tells. A function counts as the method `forward`, and has no others.
+    `flags` are the class attributes that are True. `limits` is what the docstring of `supports` tells. A function
+    counts as the methods of a layer that can do the same: one of q, k and v decodes, and attends to a source.
     """
 
     place: str
@@ -40,7 +40,7 @@ class LayerSource:
         """The modes that its methods allow."""
         if "decodes" in self.flags:
             return ["decode"]
-        decodes = {"start", "step"} <= self.parameters.keys() or "over_heads" in self.flags
+        decodes = {"start", "step"} <= self.parameters.keys()
         return ["forward", "train", "backward", *(["decode"] if decodes else [])]
 
     @property
@@ -55,9 +55,7 @@ class LayerSource:
     def takes(self, name: str) -> bool:
         """Whether the layer takes this size: a source for `kv_len`, or a parameter of the constructor."""
         if name == "kv_len":
-            return "source" in self.parameters.get("forward", ()) or "over_heads" in self.flags
-        if self.parameters.keys() == {"forward"}:
-            return name == "num_kv_heads"
+            return "source" in self.parameters.get("forward", ())
         return name in self.parameters.get("__init__", ())
 
 
@@ -94,13 +92,15 @@ def _function_source(module: "_Module", name: str) -> LayerSource:
     supports, taken = stated.get("supports"), _parameters(function)
     if "attention_mask" in taken:  # a function that models of transformers call is made one of q, k and v
         taken = ("q", "k", "v", "attn_mask")
-    over_heads = ["over_heads"] if taken[:3] == ("q", "k", "v") and "cu_seqlens" not in taken else []
+    is_over_heads = taken[:3] == ("q", "k", "v") and "cu_seqlens" not in taken and "inputs" not in stated
+    has_groups = "inputs" not in stated or " g " in ast.unparse(stated["inputs"])
     methods = {"supports": module.functions[supports.id]} if isinstance(supports, ast.Name) else {}
     return LayerSource(
         place=f"{module.file}:{function.lineno}",
         equation=next(filter(None, map(equation_of, docstrings)), ""),
-        parameters={"forward": taken},
-        flags=frozenset([one for one, value in stated.items() if getattr(value, "value", None) is True] + over_heads),
+        parameters={"forward": taken, "__init__": ("num_kv_heads",) * has_groups}
+        | ({"forward": (*taken, "source"), "start": (), "step": ()} if is_over_heads else {}),
+        flags=frozenset(one for one, value in stated.items() if getattr(value, "value", None) is True),
         limits=_limits(methods, {}, module.file),
     )
 

@@ -3,7 +3,7 @@
 To add a layer, write its class and add an entry to the `entries.py` of the same folder. Nothing else has to change.
 """
 
-from impls.adapters.entries import ADAPTERS, FLA_OPERATIONS, HUB_KERNELS, TRANSFORMERS
+from impls.adapters.entries import ADAPTERS, OF_KERNELS, TRANSFORMERS
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, SPARSE_AND_LATENT, UNCACHED
 from impls.blocks.entries import BLOCKS, STACKS
 from impls.conv.entries import CONV
@@ -19,7 +19,7 @@ IMPLS: dict[str, Impl] = {
     for entries in (
         *(RNN, COMPILED_RNN),
         *(ATTENTION, COMPILED_ATTENTION, UNCACHED, SPARSE_AND_LATENT, LINEAR, LINEAR_TIME, SDPA),
-        *(UNEQUAL_LENGTHS, CONV, ADAPTERS, TRANSFORMERS, HUB_KERNELS, FLA_OPERATIONS, BLOCKS, STACKS),
+        *(UNEQUAL_LENGTHS, CONV, ADAPTERS, TRANSFORMERS, OF_KERNELS, BLOCKS, STACKS),
     )
     for impl in entries
 }

@@ -119,7 +119,7 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if own := getattr(function, "in_own_layout", None):
         function, layout = own, "bnhd" if layout == "bhnd" else "bhnd"
-    layer = workload.build_layer(layer_class, case)
+    layer = workload.build_layer(layer_class, case, **layer_lookup.build_options(case.impl))
     assert isinstance(layer, FunctionLayer)
     keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
     return {

@@ -3,13 +3,12 @@
 Importing this file imports neither that package nor torch.
 """
 
+from impls.adapters.kernel_table import KERNELS, Kernel
 from impls.impl import Impl
 
-_RECURRENCE = "impls.adapters.fla_operations:Recurrence"
 _SOFTMAX = "impls.attention.reference:AttentionReference"
 _LINEAR = "impls.attention.linear:CausalLinearAttentionReference"
 _OF_A_MODEL = "impls.adapters.transformers_functions:model_attention"
-_PACKED = "impls.sdpa.layers:SdpaReference"
 
 ADAPTERS = (
     Impl(
@@ -93,48 +92,21 @@ TRANSFORMERS = (
 )
 
 
-# Kernels of the `kernels` package.
-HUB_KERNELS = tuple(
-    Impl(
-        f"sdpa.hub.flash{version}",
-        f"impls.adapters.hub_kernels:HubFlashAttention{version}",
-        _PACKED,
-        f"flash-attn{version} of the kernels package",
-        memory="nd",
-        depth="1",
-        path="1",
-        package="kernels",
-    )
-    for version in (2, 3)
-)
-
-
-def _operation(kind: str, form: str, prefix: str, what: str) -> Impl:
-    """The entry of an operation of flash-linear-attention, of which no work is claimed: its kernels hide it."""
-    # The recurrent form of the gated delta rule has no backward pass.
-    forward_only = (kind, form) == ("gated_delta_rule", "recurrent")
+def entry_of(name: str, kernel: Kernel) -> Impl:
+    """The entry of a line of the table, of which no work is claimed: its kernel hides it."""
+    is_softmax = kernel.called.startswith("softmax")
     return Impl(
-        f"fla.{kind}.{form}",
-        f"impls.adapters.fla_operations:{'ForwardOnly' if forward_only else 'FlaOperation'}",
-        _RECURRENCE,
-        f"{what}, {form}, by flash-linear-attention",
-        memory={"chunk": "nd + nd²/h", "parallel": "nd", "recurrent": "nd + d²/h"}[form],
-        compiled=True,
-        package="fla",
-        options={"operation": f"{prefix}_{kind}"},
-        reference_options={"kind": kind},
+        name,
+        f"impls.adapters.kernels:{kernel.called}",
+        kernel.reference,
+        kernel.what,
+        memory=kernel.memory,
+        depth="1" if is_softmax else "",
+        path="1" if is_softmax else "",
+        compiled=kernel.package == "fla",
+        package=kernel.package,
+        options={"kernel": name},
     )
 
 
-_FORMS = {"chunk": "chunk", "parallel": "parallel", "recurrent": "fused_recurrent"}
-_KINDS = {
-    "linear_attn": ("linear attention without feature map and division", ("chunk", "recurrent")),
-    "retention": ("retention, a fixed decay for each head", ("chunk", "parallel", "recurrent")),
-    "simple_gla": ("linear attention with a gate for each head", ("chunk", "parallel", "recurrent")),
-    "gla": ("linear attention with a gate for each channel", ("chunk", "recurrent")),
-    "delta_rule": ("the delta rule", ("chunk", "recurrent")),
-    "gated_delta_rule": ("the delta rule with a gate for each head", ("chunk", "recurrent")),
-}
-FLA_OPERATIONS = tuple(
-    _operation(kind, form, _FORMS[form], what) for kind, (what, forms) in _KINDS.items() for form in forms
-)
+OF_KERNELS = tuple(entry_of(name, kernel) for name, kernel in KERNELS.items())

@@ -29,7 +29,7 @@ FASTEST_FLOPS_PER_S = 105e12
 def _every_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("packages", "transformers_functions"):
         monkeypatch.setattr(f"impls.adapters.{module}.find_spec", lambda package: package)
-    monkeypatch.setattr("impls.adapters.hub_kernels.is_loaded", lambda kernel: True)
+    monkeypatch.setattr("impls.adapters.kernels.is_loaded", lambda kernel: True)
 
 
 def refused(cases: Iterable[Case]) -> dict[Case, str]:
