@@ -318,9 +318,9 @@ _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge a claim of memory by its order, which is an upper bound.
 
-    The exact law of the peak bytes decides. Without a determined one, the measured exponents do. A claim is confirmed
-    only if every axis in it was varied, or if its terms in the varied axes suffice. An own axis of which there is one
-    size counts as a constant.
+    The exact law of the peak bytes decides. Without a determined one, the measured exponents do. If some axis of the
+    claim was not varied, the claim is confirmed only if its terms without that axis already bound the memory. An own
+    axis of which there is one size counts as a constant.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
@@ -339,7 +339,8 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     law = exact_pieces(sizes, [line.peak_bytes or 0 for line in known])
     if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
         terms = _growing_terms(law.polynomial)
-        faster = [term for term in terms if not _is_within(_growths([term], sizes.n.max(), own)[0], bounds)]
+        growths = _growths(terms, sizes.n.max(), own)
+        faster = [term for term, growth in zip(terms, growths, strict=True) if not _is_within(growth, bounds)]
         measured, verdict = f"{law} bytes", REFUTED if faster else CONFIRMED
         reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
     else:

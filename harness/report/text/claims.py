@@ -33,12 +33,11 @@ def verdict_count(found: Sequence[str], of_what: str = "claims") -> str:
     return f"Of {len(found)} {of_what} {', '.join(text)}." if text else ""
 
 
-def refuted_sentences(verdicts: Iterable[ClaimVerdict]) -> list[str]:
+def refuted_sentences(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     """One sentence for each refuted claim, which names what distinguishes its setting from the others'."""
-    among = list(verdicts)
-    where = setting_label((one.setting for one in among), but="mode")
+    where = setting_label((one.setting for one in verdicts), but="mode")
     found = []
-    for one in (one for one in among if one.verdict == REFUTED):
+    for one in (one for one in verdicts if one.verdict == REFUTED):
         # The mode is in brackets: `FLOPs, forward` would give it twice.
         quantity = claim_name(one.quantity).partition(",")[0]
         of_what = f"{one.impl} ({', '.join(filter(None, (one.setting.mode, where(one.setting))))})"
