@@ -71,8 +71,9 @@ def test_the_cache_and_the_launch_are_as_asked_for(tmp_path: Path) -> None:
         **STEADY,
         "flops_per_s": {"float32": 1e12, "float64": 1e12, "bfloat16": 1e13},
     }  # so that bytes are what counts
-    axes = ("cache=hot,clean,cold", "launch=eager,graph")
-    ended = harness("sweep", *grid, *TWO_ROUNDS, *axes, cwd=tmp_path, settings=fast)
+    eager = ",".join(f"{{cache:{cache},launch:eager}}" for cache in ("hot", "clean", "cold"))
+    points = f"points=[{eager},{{cache:cold,launch:graph}}]"
+    ended = harness("sweep", *grid, *TWO_ROUNDS, points, cwd=tmp_path, settings=fast)
     assert (ended.status, ended.err) == (0, ""), ended.out
     summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index(["cache", "launch"])
     (true,) = true_costs([Case("attention.naive", 32, 32, 2, device="cuda")], tmp_path, fast)
