@@ -9,14 +9,21 @@ from harness.export.script_parts import Script
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
 # Names that this part uses.
-NAMES = ("first", "OTHERS", "partial")
+NAMES = ("first", "OTHERS", "LENGTHS", "of_each", "partial")
 _LOCAL = ("n", "name", "dtype", "given", "leaves", "gradient", "forward", "y")
 _FILLS = {
     "normal": "torch.randn({})",
     "positive": "torch.nn.functional.softplus(torch.randn({}))",
     "log-uniform": "10 ** (2 * torch.rand({}) - 3)",
     "cumulative lengths": "torch.arange({}) * n",
+    "lengths": "torch.full(({},), n)",
 }
+_UNEQUAL = {"cumulative lengths": "torch.tensor([0, *LENGTHS[n]]).cumsum(0)", "lengths": "torch.tensor(LENGTHS[n])"}
+# Attention of packed sequences (t, h, D) by a function of (b, h, n, D).
+_OF_EACH = """def of_each(function, q, k, v, starts, *others, **keywords):
+    ends = starts.tolist()
+    parts = [[one[a:b].transpose(0, 1)[None] for one in (q, k, v)] for a, b in zip(ends, ends[1:])]
+    return torch.cat([function(*part, **keywords)[0].transpose(0, 1) for part in parts])"""
 
 
 def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
@@ -58,29 +65,31 @@ def parts(script: Script) -> list[str]:
     return [_settings(script), _call_of(script), _results(script), script_parts.timing(script)]
 
 
-def _takes_mask(script: Script) -> bool:
-    return any("causal" in one["keywords"].values() for one in script.built.values())
+def _takes(script: Script, *words: str) -> bool:
+    return any(word in one["keywords"].values() for one in script.built.values() for word in words)
 
 
 def _settings(script: Script) -> str:
     """The sizes, and how each side binds its inputs: masks and whatever a function prepares are made there."""
-    case, masked = script.case, _takes_mask(script)
+    case, lengths = script.case, script.first["lengths"]
+    texts = {"causal": "causal(n)", "longest": "max(LENGTHS[n])" if lengths else "n"}
     lines = [f'N, DTYPE, DEVICE = {case.seq_len}, torch.{case.dtype}, "{case.device}"']
     lines += script_parts.process_settings(script)
     names, variables = [one["name"] for one in script.first["inputs"]], _variables(script)
+    lines += [f"LENGTHS = {dict(lengths or ())}  # of the sequences, for each n"] * bool(lengths)
     lines.append("SIDES = {")
     for name, one in script.built.items():
         function, count, own = script.source.names[one["target"]], one["arguments"].get("positional"), variables
         if count is None:  # a layer without weights
             function += f"({', '.join(f'{key}={value!r}' for key, value in one['arguments'].items())})"
             count, own = len(names), ["x"]
-        words = {key: "causal(n)" if value == "causal" else repr(value) for key, value in one["keywords"].items()}
+        words = {key: texts.get(str(value), repr(value)) for key, value in one["keywords"].items()}
         words |= dict(zip(names[count:], variables[count:], strict=True))
         named = [f"{key}={value}" for key, value in words.items()]
         if one["prepares"]:
-            named = [f"**{function}.prepare({', '.join([*own[:count], *named])})"]
-        bound = ", ".join([function, *own[:count], *named])
-        lines.append(f'    "{name}": lambda {", ".join([*["n"] * masked, *own])}: partial({bound}),')
+            named = [f"**{script.source.names[one['prepares']]}({', '.join([*own[:count], *named])})"]
+        bound = ", ".join([*["of_each"] * one["arguments"].get("of_each", False), function, *own[:count], *named])
+        lines.append(f'    "{name}": lambda {", ".join([*["n"] * _takes(script, *texts), *own])}: partial({bound}),')
     lines.append("}")
     if others := _in_other_layouts(script):
         lines.append("OTHERS = {  # in another layout: the inputs, and how to see results in the layout of the inputs")
@@ -90,7 +99,8 @@ def _settings(script: Script) -> str:
         lines.append("}")
     if script.trains:
         lines += ["", "", "def first(y):", f"    return {_FIRST}"]
-    return "\n".join(lines + script_parts.mask_function() * masked)
+    lines += script_parts.mask_function() * _takes(script, "causal")
+    return "\n".join(lines + ["", "", _OF_EACH] * ("of_each, " in "".join(lines)))
 
 
 def _variables(script: Script) -> list[str]:
@@ -127,7 +137,7 @@ def _call_of(script: Script) -> str:
     others = _in_other_layouts(script)
     if others:
         lines += ["    if name in OTHERS:", "        given = OTHERS[name][0](*given)"]
-    bound = f"SIDES[name]({'n, ' * _takes_mask(script)}*given)"
+    bound = f"SIDES[name]({'n, ' * _takes(script, 'causal', 'longest')}*given)"
     if not script.trains:
         return "\n".join([*lines, f"    return {bound}"])
     with_gradient = [place for place, one in enumerate(script.first["inputs"]) if one["grad"]]
@@ -153,7 +163,8 @@ def _drawn(script: Script, name: str, one: Mapping[str, Any]) -> list[str]:
         moved = f".to(DEVICE, torch.{dtype})" + f".to(torch.promote_types(torch.{dtype}, dtype))" * is_float
     if one["fill"] == "normal":
         return script_parts.drawn(name, shape, script.case, moved)
-    fill = _FILLS.get(one["fill"]) or f"{script.source.names[one['fill']]}({{}})"
+    fills = _FILLS | (_UNEQUAL if script.first["lengths"] else {})
+    fill = fills.get(one["fill"]) or f"{script.source.names[one['fill']]}({{}})"
     return [f"    {name} = ({fill.format(shape)}){moved}"]
 
 

@@ -20,7 +20,7 @@ from harness.machine import part
 from harness.measure.executor import Executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
-from harness.sweep_axes import AXES, DEFAULTS, EQUAL, LETTERS, Case, device_kind, present_axis
+from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
@@ -29,6 +29,7 @@ _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of"
 _METHODS = {"decode": ("forward", "start", "step", "prefill")}
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
+_VALUES = {value for axis in AXES.values() for value in axis.values}
 # An error that lists cases names at most this many.
 _MOST_LISTED = 6
 
@@ -79,7 +80,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
     if len(fitting) == 1 or len(usual) == 1:
         return (usual or fitting)[0]
     if not fitting:
-        unknown = [word for word in words if not ("=" in word or _is_value(word) or any(word in one for one in layers))]
+        unknown = [word for word in words if not ("=" in word or word in _VALUES or any(word in one for one in layers))]
         near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
         raise UsageError(f"no case of {stored.path} is '{text}'{near}: it has {_listed(lines)}")
     described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
@@ -89,7 +90,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
 def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        is_part = word in line.impl and word not in layers and not _is_value(word)
+        is_part = word in line.impl and word not in layers and word not in _VALUES
         return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
     return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
@@ -122,10 +123,6 @@ def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[st
     return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
 
 
-def _is_value(word: str) -> bool:
-    return any(word in axis.values for axis in AXES.values())
-
-
 def _listed(lines: Sequence[CaseResult]) -> str:
     more = f", … and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
     return ", ".join(f"'{line.case}'" for line in lines[:_MOST_LISTED]) + more
@@ -143,10 +140,6 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {differing[0]}")
         if first.case == other.case:
             raise UsageError("both cases are the same one: a script compares two layers")
-    if first.lengths != EQUAL:
-        raise UsageError("a script has sequences of one length: export a case with lengths=equal")
-    if first.mask == "padding":
-        raise UsageError("a script has no padded batch: export a case with mask=none or mask=causal")
     for line in lines:
         if line.status == "unsupported":
             raise UsageError(f"{line.case} cannot run: {line.reason}")
@@ -212,7 +205,7 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[st
     queries = case.batch_size * case.num_heads * case.seq_len
     if first["inputs"] is not None:
         queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
-    if queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
+    if case.seq_len not in checks and queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
         measured = [
             error for line in lines if line.status == "ok" for error in (line.output_error, line.gradient_error)
         ]
@@ -271,8 +264,7 @@ def _measured(name: str, line: CaseResult) -> str:
         interval = ""
         if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
             interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
-        figures.append(f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'process')}")
-        figures[-1] = figures[-1].replace("processs", "processes")
+        figures.append(f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}")
     figures += [f"{line.flops:,} FLOPs"] if line.flops is not None else []
     figures += [f"peak {formatting.size(line.peak_bytes)}"] if line.peak_bytes is not None else []
     figures += [line.backend] if line.backend else []

@@ -304,6 +304,7 @@ KINDS: dict[str, TrialKind] = {
             "prefills": _flag,
             "inputs": _none_or(_list_of(lambda value: isinstance(value, dict))),
             "output": _none_or(_list_of(_list_of(_count))),
+            "lengths": _none_or(_list_of(lambda value: isinstance(value, list))),
             **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
         },
         builds_layer=False,

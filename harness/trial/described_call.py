@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from harness import layer_lookup, own_axes
+from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, verify, workload
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
-from harness.trial.packed_sequences import knows_lengths
+from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.workload import Unsupported
 from impls.blocks import blocks
 
@@ -31,6 +32,7 @@ def describe_call(case: Case) -> dict[str, Any]:
     - `prefills`: whether decoding has a `prefill`.
     - `small_len`: the length at which it is verified.
     - `inputs`, `output`: of a function, see `_described_input` and `_sizes`; None of a layer.
+    - `lengths`: of a function, each n with the lengths of its sequences, if they are not all n.
     - `tolerance`, `gradient_tolerance`: the largest relative errors that are tolerated.
 
     Raises Unsupported for a function or a case that no script can hold.
@@ -39,13 +41,13 @@ def describe_call(case: Case) -> dict[str, Any]:
     options = layer_lookup.build_options(case.impl)
     layer_protocol.check_signature(layer_class, options)
     reference = verify.reference_class_of(case, layer_class)
+    if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
+        reference = None  # the gradients of an approximation are its own
     limit, of_gradients = verify.limits(case, layer_class, has_reference=reference is not None)
     small = layer_protocol.case_to_verify(layer_class, case.small())
     limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
-    if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
-        raise Unsupported("it is an approximation, whose gradients are its own: export a case of mode=forward")
-    if knows_lengths(layer_class):
-        raise Unsupported("it takes the lengths of sequences, and a script has none")
+    if case.is_padded and not knows_lengths(layer_class):
+        raise Unsupported("a script has no padded batch: export a case of lengths=equal with another mask")
     # Without a mask to pass, a reference is as causal as the layer.
     by_nature = reference is not None and verify.is_as_causal(reference, layer_class)
     of_reference = replace(case, mask="none") if by_nature else case
@@ -101,6 +103,7 @@ def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) ->
     sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
     return {
+        "lengths": [[one.seq_len, real_lengths(one, one.seq_len)] for one in cases if one.is_padded] or None,
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
         "inputs": [_described_input(one, sizes) for one, sizes in zip(inputs, sized, strict=True)],
         "output": output,
@@ -109,25 +112,29 @@ def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) ->
 
 
 def _described_function(layer_class: type[FunctionLayer], case: Case, target: str) -> dict[str, Any]:
-    """A function as `module:function`, its layout, its keyword arguments, and whether it has `prepare`.
+    """A function as `module:function`, its layout, its keyword arguments, and its `prepare`, if it has one.
 
-    `positional` inputs are passed by position, and all others by name.
+    `positional` inputs are passed by position, and all others by name. The word of an argument that is the longest
+    length is `longest`. With `of_each`, packed sequences are passed to the function one by one.
     """
     function: Any = layer_class.function
     layout = layer_class.layout
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
-    if own := getattr(function, "in_own_layout", None):
-        function, layout = own, "bnhd" if layout == "bhnd" else "bhnd"
+    each = getattr(function, "of_each_sequence", None)
+    if own := getattr(function, "in_own_layout", each):
+        function, layout = own, layout if each else "bnhd" if layout == "bhnd" else "bhnd"
     layer = workload.build_layer(layer_class, case, **layer_lookup.build_options(case.impl))
     assert isinstance(layer, FunctionLayer)
     keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
+    keywords |= {name: "longest" for name in keywords if is_longest(name)}
+    prepare = _place(layer_class.prepare, "its prepare") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),
-        "arguments": {"layout": layout, "positional": layer_class.positional},
-        "inside": [],
+        "arguments": {"layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
+        "inside": [prepare] if prepare else [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
-        "prepares": hasattr(layer_class, "prepare"),
+        "prepares": prepare,
     }
 
 

@@ -113,6 +113,7 @@ def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..
             found.append((y.transpose(1, 2) if heads_first else y)[0])
         return torch.cat(found)  # (t, h, D)
 
+    call.of_each_sequence = function if heads_first else None  # type: ignore[attr-defined]
     return call
 
 

@@ -180,6 +180,22 @@ decay.inputs = {
 decay.causal = True
 unnamed = softmax
 built = torch.nn.Identity()
+
+
+def packed(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal=False):
+    assert max_seqlen_q == max_seqlen_k == cu_seqlens_q.diff().max()
+    ends, found = cu_seqlens_q.tolist(), []
+    for a, b in zip(ends, ends[1:]):
+        part = (one[None, a:b].transpose(1, 2) for one in (q, k, v))
+        found.append(softmax(*part, is_causal=causal)[0].transpose(0, 1))
+    return torch.cat(found)
+
+
+def about(q, k, v):
+    return 1.05 * softmax(q, k, v)
+
+
+about.allowed_error = 0.1
 """
 HELPERS = "def scaled(scores):\n    return scores / SCALE\n\n\nSCALE = 8**0.5\n"
 OTHER = OWN.replace("scaled(q @", "scaled(1.0 * q @")
@@ -251,6 +267,18 @@ KINDS = {
     "a mask in a function's own form": [function("added", mask="causal")],
     "a function decodes": [function("softmax", mode="decode", mask="causal", batch_size=2)],
     "keys of a source": [function("masked", kv_len=30, num_kv_heads=2)],
+    "packed sequences": [function("packed", batch_size=2, mask="causal", mode="train")],
+    "packed sequences of unequal lengths": [
+        replace(FUSED, impl=one, batch_size=3, seq_len=300, lengths="zipf", mask="padding")
+        for one in ("sdpa.varlen", "sdpa.document_mask")
+    ],
+    "nested": [replace(FUSED, impl="sdpa.nested", batch_size=2, lengths="zipf", mask="padding")],
+    "a paged cache": [replace(FUSED, impl="sdpa.paged", batch_size=2, mode="decode", mask="causal")],
+    "a paged cache of unequal lengths": [
+        replace(FUSED, impl="sdpa.paged", batch_size=3, mode="decode", lengths="zipf", options="page_size=4")
+    ],
+    "the longest of unequal lengths": [function("packed", batch_size=3, lengths="zipf", mask="padding")],
+    **{f"an approximation, {mode}": [function("about", mode=mode)] for mode in ("forward", "train")},
     "described inputs": [function("decay", mode="train", dtype="bfloat16")],
     "a function and its reference in a file": [replace(FUSED, impl="./functions.py:doubled")],
     "two values of an option": [function("windowed"), function("windowed", options="window=5")],
