@@ -180,7 +180,7 @@ class _Inliner:
             elif node not in self.wanted[module]:
                 self.wanted[module][node] = None
                 for bound in bound_names(node):
-                    self._name(module, bound)
+                    self.renamed[module][bound] = self._unused(bound, (module, bound))
                 self._follow(module, node)
         if module not in self.entered and self.wanted[module]:
             self.entered.append(module)
@@ -197,16 +197,11 @@ class _Inliner:
             return True
         owners = {one.value.id for one in targets if isinstance(one.value, ast.Name)}
         kept = {name for one in self.wanted[module] for name in bound_names(one)}
-        return (
-            bool(owners & kept or owners - set(module.bindings)) and not {one.attr for one in targets} <= _OF_A_FUNCTION
-        )
-
-    def _name(self, module: ParsedModule, name: str) -> None:
-        """Choose the name here of a definition."""
-        if name not in self.renamed[module]:
-            self.renamed[module][name] = self._unused(name, (module, name))
+        of_what_is_kept = bool(owners & kept or owners - set(module.bindings))
+        return of_what_is_kept and not {one.attr for one in targets} <= _OF_A_FUNCTION
 
     def _unused(self, name: str, of: object) -> str:
+        """The name here of a definition or an import: its own, or one with a number if another has that."""
         number, here = 1, name
         while self.names.setdefault(here, of) != of:
             number += 1
@@ -239,9 +234,7 @@ class _Inliner:
             return
         source = module.resolved(node)
         for alias in node.names:
-            if alias.name == "*":
-                continue
-            if (alias.asname or alias.name) != name:
+            if alias.name == "*" or (alias.asname or alias.name) != name:
                 continue
             own = self._module(source)
             if own is None:
@@ -318,7 +311,7 @@ class _Inliner:
             if module.is_ours:
                 if isinstance(member, ast.Expr):
                     continue
-                called = any(name in self.entries or _is_special(name) for name in names)
+                called = any(name in self.entries or name[:2] == "__" == name[-2:] for name in names)
                 # A function to which a layer passes itself may read any other attribute.
                 if plain and unused and not called and isinstance(member, FUNCTIONS):
                     continue
@@ -409,7 +402,3 @@ def _class_at(module: ParsedModule, name: str) -> ast.ClassDef:
 
 def _finds_by_name(module: ParsedModule, node: ast.stmt) -> bool:
     return module.name == "impls.blocks.blocks" and isinstance(node, ast.FunctionDef) and node.name == "find"
-
-
-def _is_special(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")

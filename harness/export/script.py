@@ -206,10 +206,8 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[st
     if first["inputs"] is not None:
         queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
     if case.seq_len not in checks and queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
-        measured = [
-            error for line in lines if line.status == "ok" for error in (line.output_error, line.gradient_error)
-        ]
-        checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * (error or 0.0) for error in measured))
+        errors = (max(line.output_error or 0.0, line.gradient_error or 0.0) for line in lines if line.status == "ok")
+        checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * error for error in errors))
     return checks
 
 
@@ -230,10 +228,8 @@ def _case_names(lines: Sequence[CaseResult]) -> list[str]:
 
 
 def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSource) -> str:
-    packages = source.packages
-    needs = "torch alone" if not packages else "torch, " + ", ".join(packages)
+    needs = ", ".join(["torch", *source.packages]) + " alone" * (not source.packages)
     names = _case_names(lines)
-    title = " and ".join(names)
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
     versions = [
@@ -251,7 +247,7 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSourc
         "This script measures worse than that: it is one process without rounds, intervals or a check of the machine.",
         "On a busy machine, six runs of one script gave ratios from 0.25 to 0.81. Repeat it before you trust one.",
     ]
-    quoted = formatting.printable(title).replace("\\", "/").replace('"', "'")
+    quoted = formatting.printable(" and ".join(names)).replace("\\", "/").replace('"', "'")
     return "\n".join([f'"""{quoted}. Needs {needs}."""', "", *(f"# {line}" for line in comments)])
 
 
@@ -277,9 +273,8 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
         return []
     one, other = lines
     found = with_ratio_to(one, other)
-    interval = ""
-    if found.ratio_lo is not None and found.ratio_hi is not None:
-        interval = f" (95 % interval {formatting.three(found.ratio_lo)} – {formatting.three(found.ratio_hi)})"
+    ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
+    interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
     return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
 
 
