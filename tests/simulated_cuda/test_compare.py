@@ -39,13 +39,3 @@ def test_a_gpu_that_is_a_twentieth_slower_is_found_with_its_true_ratio(tmp_path:
     alike = [block["log_ratio"] for block in blocks if block.get("control")]
     assert len(alike) >= 16
     assert abs(median(alike)) < 0.001
-
-
-def test_two_equal_gpus_are_found_equivalent(tmp_path: Path) -> None:
-    (tmp_path / "head.json").write_text(json.dumps(ROOMY))
-    sides = ("side=", f"side=env.HARNESS_SIMULATED_CUDA={tmp_path / 'head.json'}")
-    ended = harness("compare", *GRID, *sides, "out=run", cwd=tmp_path, settings=ROOMY)
-    assert (ended.status, ended.err) == (0, ""), ended.out
-    (row,) = pd.read_csv(tmp_path / "run" / "comparison.csv").itertuples()
-    assert (row.verdict, row.control) == ("equivalent", "held")
-    assert row.ratio == pytest.approx(1.0, rel=0.003)
