@@ -285,6 +285,7 @@ class Repeated:
             return self._first()
         for kernel in self._kernels:
             process.here().gpu.launch(kernel)
+        costs.unsettled = None  # setting a gradient reads no result of the call before
         for leaf, gradient in self._gradients:
             leaf.grad = gradient
         if self._seen() != self._versions:

@@ -29,6 +29,14 @@ def test_a_backward_pass_is_timed_as_a_graph(rows: dict[str, Any], mode: str) ->
     assert rows[mode]["queue_held"] == 1.0
 
 
+def test_every_sample_of_a_training_step_has_the_true_time_to_within_a_hundredth(rows: dict[str, Any]) -> None:
+    # Its gradients are replaced from sample to sample, which launches nothing.
+    row, true = rows["step"], rows["true_step"]
+    assert row["gpu_time_by"] == "held"
+    assert row["samples_s"] == pytest.approx([true["cold_s"]] * len(row["samples_s"]), rel=0.01)
+    assert row["graph_s"] == pytest.approx(true["graph_s"], rel=0.01)
+
+
 def test_a_layer_with_dropout_that_cannot_be_captured_is_called_on_and_the_reason_told(rows: dict[str, Any]) -> None:
     found = rows["waits"]
     assert found["graph_note"].endswith("RuntimeError: CUDA error: operation not permitted when stream is capturing")

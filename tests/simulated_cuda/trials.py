@@ -31,6 +31,7 @@ FORWARD = Case("attention.fused", **SIZES)
 CASES = {
     "backward": Case("rnn.elman", mode="backward", launch="graph", **SIZES),
     "train": Case("attention.naive", mode="train", launch="graph", **SIZES),
+    "step": Case("attention.naive", mode="train", **SIZES),
     "waits": Case("simulated_cuda.trials:DropsAndWaits", **SIZES),
     "forward": Case("attention.naive", **SIZES),  # after those with gradients, which it switches off
 }
@@ -64,8 +65,9 @@ class NeedsMoreWatched(nn.Module):
 
 
 def timed() -> dict[str, dict[str, Any]]:
-    """The rows of timed trials, most of which are captured as graphs, and the begin of an interleaved trial."""
-    return {**{name: measure_time(case, 0, 0.02, check=False) for name, case in CASES.items()}, "turns": turns()}
+    """The rows of timed trials, most of which are captured as graphs, an interleaved trial, and a truth."""
+    rows = {name: measure_time(case, 0, 0.02, check=False) for name, case in CASES.items()}
+    return {**rows, "turns": turns(), "true_step": true_s(CASES["step"])}
 
 
 def turns() -> dict[str, float]:

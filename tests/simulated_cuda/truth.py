@@ -28,6 +28,7 @@ def true_s(case: Case) -> dict[str, float]:
     `hot_s` is after many other calls, `cold_s` after a flush, `clean_s` after one whose lines were written back, and
     `graph_s` after a flush, as one launch.
     """
+    torch.set_grad_enabled(True)  # a forward pass among the cases before has switched gradients off
     work = build(case, seed=0)
     gpu = process.here().gpu
     buffer = torch.zeros(FLUSH_FACTOR * gpu.l2.size // 4, device="cuda")
