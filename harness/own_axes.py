@@ -124,11 +124,11 @@ def stated_options(text: str | None, options: str, names: frozenset[str] | None 
 def at_size(text: str | None, options: str, name: str, value: float) -> str:
     """The options with another size along an axis in the text, without sizes that are the default."""
     parts = [part for part in options.split("+") if part.partition("=")[0] != name and part != NO_OPTIONS]
-    return usual_options(text, joined(sorted([*parts, f"{name}={value}"])))
+    return without_default_sizes(text, joined(sorted([*parts, f"{name}={value}"])))
 
 
 @cache
-def usual_options(text: str | None, options: str) -> str:
+def without_default_sizes(text: str | None, options: str) -> str:
     """The options without sizes that are the default along an axis in the text."""
     return without_defaults(options, {name: value_text(default) for name, (_, default) in axes_of_text(text).items()})
 

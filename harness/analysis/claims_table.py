@@ -158,7 +158,7 @@ def judge_time(
     found = exponent_of(fitted.law, "n", *at.size)
     if found is None:
         return claimed, Judgement("", UNDETERMINED, "n was not varied")
-    measured = f"n^{exponent_text(found)}"
+    measured = f"n^{exponent_text(found, fitted.law.determined)}"
     if not fitted.law.determined:
         return claimed, Judgement(measured, UNDETERMINED, f"its cost model is undetermined: {fitted.law.reason}")
     free = f" ({expected.lo:.2f} to {expected.hi:.2f} as constants are)" if expected.hi - expected.lo > 0.01 else ""

@@ -316,7 +316,7 @@ def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
 def _has(case: Case, axis: str, value: object, cases: Collection[Case]) -> bool:
     """Whether the case has the value. A default that is given as an option is the usual case."""
     if axis == "options" and isinstance(cases, Mapping):
-        value = own_axes.usual_options(cases[case].own_axes, str(value))
+        value = own_axes.without_default_sizes(cases[case].own_axes, str(value))
     return getattr(case, axis) == value
 
 

@@ -253,7 +253,7 @@ class CaseResult(Case):
     @property
     def case(self) -> Case:
         """The case alone, without sizes along own axes that are the default."""
-        return Case(**{**self.as_dict(), "options": own_axes.usual_options(self.own_axes, self.options)})
+        return Case(**{**self.as_dict(), "options": own_axes.without_default_sizes(self.own_axes, self.options)})
 
     @property
     def own_size(self) -> OwnSize:

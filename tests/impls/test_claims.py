@@ -10,7 +10,7 @@ from rows import lines
 
 from harness import layer_lookup
 from harness.analysis.claim_rules import CONFIRMED, judge_memory
-from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, usual_options
+from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, without_default_sizes
 from harness.polynomial import parse
 from harness.trial.metrics.collect import Observation, allocator_peak, collect_metrics, trace_call
 from harness.trial.workload import build
@@ -110,7 +110,7 @@ def test_memory_is_of_the_claimed_order_along_an_own_axis_and_not_without_its_le
     largest = {name: values[-1] for name, values in sizes.items()}
     peaks = {}
     for at in [largest, *({**largest, name: value} for name, values in sizes.items() for value in values[:-1])]:
-        case = case_of(impl, at["n"], at["d"], at["h"], options=usual_options(text, f"{axis}={at[axis]}"))
+        case = case_of(impl, at["n"], at["d"], at["h"], options=without_default_sizes(text, f"{axis}={at[axis]}"))
         torch.set_grad_enabled(True)
         peaks[case] = allocator_peak(build(case, seed=0).call, "cpu")[0]
     found = [replace(line, own_axes=text) for line in lines(peaks, lambda case: 1e-3, peaks.__getitem__)]

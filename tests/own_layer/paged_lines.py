@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from harness.own_axes import usual_options
+from harness.own_axes import without_default_sizes
 from harness.results.columns import CaseResult, lines_of_records
 
 AXES = json.dumps({"page_size": ["p", 16], "window": ["w", 128]})
@@ -14,7 +14,7 @@ def lines(pages: tuple[int, ...] = (8, 16, 32), windows: tuple[int, ...] = (64, 
     """Of a layer in pages p with a window w, whose FLOPs are 4nwd, and whose time grows with them and with pages."""
     records: list[dict[str, Any]] = []
     for n, p, w in [(n, p, w) for n in (256, 512, 1024) for p in pages for w in windows]:
-        given = usual_options(AXES, f"page_size={p}+window={w}")
+        given = without_default_sizes(AXES, f"page_size={p}+window={w}")
         time_s = 1e-6 + 1e-9 * n * w + 2e-8 * n / p
         known = {"impl": "./paged.py:paged", "seq_len": n, "d_model": 64, "num_heads": 1, "options": given}
         costs = {"time_s": time_s, "flops": 4 * n * w * 64, "flops_claimed": 4 * n * w * 64}

@@ -168,8 +168,12 @@ def test_the_default_given_is_the_case_without_it(capsys: pytest.CaptureFixture[
 
 def test_a_default_may_be_given_as_a_float() -> None:
     text = '{"window": ["w", 128]}'
-    assert own_axes.usual_options(text, "window=128.0") == own_axes.usual_options(text, "window=128") == "none"
-    assert own_axes.usual_options(text, "window=128.5") == "window=128.5"
+    assert (
+        own_axes.without_default_sizes(text, "window=128.0")
+        == own_axes.without_default_sizes(text, "window=128")
+        == "none"
+    )
+    assert own_axes.without_default_sizes(text, "window=128.5") == "window=128.5"
     assert point_with_options({"layer.scale": 1.0}) == {"options": "scale=1.0"}
 
 

@@ -14,7 +14,7 @@ from harness.analysis.complete_lines import complete_lines
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.analysis.predict import sizes_requested
 from harness.errors import UsageError
-from harness.own_axes import at_size, own_size, stated_options, usual_options, varied_axes
+from harness.own_axes import at_size, own_size, stated_options, varied_axes, without_default_sizes
 from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.report.html.chart_data import chart_data
 from harness.report.plots.overviews import draw, over_own_axis
@@ -115,7 +115,7 @@ def test_the_page_has_a_filter_for_each_axis_that_varies_in_the_order_of_its_val
 )
 def test_options_are_sizes_by_letter_and_usual_without_defaults(options: str, size: Any, usual: str) -> None:
     assert own_size(AXES, options) == size
-    assert usual_options(AXES, options) == usual
+    assert without_default_sizes(AXES, options) == usual
     assert own_size(AXES, stated_options(AXES, options)) == size
     assert at_size(AXES, options, "window", 128) == usual.replace("+window=64", "")
 
