@@ -195,7 +195,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
 def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """The lengths at which the script checks its sides, each with the largest relative error that it allows.
 
-    They are the small length of verification and n, where twice the error that the run measured is allowed. The
+    They are the small length of verification and n, where twice the error that the run measured is allowed. A
     reference may hold all scores, which are too many at a large n.
     """
     case, (first, *_) = lines[0].case, described
@@ -205,7 +205,8 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[st
     queries = case.batch_size * case.num_heads * case.seq_len
     if first["inputs"] is not None:
         queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
-    if case.seq_len not in checks and queries * (case.kv_len or case.seq_len) <= _MOST_SCORES:
+    scores = queries * (case.kv_len or case.seq_len) if any(one["reference"] for one in described) else 0
+    if case.seq_len not in checks and scores <= _MOST_SCORES:
         errors = (max(line.output_error or 0.0, line.gradient_error or 0.0) for line in lines if line.status == "ok")
         checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * error for error in errors))
     return checks

@@ -263,6 +263,8 @@ KINDS = {
     "two layouts, backward": [function(one, mode="backward") for one in ("tokens_first", "softmax")],
     "a causal function whose reference takes no mask": [function("causal_by_nature", mask="causal")],
     "checked at n too": [function("softmax", seq_len=300), function("alone", seq_len=300)],
+    "not checked at n": [Case("rnn.mingru.parallel", 8192, 16, 1)],
+    "checked with itself at n": [function("decay", seq_len=8192)],
     "a function's mask": [function("masked", mode="train", mask="causal")],
     "a mask in a function's own form": [function("added", mask="causal")],
     "a function decodes": [function("softmax", mode="decode", mask="causal", batch_size=2)],
@@ -464,6 +466,11 @@ def test_a_layer_whose_name_begins_like_the_reference_is_decoded_step_by_step(sc
     assert found is not None
     names = ("reference", "reference of own:Layer", "reference_layers:Mine")
     assert [eval(found[1], {"name": name}) for name in names] == [True, True, False]
+
+
+def test_a_script_says_where_it_did_not_check(ended: dict[str, tuple[str, str]]) -> None:
+    assert "Not checked at n = 8192: a float64 reference" in ended["not checked at n"][1]
+    assert "in float64 at n = 8192; allowed" in ended["checked with itself at n"][1]
 
 
 def test_what_only_the_harness_reads_of_a_function_is_left_out() -> None:
