@@ -136,6 +136,10 @@ def _gaps(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, fl
     few, many = _CHAIN
     plain = [_chain_s(device, chain(length), 20e-3) for length in _CHAIN]
     replays = [device.capture(chain(length)) for length in _CHAIN]
+    firsts = []
+    for replay in replays:
+        device.sync()
+        firsts.append(_seconds(replay, clock))
     graphs = [_chain_s(device, replay, 2e-3) for replay in replays]
     hosts = [_usual(replay, clock, device.sync) for replay in replays]
     gap_s, graph_gap_s, graph_node_s = ((of[1] - of[0]) / (many - few) for of in (plain, graphs, hosts))
@@ -144,6 +148,8 @@ def _gaps(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, fl
         "graph_gap_s": graph_gap_s,
         "graph_launch_s": cuda._graph_launch_s(sampling),
         "graph_node_s": max(0.0, graph_node_s),
+        # Graphs are new in every process. Some of its kernels may have been loaded before.
+        "lazy_s": max(0.0, min(first - usual for first, usual in zip(firsts, hosts, strict=True))),
     }
 
 

@@ -12,7 +12,7 @@ from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
 RECORDED = Path(__file__).parent / "recorded"
 _QUEUE = ("depth", "launch_s", "event_launch_s", "wait_s", "query_s", "event_s", "tick_s", "jitter", "stall_s")
-_KERNELS = ("gap_s", "graph_gap_s", "graph_launch_s", "graph_node_s", "evicted")
+_KERNELS = ("gap_s", "graph_gap_s", "graph_launch_s", "graph_node_s", "lazy_s", "evicted")
 _MEMORY = ("l2_bytes", "bytes_per_s")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from trial.timing.cuda.clock_and_cache import EVICTED, SimClock, SimL2
 
 _AFTER_FAILURE = "operation failed due to a previous error during capture"
-WATTS = {"idle": 100.0, "spin": 150.0, "kernel": 600.0}
+WATTS = {"idle": 100.0, "spin": 150.0, "flush": 400.0, "kernel": 600.0}
 
 
 @dataclass
@@ -351,12 +351,13 @@ class SimGpu:
         return next((kind for kind in ("kernel", "spin") if kind in kinds), "idle")
 
     def joules(self, at_s: float) -> float:
-        """The energy used until then."""
+        """The energy used until then. The GPU rests after the last work."""
+        resting_j = WATTS["idle"] * max(0.0, at_s - self._ends[-1])
         after = min(bisect(self._ends, at_s), len(self._ends) - 1)
         since, until = self._ends[max(0, after - 1)], self._ends[after]
         share = min(1.0, max(0.0, at_s - since) / max(until - since, 1e-12))
         before_j = self._joules[max(0, after - 1)]
-        return before_j + share * (self._joules[after] - before_j)
+        return before_j + share * (self._joules[after] - before_j) + resting_j
 
     def _count_energy(self, begin: float, end: float, kind: str) -> None:
         last_s = self._ends[-1]

@@ -20,6 +20,7 @@ PARAMETERS: dict[str, Any] = {
     "graph_gap_s": 0.8e-6,
     "graph_launch_s": 5e-6,
     "graph_node_s": 0.3e-6,
+    "lazy_s": 0.5e-3,
     "jitter": 0.2,
     "l2_bytes": 50 * 2**20,
     "bytes_per_s": 3.3e12,
