@@ -70,6 +70,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from helpers_of_it import scaled
+from impls.sdpa.paged import paged, paged_reference
 
 
 def softmax(q, k, v, is_causal=False):
@@ -196,6 +197,18 @@ def about(q, k, v):
 
 
 about.allowed_error = 0.1
+
+
+def pages(q, k_cache, v_cache, lengths, block_table=None, page_size=16):
+    return paged(q, k_cache, v_cache, lengths, block_table, page_size)
+
+
+pages.decodes = True
+pages.lengths_as = "paged"
+pages.axes = paged.axes
+pages.inputs = paged.inputs
+pages.prepare = paged.prepare
+pages.reference = paged_reference
 """
 HELPERS = "def scaled(scores):\n    return scores / SCALE\n\n\nSCALE = 8**0.5\n"
 OTHER = OWN.replace("scaled(q @", "scaled(1.0 * q @")
@@ -278,6 +291,10 @@ KINDS = {
     "a paged cache": [replace(FUSED, impl="sdpa.paged", batch_size=2, mode="decode", mask="causal")],
     "a paged cache of unequal lengths": [
         replace(FUSED, impl="sdpa.paged", batch_size=3, mode="decode", lengths="zipf", options="page_size=4")
+    ],
+    "a paged cache, a function": [
+        replace(FUSED, impl=one, batch_size=3, mode="decode", lengths="zipf")
+        for one in ("functions:pages", "sdpa.paged")
     ],
     "the longest of unequal lengths": [function("packed", batch_size=3, lengths="zipf", mask="padding")],
     **{f"an approximation, {mode}": [function("about", mode=mode)] for mode in ("forward", "train")},
@@ -423,7 +440,7 @@ def test_a_script_of_a_function_calls_it_by_its_name_and_is_short(scripts: dict[
     assert ".layout = " not in scripts["two layouts"]
     assert "windowed" not in text
     assert scripts["a function and its reference in a file"].count("def softmax") == 1
-    assert "added.prepare = _prepare" in scripts["a mask in a function's own form"]
+    assert "**_prepare(q, k, v, attn_mask=causal(n))" in scripts["a mask in a function's own form"]
     frame = text.partition("N, DTYPE, DEVICE")[2]
     assert len([line for line in frame.splitlines() if line]) <= 26
 
