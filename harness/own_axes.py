@@ -7,13 +7,13 @@ and claims are in these letters, and cases that differ in them alone are one ser
 import inspect
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.layer_options import NO_OPTIONS, joined, options_of, value_text, without_defaults
 from harness.polynomial import OwnSize, Polynomial, own_letter
 from harness.sweep_axes import AXES, LETTERS
@@ -40,6 +40,20 @@ def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
             )
         found[str(name)] = letter, one[1]
     return found
+
+
+def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature, letters: Collection[str] = ()) -> None:
+    """Raise UsageError for an axis that `name` does not take, or takes with another default.
+
+    Sizes of inputs, which have these `letters`, need no parameter.
+    """
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    for axis, (letter, default) in axes.items():
+        own = signature.parameters[axis].default if axis in signature.parameters else None
+        if axis not in signature.parameters and letter not in letters and not takes_any:
+            raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, signature.parameters)}")
+        if isinstance(own, int | float | str) and own != default:
+            raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={own}: give one default")
 
 
 def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:

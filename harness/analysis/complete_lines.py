@@ -32,11 +32,16 @@ def complete_lines(
 
 
 def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
-    """The lines, whose options state the sizes along the own axes that vary of a layer: for readers, not as keys."""
+    """The lines, whose options state the sizes along the own axes that vary of a layer: for readers, not as keys.
+
+    Lines that differ in these sizes alone are in their order.
+    """
     held = list(lines)
     varied = own_axes.varied_of_layers(held)
     stated = (own_axes.stated_options(one.own_axes, one.options, varied.get(one.impl, frozenset())) for one in held)
-    return [one if one.options == text else replace(one, options=text) for one, text in zip(held, stated, strict=True)]
+    found = [one if one.options == text else replace(one, options=text) for one, text in zip(held, stated, strict=True)]
+    in_order = sorted(found, key=lambda line: (replace(line.case, options=line.series.options), line.own_size))
+    return in_order if any(varied.values()) else found
 
 
 def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:

@@ -114,7 +114,7 @@ def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> l
 
 
 def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
-    if roof is None or not (line.time_s and line.time_lo_s is not None and line.min_bytes):
+    if roof is None or not (line.time_s and line.time_lo_s is not None):
         return line
     least_s = _least_s(line, roof)[0] / roof.noise
     return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
@@ -138,7 +138,7 @@ def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Ca
 
 def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
     roof = roof_of(line, known)
-    if roof is not None and line.time_s and line.time_hi_s and line.min_bytes:
+    if roof is not None and line.time_s and line.time_hi_s:
         least_s, bound = _least_s(line, roof)
         if line.time_hi_s * roof.noise < least_s:
             return _TOO_FAST[bound]
@@ -150,7 +150,7 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
 def _least_s(line: CaseResult, roof: Roof) -> tuple[float, str]:
     """Return the shortest time at the calibrated rates, and what bounds it: `memory` or `compute`.
 
-    Unknown FLOPs count as none.
+    Unknown FLOPs count as none, and so does unknown traffic.
     """
     by_memory = _crossing_bytes(line, roof.cache_bytes) / roof.bandwidth_bytes_per_s
     by_compute = (line.flops or 0) / roof.peak_flops_per_s

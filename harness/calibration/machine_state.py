@@ -46,6 +46,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
     # Not every system can bind a process to CPUs.
     usable = getattr(psutil.Process(), "cpu_affinity", lambda: [*range(os.cpu_count() or 1)])()
     quota, quota_is_known = cpu_quota(root)
+    huge_pages = read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     found = {
         "usable_cores": usable_cores(root, usable),
         "governors": _distinct(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor"),
@@ -54,7 +55,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
         "smt": _flag(root / _CPUS / "smt/active"),
         "virtual": virtual(root),
         "clocksource": read_setting(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "huge_pages": _chosen(read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        "huge_pages": huge_pages.partition("[")[2].partition("]")[0] or None,  # the marked one: always [madvise] never
         "cpu_quota": quota,
         "on_battery": on_battery(),
     }
@@ -140,11 +141,6 @@ def _flag(path: Path) -> bool | None:
 
 def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
     return tuple(sorted({text for path in root.glob(pattern) if (text := read_setting(path))})) or None
-
-
-def _chosen(text: str | None) -> str | None:
-    """`always [madvise] never` → `madvise`."""
-    return text.partition("[")[2].partition("]")[0] or None if text else None
 
 
 # At most this many processes are named, and only those that took at least this share of one core.

@@ -14,7 +14,7 @@ from rich.console import Console
 from harness.cli.commands import DONE
 from harness.errors import UsageError, usage_error_about
 from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
-from harness.formatting import duration
+from harness.formatting import counted, duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
 from harness.report.document import Table, show
@@ -98,7 +98,7 @@ def run_export(options: argparse.Namespace) -> int:
         return DONE
     with usage_error_about(out):
         out.write_bytes(exported.content)
-    print(f"{out}: {exported.cases} case{'s' if exported.cases > 1 else ''}, {name}")
+    print(f"{out}: {counted(exported.cases, 'case')}, {name}")
     return DONE
 
 

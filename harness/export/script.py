@@ -82,7 +82,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
     if not fitting:
         unknown = [word for word in words if not ("=" in word or word in _VALUES or any(word in one for one in layers))]
         near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
-        raise UsageError(f"no case of {stored.path} is '{text}'{near}: it has {_listed(lines)}")
+        raise UsageError(f"no case of {stored.path} is '{text}'{near or ': it has ' + _listed(lines)}")
     described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
     raise UsageError(f"{described}: choose one, as by \"--case '{fitting[0]}'\", of {_listed(fitting)}")
 

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_m
 from harness import file_io, key_value_options, layer_lookup, other_names, own_axes
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
+from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
@@ -264,9 +265,9 @@ def baseline_of(
 ) -> Baseline:
     """Make a baseline from a run's lines, cost models and verdicts.
 
-    `machine` is the content of the run's `machine.json`.
+    `machine` is the content of the run's `machine.json`. Suspect times are left out.
     """
-    cases = {line.case: line for line in lines}
+    cases = {line.case: line for line in with_suspects(lines, roofs(machine))}
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
@@ -285,7 +286,7 @@ def baseline_of(
             )
             for one in verdicts
         },
-        times_s={case: time_s for case, one in sorted(cases.items()) if (time_s := one.time_s) is not None},
+        times_s={case: time_s for case, one in sorted(cases.items()) if (time_s := one.time_s) and not one.suspect},
     )
 
 

@@ -154,7 +154,7 @@ def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]
     notes += [f"other versions too: {one.versions}"] if one.versions else []
     names = list(dict.fromkeys(label(each.subject) for each in alike))
     if one.quantity == STATUS and len(names) > 1:
-        names = [f"{one.impl}, {len(names)} cases"]
+        names = [f"{one.impl}, {formatting.counted(len(names), 'case')}"]
     was, now = (
         Cell("not measurable", why=text) if one.quantity == STATUS and text != MEASURED else Cell(text)
         for text in (one.was, one.now)

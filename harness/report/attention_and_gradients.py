@@ -271,7 +271,8 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
     labels = [label_text(word, _MOST_LETTERS) for word in words]
     columns = min(heads, 4 if n <= 16 else 2)
     rows = -(-heads // columns)
-    side = _side(n)
+    # Inches. Each word of a long sentence gets less, down to what can still be read.
+    side = min(_MOST, max(_LEAST, min(_PER_WORD * n, 2.6 + 0.11 * n)))
     families, _ = fonts_for(labels)
     room = 0.07 * max(map(len, labels)) + 0.2  # for the words beside and below
     width, height = max(5.0, columns * (side + 0.1) + room + 1.3), rows * (side + 0.3) + room + 0.3
@@ -291,11 +292,6 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
         for name, says in zip(names, ("is looked at (key)", "looks (query)"), strict=True):
             name(says, fontsize=10)
     return figure
-
-
-def _side(n: int) -> float:
-    """Inches of a panel's side. Each word of a long sentence gets less, down to what can still be read."""
-    return float(min(_MOST, max(_LEAST, min(_PER_WORD * n, 2.6 + 0.11 * n))))
 
 
 def _panel(axes: Axes, weights: Weights, causal: bool, scale: Normalize) -> AxesImage:

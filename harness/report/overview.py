@@ -108,7 +108,7 @@ def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     """
     with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
     every = list(dict.fromkeys(line.impl for line in with_cost))
-    times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s is not None}
+    times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s and not line.suspect}
     if len(every) <= parts.MANY or not times:
         return every[: parts.MANY], "" if len(every) <= parts.MANY else f"{parts.MANY} of {len(every)} layers"
     last = max(n for _, n in times)

@@ -62,7 +62,7 @@ class Contents:
         self.lines, self.findings, self.provenance, self.notices = lines, findings, provenance, notices
         machine = self.machine = provenance_facts(provenance.machine)
         known = [_COMMIT.sub(r"\1", f"{before}{machine[name]}") for name, before in _ABOUT.items() if name in machine]
-        self.about = [f"{len(lines)} cases", *known]
+        self.about = [counted(len(lines), "case"), *known]
         without = layers_without_heads(lines)
         self.settings = parts.panel_settings(lines)
         self.crossovers = parts.by_facet(findings.crossovers, without)

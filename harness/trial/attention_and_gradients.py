@@ -47,7 +47,8 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
         raise Unsupported(reason)
     torch.manual_seed(seed)
     layer: Any = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).eval()
-    x = torch.stack([_vector(word, case.d_model * input_width(layer_class)) for word in words])[None]  # (1, n, d)
+    width, generators = case.d_model * input_width(layer_class), map(torch.Generator().manual_seed, words)
+    x = torch.stack([torch.randn(width, generator=one) for one in generators])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():
         from impls.blocks.blocks import sinusoids  # here: other commits of the layers may lack it
@@ -68,10 +69,6 @@ def _refusal(layer_class: Any, case: Case) -> str | None:
     if not callable(getattr(layer_class, "attention_weights", None)):
         return "it has no method attention_weights(x, attn_mask) to look at"
     return layer_class.supports(case) if hasattr(layer_class, "supports") else None
-
-
-def _vector(word: int, d: int) -> Tensor:
-    return torch.randn(d, generator=torch.Generator().manual_seed(word))
 
 
 def _row_error(weights: Any, n: int) -> float:

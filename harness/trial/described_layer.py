@@ -46,6 +46,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
         layer_lookup.claims_of_class(layer_class, case)
         layer_lookup.load_reference(case.impl)
         layer_protocol.allowed_error(layer_class)
+        own_axes.check_axes(layer_class.__name__, own_axes.declared_axes(layer_class), inspect.signature(layer_class))
     except UsageError as error:
         refused = str(error)
     return {
@@ -132,10 +133,7 @@ def _supports(layer_class: Any, case: Case) -> bool:
 
 
 def _further_options(layer_class: Any) -> list[list[Any]]:
-    declared = own_axes.declared_axes(layer_class)
-    # The class of a function has its own constructor.
-    shown = layer_class.forward if issubclass(layer_class, FunctionLayer) else layer_class
-    parameters = inspect.signature(shown).parameters
+    parameters, declared = inspect.signature(layer_class).parameters, own_axes.declared_axes(layer_class)
     others = (name for name in own_axes.option_defaults(layer_class) if name not in declared)
     return [[name, _plain(parameters[name].default)] for name in others]
 

@@ -17,6 +17,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any, ClassVar, get_args
 
 from torch import Tensor, nn
@@ -34,11 +35,12 @@ _LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT:
 _UNCOMPILED = "_torchdynamo_orig_callable"
 # Attributes that have the same meaning as those of a class, and those that are found by name if called.
 _ATTRIBUTES = (
-    *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks", "axes"),
+    *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks"),
     *("lengths_as", "decodes", "allowed_error"),
 )
 _METHODS = ("supports", "prepare", "load_package")
 _MISSING = object()
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
 class FunctionLayer(nn.Module):
@@ -59,7 +61,7 @@ class FunctionLayer(nn.Module):
     def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0, **options: Any) -> None:
         super().__init__()
         taken = inspect.signature(type(self).forward).parameters
-        # An axis that only shapes or claims mention is no parameter.
+        # An axis that only shapes mention is no parameter.
         self.options = {name: value for name, value in options.items() if name in taken}
         function = type(self).function
         self.grouped = num_kv_heads not in (0, num_heads)
@@ -87,8 +89,12 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
 
 def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
     name, signature = _name(function), signature_of(function)
+    # A reference has the values of the layer's axes, unless it declares its own.
+    axes = _axes(function) or (own_axes.declared_axes(like) if like else {})
+    own_letters = [letter for letter, _ in axes.values()]
     if like is None:
-        inputs = _inputs(function, signature, name)
+        inputs = _inputs(function, signature, name, own_letters)
+        own_axes.check_axes(name, axes, signature, letters_of(inputs))
         layout = _layout(function, signature, name) if is_attention(inputs) else ""
         layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
     else:
@@ -98,24 +104,23 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     stated = attribute(function, "output")
     letters = letters_of(inputs)
+    named = _named(signature, axes, letters)
 
     def forward(self: FunctionLayer, *given: Any, **keywords: Any) -> Any:
         return self.call(*given, **keywords)
 
-    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in _nameable(signature)]
-    forward.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
-    own = {one: attribute(function, one) for one in _ATTRIBUTES}
-    methods = {one: attribute(function, one) for one in _METHODS}
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
+    forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
+    own = {one: attribute(function, one) for one in (*_ATTRIBUTES, *_METHODS)}
     members = {
         "has_heads": bool(letters & {"h", "g", "D"}),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
-        **{one: value for one, value in own.items() if value is not _MISSING},
-        **{one: staticmethod(value) for one, value in methods.items() if value is not _MISSING},
+        **{x: staticmethod(y) if x in _METHODS else y for x, y in own.items() if y is not _MISSING},
+        "axes": axes,
         "reference": attribute(function, "reference"),
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
         "inputs": inputs,
-        "output": read_shape("output", stated, _own_letters(function)) if isinstance(stated, str) else inputs[0].shape,
+        "output": read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape,
         "positional": positional,
         "layout": layout,
         "forward": forward,
@@ -123,28 +128,17 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         "__module__": function.__module__ if inspect.isfunction(function) else module,
     }
     made = type(name, (FunctionLayer,), members)
-    _check_axes(name, made, signature, letters)
     taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
     passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
-    options = [
-        one.name
-        for one in _nameable(signature)
+    options = {
+        one.name: one.default
+        for one in named
         if one.default is not one.empty and one.name not in passed and not packed_sequences.is_longest(one.name)
-    ]
-    taken += [one for one in dict.fromkeys([*own_axes.declared_axes(made), *options]) if one not in taken]
-    kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=0) for one in taken]
+    }
+    defaults = dict.fromkeys(taken, 0) | options | {axis: default for axis, (_, default) in axes.items()}
+    kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=value) for one, value in defaults.items()]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
     return made
-
-
-def _check_axes(name: str, made: type[FunctionLayer], signature: inspect.Signature, letters: set[str]) -> None:
-    """Raise UsageError for a declared axis that is neither a parameter of the function nor a size of its inputs."""
-    if any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
-        return
-    for axis, (letter, _) in own_axes.declared_axes(made).items():
-        if axis not in signature.parameters and letter not in letters:
-            meant = did_you_mean(axis, [one.name for one in _nameable(signature)])
-            raise UsageError(f"{name}.axes has '{axis}', but {name} has no parameter '{axis}'{meant}")
 
 
 def attribute(function: Any, name: str) -> Any:
@@ -203,10 +197,8 @@ def _signature_in(arguments: ast.arguments) -> inspect.Signature:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     found = [inspect.Parameter(name, kind, default=value) for name, value in zip(names, defaults, strict=True)]
     found += [inspect.Parameter(one.arg, inspect.Parameter.KEYWORD_ONLY, default=None) for one in arguments.kwonlyargs]
-    if arguments.vararg:
-        found.append(inspect.Parameter(arguments.vararg.arg, inspect.Parameter.VAR_POSITIONAL))
-    if arguments.kwarg:
-        found.append(inspect.Parameter(arguments.kwarg.arg, inspect.Parameter.VAR_KEYWORD))
+    variable = (arguments.vararg, inspect.Parameter.VAR_POSITIONAL), (arguments.kwarg, inspect.Parameter.VAR_KEYWORD)
+    found += [inspect.Parameter(one.arg, kind) for one, kind in variable if one is not None]
     return inspect.Signature(sorted(found, key=lambda one: one.kind))
 
 
@@ -220,15 +212,23 @@ def required(signature: inspect.Signature) -> list[str]:
     return [one.name for one in _nameable(signature) if one.default is one.empty]
 
 
+def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
+    """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
+    known, kind = signature.parameters, inspect.Parameter.KEYWORD_ONLY
+    others = [(name, one) for name, (letter, one) in axes.items() if name not in known and letter not in letters]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    return [*_nameable(signature), *(inspect.Parameter(name, kind, default=one) for name, one in others if takes_any)]
+
+
 def is_attention(inputs: Sequence[Input]) -> bool:
     """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
     return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
 
 
-def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Input, ...]:
+def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
     described = attribute(function, "inputs")
     if described is not _MISSING:
-        return read_inputs(described, _own_letters(function))
+        return read_inputs(described, own_letters)
     needed = required(signature)
     written = {one: _annotated(signature.parameters[one]) for one in needed}
     tensors = [one for one in needed if not packed_sequences.is_of_lengths(one)]
@@ -255,10 +255,9 @@ def _inputs(function: Any, signature: inspect.Signature, name: str) -> tuple[Inp
     )
 
 
-def _own_letters(function: Any) -> list[str]:
+def _axes(function: Any) -> dict[str, tuple[str, Any]]:
     stated = attribute(function, "axes")
-    holder = type("Declared", (), {} if stated is _MISSING else {"axes": stated})
-    return [letter for letter, _ in own_axes.declared_axes(holder).values()]
+    return own_axes.declared_axes(SimpleNamespace(axes={} if stated is _MISSING else stated))
 
 
 def _annotated(parameter: inspect.Parameter) -> str:

@@ -72,13 +72,15 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
         if layer_class.__call__ is nn.Module.__call__:
             raise TypeError(f"{name} has no forward: write forward(self, x), (b, n, d) -> (b, n, d)")
         return
-    inputs = [one for one in required(inspect.signature(layer_class.forward))[1:] if one != "source"]
+    signature = inspect.signature(layer_class.forward)
+    takes_any = any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values())
+    inputs = [one for one in required(signature)[1:] if one != "source"]
     if len(inputs) == 3:
         raise TypeError(
             f"forward({', '.join(inputs)}) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
             "def forward(self, x): q, k, v = x.chunk(3, dim=-1), each (b, n, d)"
         )
-    if len(inputs) != 1 and not _takes_any(layer_class.forward):
+    if len(inputs) != 1 and not takes_any:
         raise TypeError(f"forward({', '.join(inputs)}) is called as forward(x): give all other parameters a default")
 
 
@@ -112,11 +114,6 @@ def output_dims(layer: Any, case: Case) -> tuple[str, ...]:
 
 def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("1" if word == "n" else word for word in shape)
-
-
-def _takes_any(function: Any) -> bool:
-    """Whether the function has `*args`."""
-    return any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(function).parameters.values())
 
 
 def _wrapped_text(layer_class: Any) -> str:

@@ -279,15 +279,12 @@ def last_cache_bytes(root: Path = Path("/")) -> int | None:
     """Return the total size of the machine's last-level caches in bytes, or None if the kernel does not report it."""
     caches: dict[tuple[int, str], int] = {}
     for index in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
-        texts = {name: _read(index / name) for name in ("level", "type", "size", "shared_cpu_list")}
+        files = (index / name for name in ("level", "type", "size", "shared_cpu_list"))
+        texts = {file.name: file.read_text().strip() if file.is_file() else "" for file in files}
         if all(texts.values()) and texts["type"] != "Instruction" and texts["size"].endswith("K"):
             caches[int(texts["level"]), texts["shared_cpu_list"]] = int(texts["size"][:-1]) * 1024
     last = max((level for level, _ in caches), default=None)
     return sum(size for (level, _), size in caches.items() if level == last) or None
-
-
-def _read(path: Path) -> str:
-    return path.read_text().strip() if path.is_file() else ""
 
 
 def _cache_bytes(kind: str) -> int | None:

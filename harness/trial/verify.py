@@ -36,8 +36,8 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
-        at = dims.index("n")
-        _check_unchanged(work, _of_tokens(work, letters, seen), _first(at, seen), seed, limit, "later tokens")
+        at, what = dims.index("n"), "later tokens"
+        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, what)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         real = workload.counted_tokens(work.layer, case)
@@ -47,10 +47,6 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
 
         letters = ("m",) if source_len else ("n", "m")
         _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, "padding")
-
-
-def _first(dim: int, count: int) -> Callable[[Tensor], Tensor]:
-    return lambda y: y.narrow(dim, 0, count)
 
 
 def _of_tokens(

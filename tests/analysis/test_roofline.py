@@ -167,6 +167,11 @@ def test_nor_without_flops(flops: int | None) -> None:
     assert with_possible_times([wide], [ROOF])[0].time_lo_s == pytest.approx(least_s, rel=1e-5)
 
 
+def test_nor_without_known_traffic() -> None:
+    wide = replace(line(min_bytes=None, time_s=0.012), time_lo_s=0.001)
+    assert with_possible_times([wide], [ROOF])[0].time_lo_s == pytest.approx(10**9 / (100e9 * 1.1))
+
+
 def test_a_time_above_the_roof_keeps_its_interval() -> None:
     above = line(time_s=0.005)
     assert with_possible_times([above], [ROOF]) == [above]
@@ -188,6 +193,9 @@ def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_cas
         ({"flops": None, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
         ({"flops": None, "min_bytes": 10**9, "time_s": 0.095}, None),
         ({"flops": None, "min_bytes": None, "time_s": 0.05}, None),
+        # The traffic of a compiled case is unknown.
+        ({"flops": 10**15, "min_bytes": None, "time_s": 1e-6}, "it takes less time than its FLOPs"),
+        ({"flops": 10**9, "min_bytes": None, "time_s": 9.5e-3}, None),
         ({"flops": 0, "min_bytes": 10**9, "time_s": 0.05}, "it takes less time than its least traffic"),
         # A view allocates nothing, a lookup one row of its table, and what fits into the cache may stay there.
         ({"flops": 0, "min_bytes": 10**9, "time_s": 1e-6, "needed": 0}, None),

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate.baselines import usual_baseline
+from gate.baselines import MACHINE, usual, usual_baseline
 
 from harness.errors import UsageError
 from harness.gate.baseline import (
     Baseline,
+    baseline_of,
     baseline_text,
     parse_case,
     parse_finding_id,
@@ -30,6 +31,16 @@ def kept() -> Baseline:
 @pytest.fixture(scope="module")
 def text(kept: Baseline) -> str:
     return baseline_text(kept)
+
+
+def test_a_time_faster_than_the_machine_is_in_no_baseline(kept: Baseline) -> None:
+    speeds = {"peak_flops_per_s": {"float32": 1.0}, "bandwidth": {"bandwidth_bytes_per_s": 1e12}}
+    slow = {"calibration": {"noise_floor": 0.1, "device": "cpu", "threads": usual()[0].threads, **speeds}}
+    lines = usual()
+    assert kept.times_s.keys() == {line.case for line in lines}
+    assert baseline_of(lines, (), (), {**MACHINE, **slow}, seed=3, harness="0.1.0").times_s == {}
+    working_on = [replace(line, threads_after=0.9) for line in lines[:1]]
+    assert baseline_of(working_on, (), (), MACHINE, seed=3, harness="0.1.0").times_s == {}
 
 
 def test_what_is_read_is_what_was_written(kept: Baseline, text: str, tmp_path: Path) -> None:

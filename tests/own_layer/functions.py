@@ -45,6 +45,10 @@ def unscaled_in_blocks(q: Tensor, k: Tensor, v: Tensor, block: int = 4) -> Tenso
     return unscaled(q, k, v)
 
 
+def unscaled_in_turns(q: Tensor, k: Tensor, v: Tensor, turns: int = 4) -> Tensor:
+    return unscaled(q, k, v)
+
+
 unscaled_in_blocks.axes = {"block": ("c", 4)}
 
 
@@ -199,3 +203,38 @@ def misspelt(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
 
 
 misspelt.axes = {"windw": ("w", 4)}
+
+
+# The options that each call of `with_options` and of its reference received.
+RECEIVED: list[tuple[str, dict[str, object]]] = []
+
+
+def with_options(q: Tensor, k: Tensor, v: Tensor, **options: int) -> Tensor:
+    RECEIVED.append(("layer", options))
+    return windowed(q, k, v, options["window"])
+
+
+def _windowed_with_options(q: Tensor, k: Tensor, v: Tensor, **options: int) -> Tensor:
+    RECEIVED.append(("reference", options))
+    return _windowed_by_mask(q, k, v, options["window"])
+
+
+with_options.axes = {"window": ("w", 4)}
+with_options.causal = True
+with_options.reference = _windowed_with_options
+
+
+def expanded_with_options(x: Tensor, states: Tensor, **options: int) -> Tensor:
+    """Its axis is a size of an input, so that it is no option."""
+    assert not options
+    return x + states.sum(-1)
+
+
+expanded_with_options.axes, expanded_with_options.inputs = expanded.axes, expanded.inputs
+
+
+def other_default(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
+    return windowed(q, k, v, window)
+
+
+other_default.axes = {"window": ("w", 8)}

@@ -10,13 +10,16 @@ from typing import Any
 import pandas as pd
 import pytest
 from own_layer.test_own_layer import QUICK
+from rows import usual_lines
 
 from harness import layer_lookup, own_axes
+from harness.analysis.complete_lines import with_stated_sizes
 from harness.cli.commands import main
 from harness.config.compose import compose
 from harness.errors import UsageError
 from harness.layer_options import options_of, point_with_options, sorted_options
 from harness.sweep_axes import Case
+from harness.trial.described_layer import describe_layer
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
@@ -126,6 +129,58 @@ def test_axes_that_are_not_letters_with_defaults_are_a_mistake(stated: Any) -> N
 def test_an_axis_that_is_no_parameter_is_a_mistake() -> None:
     with pytest.raises(TypeError, match=r"has no parameter 'windw'; did you mean 'window'\?"):
         layer_lookup.load_class(case_of("misspelt").impl)
+
+
+def test_an_axis_without_a_parameter_reaches_the_options_of_a_function_and_of_its_reference() -> None:
+    received = layer_lookup.load_class(case_of("with_options").impl).function.__globals__["RECEIVED"]  # type: ignore[attr-defined]
+    for options, window in [("none", 4), ("window=2", 2), ("window=7", 7)]:
+        received.clear()
+        assert verify(case_of("with_options", options=options), seed=0)["output_error"] < 1e-6
+        assert {who for who, _ in received} == {"layer", "reference"}
+        assert all(given == {"window": window} for _, given in received)
+
+
+def test_an_axis_that_is_a_size_of_an_input_is_no_option_of_the_function() -> None:
+    assert build(case_of("expanded_with_options", options="d_state=5"), seed=0).call().shape == (2, 12, 16)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"tims": ("r", 2)}, "Layer.axes: Layer has no parameter 'tims'; did you mean 'times'?"),
+        ({"times": ("r", 3)}, "Layer.axes has times=3, but Layer has times=2: give one default"),
+        ({"times": ("r", 2.0)}, None),
+    ],
+)
+def test_an_axis_of_a_class_is_a_parameter_with_the_same_default(
+    tmp_path: Path, axes: dict[str, Any], said: str | None
+) -> None:
+    file = tmp_path / "one.py"
+    file.write_text(
+        "from torch import nn\n\n\nclass Layer(nn.Linear):\n"
+        f"    axes = {axes}\n\n    def __init__(self, d_model, times=2):\n        super().__init__(d_model, d_model)\n"
+    )
+    assert describe_layer(Case(f"{file}:Layer", 1, 1, 1))["refused"] == said
+
+
+def test_an_axis_and_its_parameter_have_one_default() -> None:
+    with pytest.raises(TypeError, match=r"other_default.axes has window=8, but other_default has window=4: give one"):
+        layer_lookup.load_class(case_of("other_default").impl)
+
+
+def test_lines_along_an_own_axis_are_in_the_order_of_its_sizes() -> None:
+    own = replace(usual_lines()[0], own_axes='{"window": ["w", 64]}')
+    lines = [
+        replace(own, seq_len=n, options=options) for n in (8, 16) for options in ("none", "window=128", "window=32")
+    ]
+    assert [(line.seq_len, line.options) for line in with_stated_sizes(lines)] == [
+        (n, f"window={window}") for n in (8, 16) for window in (32, 64, 128)
+    ]
+
+
+def test_an_option_that_is_no_axis_has_the_default_of_its_parameter() -> None:
+    described = describe_layer(case_of("unscaled_in_turns"))
+    assert described["options"] == {"turns": "4"}
 
 
 @pytest.fixture(scope="module")

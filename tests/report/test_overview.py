@@ -142,6 +142,17 @@ def test_of_many_layers_the_fastest_of_each_family_are_shown() -> None:
     assert (len(few), nothing) == (10, "")
 
 
+def test_a_layer_with_a_suspect_time_is_not_the_fastest_of_its_family() -> None:
+    def chosen(lines: list[CaseResult]) -> list[str]:
+        return overview_layers(panel_settings(lines)[0].panels[-1])[0]
+
+    lines = many_lines()
+    assert "rnn.elman" in chosen(lines)
+    assert "rnn.elman" not in chosen(
+        [replace(line, suspect="too fast" if line.impl == "rnn.elman" else None) for line in lines]
+    )
+
+
 def test_names_at_the_ends_of_lines_never_overlap() -> None:
     figure = cost_overview(known_overview([with_depth(line) for line in many_lines(layer_lookup.names()[:10])]))
     figure.draw_without_rendering()
