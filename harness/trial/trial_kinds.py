@@ -163,8 +163,7 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
         return _failure(error)
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
         name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
-        reason = f"{name}: its message cannot be read{_place(error)}"
-        return {"status": "error", "reason": reason}
+        return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -182,7 +181,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         return {"status": "unsupported", "reason": message}
     return {
         "status": "error",
-        "reason": f"{type(error).__name__}: {message}{_place(error)}",
+        "reason": f"{type(error).__name__}: {message or 'no message'}{_place(error)}",
         "traceback": _traceback(error),
     }
 

@@ -250,6 +250,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != ITSELF:
+            error.args = (f"its reference {against} fails: {error}",)
             raise
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():

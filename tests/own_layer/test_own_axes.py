@@ -22,6 +22,7 @@ from harness.sweep_axes import Case
 from harness.trial.described_layer import describe_layer
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.trial_kinds import outcome_of_exception
 from harness.trial.verify import verify
 from harness.trial.workload import build
 
@@ -161,6 +162,15 @@ def test_an_axis_of_a_class_is_a_parameter_with_the_same_default(
         f"    axes = {axes}\n\n    def __init__(self, d_model, times=2):\n        super().__init__(d_model, d_model)\n"
     )
     assert describe_layer(Case(f"{file}:Layer", 1, 1, 1))["refused"] == said
+
+
+def test_an_error_in_a_reference_is_not_blamed_on_the_layer() -> None:
+    with pytest.raises(TypeError, match="its reference failing fails: unsupported operand"):
+        verify(case_of("other_reference"), seed=0)
+
+
+def test_an_assertion_without_a_message_has_a_reason() -> None:
+    assert outcome_of_exception(AssertionError())["reason"] == "AssertionError: no message"
 
 
 def test_an_axis_and_its_parameter_have_one_default() -> None:
