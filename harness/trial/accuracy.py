@@ -10,11 +10,11 @@ the cheapest way that the reference allows:
    compared as well: with single steps in float64, from the state after the tokens before them.
 
 A random row stands for each 64th of the sequence, and the last row is always among them. Gradients are those of a loss
-over the same outputs, so they cost no more. Counts decide, and no clock: the errors repeat exactly on one machine.
+over the same outputs, so they cost no more. Counts decide: the errors repeat exactly on one machine. A clock only ends
+a reference of which the counts promised too much.
 """
 
 import inspect
-import math
 import signal
 import threading
 import time
@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
@@ -43,8 +44,8 @@ _ROWS = 64
 _LAST = 16  # tokens of a long sequence that a recurrent layer computes step by step in float64
 # The most operations and FLOPs of a reference. It is not counted for so few tokens, which verification computes too.
 _MOST_OPS, _MOST_FLOPS, _FEW = 200_000, 2e10, 256
-# Lengths at which the operations of a reference are counted.
-_COUNTED = (16, 32)
+# Lengths at which they are counted. An element that an operation writes counts as so many FLOPs.
+_COUNTED, _FLOPS_AN_ELEMENT = (16, 32), 16
 # A reference that takes longer is given up, whatever its counts promised.
 _MOST_S = 10.0
 # An error at the timed size is incorrect beyond this, beyond 32 times the plain layer's, and beyond what is tolerated
@@ -60,17 +61,21 @@ class TooSlow(Exception):
 
 
 class _Operations(TorchDispatchMode):
-    """Counts the operations that torch dispatches."""
+    """Counts the operations that torch dispatches, and their FLOPs."""
 
-    number = 0
+    number = flops = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # else torch imports its compiler, which takes 1.5 s in each trial: see `Observer`
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out, keywords = function(*args, **(kwargs or {})), kwargs or {}
+        products = flop_registry.get(function._overloadpacket)
         self.number += 1
-        return function(*args, **(kwargs or {}))
+        self.flops += products(*args, **keywords, out_val=out) if products else 0
+        self.flops += _FLOPS_AN_ELEMENT * out.numel() if isinstance(out, Tensor) and not function.is_view else 0
+        return out
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,9 @@ class _Part:
 
     def of(self, y: Tensor) -> Tensor:
         """These outputs among all, or the same tokens of an input."""
-        return y.index_select(self.dim, self.rows) if self.rows is not None else y[:, : self.first]
+        if self.rows is not None:
+            return y.index_select(self.dim, self.rows)
+        return y if self.first is None else y.narrow(self.dim, 0, self.first)
 
     def alone(self, gradient: Tensor) -> Tensor:
         """The gradient of all outputs for a loss over these alone."""
@@ -95,7 +102,7 @@ class _Part:
         if self.rows is not None:
             kept.index_copy_(self.dim, self.rows, self.of(gradient))
         else:
-            kept[:, : self.first] = gradient[:, : self.first]
+            self.of(kept).copy_(self.of(gradient))
         return kept
 
 
@@ -126,8 +133,8 @@ def measure_accuracy(
         errors |= _measured(work, case, seed, y, flops)
     except WrongResult:
         raise
-    except TooSlow:
-        why = "the float64 reference is too slow at this size"
+    except TooSlow as error:
+        why = f"the float64 reference is too slow at this size{error}"
     except Exception as error:  # the layer has run before, so only its reference fails
         line = " ".join(str(error).split())[:200]
         why = "out of memory" if is_out_of_memory(error) else f"the reference fails: {type(error).__name__}: {line}"
@@ -163,10 +170,10 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         errors[:2] = (max(pair) for pair in zip(errors, at_end, strict=False))
         compared = f"{part.name} and the last {_LAST}"
     if against != verify.ITSELF and case.dtype != "float64":
-        by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[1] > _FEW
+        by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[part.dim] > _FEW
         if is_loop and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
-            part_of_plain = _Part("", first=min(_FEW, part.first or _FEW))
+            part_of_plain = _Part("", first=min(_FEW, part.first or _FEW), dim=part.dim)
             own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))
             beside = _errors(own, wanted, None)
         else:
@@ -193,24 +200,21 @@ def _part(
 ) -> _Part:
     """Which outputs to compare. Raises TooSlow if all of them are too many, and there is no cheaper way."""
     n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
-    if layer_protocol.is_function(work.layer):
-        tokens = work.described[0].dimension("n", "t")  # there are none in a single step
-        if tokens is None or not by_rows:
-            if not is_affordable and (flops or 0) > _MOST_FLOPS:
-                raise TooSlow
-            return _All
+    decodes, is_function = case.mode == "decode", layer_protocol.is_function(work.layer)
+    if is_function and by_rows and (tokens := work.described[0].dimension("n", "t")) is not None:
         n, dim = work.x.shape[tokens], tokens
-    decodes = case.mode == "decode"
+    elif is_function:  # of which a single step has no tokens
+        by_rows, dim = False, Input("", layer_protocol.output_dims(work.layer, case)).dimension("n") or 0
     if not by_rows and not is_affordable and n > _FEW:
-        first = _affordable(case, reference, inputs, None if decodes else flops)
+        first = _affordable(case, reference, inputs, None if decodes and not is_function else flops)
         if first < n:
             if not first or not _sees_no_later(work, case):
                 raise TooSlow
-            return _Part(f"first {first} tokens", first=first)
-    if decodes:
+            return _Part(f"first {first} tokens", first=first, dim=dim)
+    if decodes and not is_function:
         return _Part("last token", rows=torch.tensor([n - 1], device=case.device))
     if not by_rows or n <= _ROWS:
-        return _All
+        return replace(_All, dim=dim)
     ends = torch.arange(_ROWS + 1) * n // _ROWS
     draws = torch.rand(_ROWS, generator=torch.Generator().manual_seed(n))
     rows = ends[:-1] + (draws * (ends[1:] - ends[:-1])).long()
@@ -231,27 +235,44 @@ def _is_softmax(reference: FunctionLayer) -> bool:
 def _sees_no_later(work: Workload, case: Case) -> bool:
     """Whether the first tokens can be computed without the others."""
     is_causal = layer_protocol.is_causal(work.layer) or case.mask == "causal"
-    is_layer = not layer_protocol.is_function(work.layer)
-    return is_layer and is_causal and case.mode != "decode" and not case.is_padded and work.source is None
+    words = {word for one in work.described for word in one.shape if set(word) & set("nmt")}
+    is_cut = words <= {"n", "m"} and "n" in layer_protocol.output_dims(work.layer, case)
+    is_whole = case.mode == "decode" or case.is_padded or case.kv_len or work.source is not None
+    return is_causal and is_cut and not is_whole and all(tensor.is_floating_point() for tensor in work.inputs)
+
+
+def _first_tokens(module: nn.Module, case: Case, inputs: Sequence[Tensor], length: int) -> list[Tensor]:
+    """The inputs for the first tokens alone. A source is left whole."""
+    letters = ("n", "m") if layer_protocol.is_function(module) and not case.kv_len else ("n",)
+    shapes = [one.shape for one in layer_protocol.inputs_of(module, case)]
+    cuts = [tuple(slice(length if word in letters else None) for word in shape) for shape in shapes]
+    return [tensor[cut] for tensor, cut in zip(inputs, cuts, strict=True)]
 
 
 def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
-    """How many tokens the reference may compute: a power of two, or n.
-
-    Its operations are counted at two small lengths. Its FLOPs are taken for those of the layer.
-    """
+    """How many tokens the reference may compute: a power of two, or n. It has at least the FLOPs of the layer."""
     n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
+    mode = case.mode if case.mode == "decode" and layer_protocol.is_function(reference) else "forward"
     counts = []
     for length in _COUNTED:
-        small = replace(case, seq_len=length, mode="forward", mask="none" if case.mask == "none" else "causal")
-        # A reference may not take so few tokens. Its operations then do not count.
+        small = replace(case, seq_len=length, mode=mode, mask="none" if case.mask == "none" else "causal")
+        # A reference may not take so few tokens. It then does not count.
         with suppress(Exception), _Operations() as counter, torch.no_grad():
-            verify.expected_output(reference, small, [inputs[0][:, :length], *inputs[1:]])
-            counts.append(counter.number)
-    ops_a_token = (counts[1] - counts[0]) / (_COUNTED[1] - _COUNTED[0]) if len(counts) == len(_COUNTED) else 0.0
-    flops_a_token = (flops or 0) / n
-    most = min(_MOST_OPS / max(passes * ops_a_token, 1.0), _MOST_FLOPS / max(flops_a_token, 1.0))
-    return n if n <= most else 2 ** int(math.log2(most)) if most >= 1 else 0
+            verify.expected_output(reference, small, _first_tokens(reference, case, inputs, length))
+            counts.append((passes * counter.number, passes * counter.flops))
+    if len(counts) < len(_COUNTED):
+        counts = [(0, 0)] * len(_COUNTED)
+    ops, work = (_grown(*pair) for pair in zip(*counts, strict=True))
+    sizes = [n, *(2**power for power in range(n.bit_length() - 1, -1, -1))]
+    return next((m for m in sizes if ops(m) <= _MOST_OPS and max(work(m), (flops or 0) * m / n) <= _MOST_FLOPS), 0)
+
+
+def _grown(first: int, second: int) -> Callable[[int], float]:
+    """The count at other lengths than `_COUNTED`, of a reference that is linear or quadratic in the length."""
+    small, large = _COUNTED
+    square = max(0.0, (second / large - first / small) / (large - small))
+    linear = max(0.0, (second - first) / (large - small) - square * (small + large))
+    return lambda length: linear * length + square * length**2
 
 
 def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) -> list[float] | None:
@@ -315,12 +336,13 @@ def _side(
 
 def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -> Tensor:
     is_function = layer_protocol.is_function(module)
-    if is_function and part.rows is None:
+    if is_function and part.rows is None and part.first is None:
         return verify.expected_output(module, case, inputs)
     if case.mode == "decode":  # no token sees a later one, and all see the whole source
         case = replace(case, mode="forward", mask="causal")
     if part.first is not None:
-        return verify.expected_output(module, replace(case, seq_len=part.first), [part.of(inputs[0])])
+        first = _first_tokens(module, case, inputs, part.first)
+        return verify.expected_output(module, replace(case, seq_len=part.first), first)
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
     if packed_sequences.is_packed(module):
@@ -351,12 +373,8 @@ def _plain(
     try:
         module = deepcopy(reference).to(getattr(torch, case.dtype))
         return _side(module, case, seed, inputs, part, gradient)
-    except TooSlow:
+    except (TooSlow, MemoryError, RuntimeError):  # such as a kernel that is missing in half precision
         return None
-    except Exception as error:
-        if is_out_of_memory(error) or isinstance(error, RuntimeError):  # a kernel is missing in half precision
-            return None
-        raise
 
 
 def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
@@ -404,28 +422,21 @@ def _judge(
 @contextmanager
 def _at_most(seconds: float, threads: int) -> Iterator[None]:
     """Run the body with so many threads, and raise TooSlow in it after so many seconds, when an operation ends."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with _deadline(seconds):
-            yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread alone
-        yield
-        return
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise TooSlow
+        raise TooSlow(f": it took more than {seconds:g} s")
 
-    before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, if somebody ignores the first
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    handler: Any = signal.SIG_DFL
+    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
     try:
+        if is_main:
+            handler = signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, if somebody ignores the first
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        torch.set_num_threads(before)
+        if is_main:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)

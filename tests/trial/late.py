@@ -319,3 +319,38 @@ class PreparesItsResult(_Linear):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         return self.mix(x) if y is None else y * 1.0
+
+
+def slow_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Each query times the sum of the products of keys and values up to its own: (b, h, n, D), a loop over n."""
+    state, outputs = torch.zeros_like(q[:, :, 0]), []
+    for at in range(q.shape[2]):
+        state = state + k[:, :, at] * v[:, :, at]
+        outputs.append(q[:, :, at] * state)
+    return torch.stack(outputs, 2)
+
+
+def causal_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same at once."""
+    return q * (k * v).cumsum(2)
+
+
+def late_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """It is off by a hundredth beyond what is verified."""
+    return causal_sum(q, k, v) * (1.01 if q.shape[2] > VERIFIED else 1.0)
+
+
+def dear_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same by all pairs of tokens, of which there are n²."""
+    pairs = (k * v)[:, :, None] * torch.ones(q.shape[2], q.shape[2], dtype=q.dtype).tril()[..., None]
+    return q * pairs.sum(3)
+
+
+def causal_sum_of_pairs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """As `causal_sum`, beside a reference that takes all pairs."""
+    return causal_sum(q, k, v)
+
+
+causal_sum_of_pairs.causal, causal_sum_of_pairs.reference = True, dear_sum  # type: ignore[attr-defined]
+for _sum in (causal_sum, late_sum):
+    _sum.causal, _sum.reference = True, slow_sum  # type: ignore[attr-defined]

@@ -108,6 +108,25 @@ def test_a_reference_that_is_too_slow_computes_the_first_tokens_or_none(monkeypa
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
+def test_of_a_causal_function_with_a_slow_reference_the_first_tokens_are_compared(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "_MOST_OPS", 1_500 if mode == "forward" else 4_500)
+    facts = facts_of(late("causal_sum", 512, mode=mode))
+    assert facts["accuracy_by"] == "first 128 tokens, slow_sum"
+    assert 0 < facts["output_error"] < 1e-5
+    assert (facts["gradient_error"] is None) == (mode == "forward")
+    with pytest.raises(WrongResult, match=r"output is off by .* \(first 128 tokens\)"):
+        facts_of(late("late_sum", 512, mode=mode))
+
+
+def test_the_counts_of_a_reference_decide_and_not_those_of_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert facts_of(late("causal_sum_of_pairs", 512))["accuracy_by"] == "all tokens, dear_sum"
+    monkeypatch.setattr(accuracy, "_MOST_FLOPS", 2e7)
+    assert facts_of(late("causal_sum_of_pairs", 512))["accuracy_by"] == "first 256 tokens, dear_sum"
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
 def test_beyond_them_the_last_tokens_are_computed_from_a_state_in_float64(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,6 @@ Whether that was long enough is observed for each sample, as on CUDA.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -49,10 +47,6 @@ class _HeldByProducts(TorchDevice):
             for _ in range(max(1, math.ceil(seconds / self._product_s))):
                 self._multiply()
 
-    def spin(self, cycles: int) -> None:
-        """There is none, as `lacks` says."""
-        raise NotImplementedError(self.lacks["spin"])
-
 
 class XpuDevice(_HeldByProducts):
     """Torch's current XPU device: a GPU of Intel's."""
@@ -73,9 +67,3 @@ class MpsDevice(_HeldByProducts):
     def _look(self) -> int:
         self.lacks["capture"] = "torch.mps has no graphs"
         return super()._look()
-
-    def capture(
-        self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None
-    ) -> Callable[[], Any]:
-        """There is none, as `lacks` says."""
-        raise NotImplementedError(self.lacks["capture"])

@@ -245,9 +245,8 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
 
 def probe_of(case: Case | None) -> dict[str, Any]:
     """Time the reference workload of the case's device, or of the CPU without a case."""
-    if case is None or case.device == "cpu":
-        return {"probe_s": median(probe_readings())}
-    return {"probe_s": median(open_device(case).probe_readings())}
+    readings = probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
+    return {"probe_s": median(readings)}
 
 
 def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
