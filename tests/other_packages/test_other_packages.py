@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from harness.sweep_axes import Case
+from harness.trial.metrics.collect import collect_metrics
 from harness.trial.verify import verify
 
 HERE = Path(__file__).parent
@@ -123,3 +124,12 @@ def test_attention_functions_of_transformers_are_correct_under_every_mask(name: 
     pytest.importorskip("transformers", reason="pip install transformers")
     impl = f"{HERE / 'transformers_functions.py'}:{name}"
     assert verify(Case(impl, 32, 64, 4, mode="train", mask=mask), seed=0)["against"] == "softmax_attention"
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_attention_functions_of_transformers_do_the_work_that_they_claim(name: str, mode: str) -> None:
+    pytest.importorskip("transformers", reason="pip install transformers")
+    case = Case(f"{HERE / 'transformers_functions.py'}:{name}", 128, 64, 4, mode=mode)
+    facts = collect_metrics(case, seed=0)
+    assert facts["flops"] == facts["flops_claimed"] > 0
