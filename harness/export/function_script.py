@@ -87,7 +87,8 @@ def _settings(script: Script) -> str:
         words |= dict(zip(names[count:], variables[count:], strict=True))
         named = [f"{key}={value}" for key, value in words.items()]
         if one["prepares"]:
-            named = [f"**{script.source.names[one['prepares']]}({', '.join([*own[:count], *named])})"]
+            prepare = script.source.names[one["inside"][0]] if one["inside"] else f"{function}.prepare"
+            named = [f"**{prepare}({', '.join([*own[:count], *named])})"]
         bound = ", ".join([*["of_each"] * one["arguments"].get("of_each", False), function, *own[:count], *named])
         lines.append(f'    "{name}": lambda {", ".join([*["n"] * _takes(script, *texts), *own])}: partial({bound}),')
     lines.append("}")
@@ -134,8 +135,7 @@ def _call_of(script: Script) -> str:
         for name, one in zip(names, script.first["inputs"], strict=True):
             lines += _drawn(script, name, one)
         lines.append(f"    given = [{', '.join(names)}]")
-    others = _in_other_layouts(script)
-    if others:
+    if others := _in_other_layouts(script):
         lines += ["    if name in OTHERS:", "        given = OTHERS[name][0](*given)"]
     bound = f"SIDES[name]({'n, ' * _takes(script, 'causal', 'longest')}*given)"
     if not script.trains:

@@ -198,8 +198,9 @@ class _Inliner:
         owners = {one.value.id for one in targets if isinstance(one.value, ast.Name)}
         kept = {name for one in self.wanted[module] for name in bound_names(one)}
         of_what_is_kept = bool(owners & kept or owners - set(module.bindings))
-        # A script calls the `prepare` of a function by its own name.
-        return of_what_is_kept and not {one.attr for one in targets} <= _OF_A_FUNCTION | {"prepare"}
+        # A script calls the `prepare` of another function by its own name.
+        borrowed = {"prepare"} if isinstance(node.value, ast.Attribute) else set()
+        return of_what_is_kept and not {one.attr for one in targets} <= _OF_A_FUNCTION | borrowed
 
     def _unused(self, name: str, of: object) -> str:
         """The name here of a definition or an import: its own, or one with a number if another has that."""

@@ -272,8 +272,7 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     """The ratio of both times, with its interval as of independent times."""
     if len(lines) != 2 or not all(line.time_s for line in lines):
         return []
-    one, other = lines
-    found = with_ratio_to(one, other)
+    found = with_ratio_to(*lines)
     ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
     interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
     return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]

@@ -126,10 +126,9 @@ def quoted(text: str) -> str:
 
 def timing(script: Script) -> str:
     """The timer: five turns of each side, and their ratio."""
-    threads = script.case.threads
     lines = [
         f"calls = {{name: call_of(name, N) for name in {listed(script.names)}}}",
-        f'timers = [Timer("call()", globals={{"call": one}}, num_threads={threads}) for one in calls.values()]',
+        f'timers = [Timer("call()", globals={{"call": c}}, num_threads={script.case.threads}) for c in calls.values()]',
         "turns = [[timer.blocked_autorange(min_run_time=0.2).median for timer in timers] for _ in range(5)]",
         "for name, times in zip(calls, zip(*turns)):",
         '    print(f"{name}: {min(times) * 1e3:.4g} ms (the slowest of five turns: {max(times) * 1e3:.4g} ms)")',

@@ -49,8 +49,7 @@ def describe_call(case: Case) -> dict[str, Any]:
     if case.is_padded and not knows_lengths(layer_class):
         raise Unsupported("a script has no padded batch: export a case of lengths=equal with another mask")
     # Without a mask to pass, a reference is as causal as the layer.
-    by_nature = reference is not None and verify.is_as_causal(reference, layer_class)
-    of_reference = replace(case, mask="none") if by_nature else case
+    of_reference = replace(case, mask="none") if reference and verify.is_as_causal(reference, layer_class) else case
     if issubclass(layer_class, FunctionLayer):
         return _function_call(case, small, layer_class) | {
             "reference": reference and _described_function(reference, of_reference, ""),
@@ -112,7 +111,7 @@ def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) ->
 
 
 def _described_function(layer_class: type[FunctionLayer], case: Case, target: str) -> dict[str, Any]:
-    """A function as `module:function`, its layout, its keyword arguments, and its `prepare`, if it has one.
+    """A function as `module:function`, its layout, its keyword arguments, and whether it has `prepare`.
 
     `positional` inputs are passed by position, and all others by name. The word of an argument that is the longest
     length is `longest`. With `of_each`, packed sequences are passed to the function one by one.
@@ -128,13 +127,13 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     assert isinstance(layer, FunctionLayer)
     keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
     keywords |= {name: "longest" for name in keywords if is_longest(name)}
-    prepare = _place(layer_class.prepare, "its prepare") if hasattr(layer_class, "prepare") else ""
+    prepare = _place(layer_class.prepare, "") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),
         "arguments": {"layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
         "inside": [prepare] if prepare else [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
-        "prepares": prepare,
+        "prepares": hasattr(layer_class, "prepare"),
     }
 
 
@@ -157,12 +156,14 @@ def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Cas
 
 
 def _place(function: Callable[..., Any], what: str) -> str:
-    """Where a function can be imported from, as `module:function`."""
+    """Where a function can be imported from, as `module:function`. Without `what`, the place may be empty."""
     name = getattr(function, "__name__", "")
     for module in (getattr(function, "__module__", None) or "torch", "torch"):
         if getattr(sys.modules.get(module), name or "<", None) is function:
             return f"{file_or_module(module)}:{name}"
-    raise Unsupported(f"{what} has no name at the top of a module, so no script can hold it")
+    if what:
+        raise Unsupported(f"{what} has no name at the top of a module, so no script can hold it")
+    return ""
 
 
 def _target(layer_class: type) -> str:
