@@ -189,7 +189,8 @@ class ComparisonScreen(_LiveOnTerminal):
     """
 
     def __init__(self, labels: Sequence[str], rules: Rules, limit_s: float, console: Console) -> None:
-        super().__init__(console, Live(console=console, auto_refresh=False, transient=True))
+        self._shown = Live(console=console, auto_refresh=False, transient=True)
+        super().__init__(console, self._shown)
         self._labels, self._threshold, self._limit_s = labels, rules.threshold, limit_s
         self._last_drawn = time.monotonic()
         self._used_s = 0.0
@@ -209,7 +210,7 @@ class ComparisonScreen(_LiveOnTerminal):
             return
         self._last_drawn = now
         if self._console.is_terminal:
-            self._live.update(self._table(), refresh=True)
+            self._shown.update(self._table(), refresh=True)
             return
         self._console.out(self._line(), highlight=False)
         for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
