@@ -233,6 +233,9 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
 # Why a depth below a claimed log n does not refute the claim.
 _HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may take log n steps inside"
 
+# Why a depth below a claimed n does not refute the claim, up to `_BLOCK` tokens.
+_HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
+
 # Tokens in a block of a layer that works block by block. Its depth rises by a fraction of an operation with each token.
 _BLOCK = 64
 
@@ -258,9 +261,9 @@ class _DepthOrder:
         law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
         if law is not None and law.determined and len(sizes_factor_two_apart(depths)) > 1:
             order = law.polynomial.growth("n")
-            measured = law.polynomial.by_growth() * constant(Fraction(1, _BLOCK))
-            hides = _HIDES_LOG if order < claimed and not claimed[0] else ""
-            return cls(depths, str(measured), (order > claimed) - (order < claimed), hides)
+            measured = str(law.polynomial.by_growth() * constant(Fraction(1, _BLOCK)))
+            hides = _HIDES_LOG if not claimed[0] else _HIDES_N if max(depths) <= _BLOCK else ""
+            return cls(depths, measured, (order > claimed) - (order < claimed), hides if order < claimed else "")
         return cls(depths, f"{depths[max(depths)]} at n = {max(depths)}", *_compare_exponent(depths, *claimed))
 
     @property

@@ -26,15 +26,11 @@ from harness.sweep_axes import Case
 Fill = str | Callable[..., Tensor]
 
 
-def _log_uniform(*shape: int) -> Tensor:
-    return 10 ** (2 * torch.rand(*shape) - 3)
-
-
 # How values are drawn. Mamba draws its steps log-uniformly from 0.001 to 0.1, and makes them positive by softplus.
 _FILLS: dict[str, Callable[..., Tensor]] = {
     "normal": torch.randn,
     "positive": lambda *shape: torch.nn.functional.softplus(torch.randn(*shape)),
-    "log-uniform": _log_uniform,
+    "log-uniform": lambda *shape: 10 ** (2 * torch.rand(*shape) - 3),
 }
 CUMULATIVE, LENGTHS = "cumulative lengths", "lengths"
 _OF_LENGTHS = (CUMULATIVE, LENGTHS)

@@ -155,6 +155,14 @@ def test_a_scan_in_one_operation_does_not_refute_a_depth_of_log_n(quantity: str)
 
 
 @pytest.mark.parametrize("quantity", BOTH)
+def test_a_constant_depth_at_n_that_one_block_may_hold_does_not_refute_a_depth_of_n(quantity: str) -> None:
+    found = recurrent(lambda n, d, h: 11, 16, 32, 64)[quantity]
+    assert found.verdict == UNDETERMINED
+    assert "11 at every n from 16 to 64: a layer that works block by block may have had one block" in found.reason
+    assert recurrent(lambda n, d, h: 11, 16, 32, 128)[quantity].verdict == REFUTED
+
+
+@pytest.mark.parametrize("quantity", BOTH)
 def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quantity: str) -> None:
     short = measured("rnn.elman", depth=lambda n, d, h: 5, heads=(1,), widths=(256,), sizes=(40, 50))
     long = measured("rnn.elman", depth=lambda n, d, h: 7, heads=(1,), widths=(128,))
