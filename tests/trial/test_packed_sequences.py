@@ -94,9 +94,9 @@ def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
         collect_metrics(case, 0, measure_accuracy)
 
 
-def test_a_script_cannot_hold_packed_sequences() -> None:
-    with pytest.raises(Unsupported, match="it takes the lengths of sequences, and a script has none"):
-        describe_call(case_of("varlen", lengths="equal"))
+def test_a_script_cannot_hold_a_padded_batch() -> None:
+    with pytest.raises(Unsupported, match="a script has no padded batch: export a case of lengths=equal"):
+        describe_call(case_of("attention.fused"))
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])
