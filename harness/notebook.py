@@ -14,6 +14,7 @@ from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import crossovers_table, layers_without_heads
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
+from harness.formatting import counted
 from harness.key_value_options import present_keywords
 from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
 from harness.report.layer_looks import looks_of_run
@@ -31,7 +32,7 @@ class Run(StoredRun):
 
     def __repr__(self) -> str:
         impls = dict.fromkeys(line.impl for line in self.lines)
-        return f"<run {self.path}: {len(self.lines)} cases of {', '.join(impls)}>"
+        return f"<run {self.path}: {counted(len(self.lines), 'case')} of {', '.join(impls)}>"
 
     @cached_property
     def table(self) -> "pd.DataFrame":

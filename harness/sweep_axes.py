@@ -332,13 +332,9 @@ def _small(length: int) -> int:
     return tile * ((_SMALL_SEQ_LEN // tile - 1) | 1)  # an odd number of tiles: 255, 254, 252, 248, … 256
 
 
-def _table() -> dict[str, Axis]:
-    types = get_type_hints(Case)
-    return {one.name: Axis(one.name, types[one.name], one.default, **one.metadata) for one in fields(Case)}
-
-
+_TYPES = get_type_hints(Case)
 # The table of axes, in the order of a case's key.
-AXES: dict[str, Axis] = _table()
+AXES = {one.name: Axis(one.name, _TYPES[one.name], one.default, **one.metadata) for one in fields(Case)}
 # Axes along which cases are never compared with each other.
 SETTINGS = tuple(name for name, axis in AXES.items() if axis.is_setting)
 # Axes along which a sweep can extend the grid by doubling the size.

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -34,7 +35,8 @@ def test_a_run_has_its_tables(run: Run) -> None:
     assert set(run.laws.metric) == {"time", "memory"}
     assert {"slower", "faster", "seq_len_lo"} <= set(run.crossovers.columns)
     assert {"claimed", "measured", "verdict"} <= set(run.claims.columns)
-    assert "rnn.torch" in repr(run)
+    assert repr(run).endswith(f"{len(cases()) * 2} cases of {', '.join(dict.fromkeys(run.table.impl))}>")
+    assert ": 1 case of " in repr(replace(run, lines=run.lines[:1]))
 
 
 def test_a_picture_shows_itself_and_can_be_saved(run: Run, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,12 @@ def test_a_misspelt_name_gets_the_nearest_one() -> None:
 def test_a_malformed_name_of_somebodys_own_layer_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"is not of the form their\.module:TheirLayer"):
         layer_lookup.check_name(name)
+
+
+@pytest.mark.parametrize("key", ["paged|eager", "my/kernel", "a-b"])
+def test_a_key_that_is_no_python_name_is_to_be_registered_under_another(key: str) -> None:
+    with pytest.raises(UsageError, match=rf"the key '{re.escape(key)}' is no name .* impl=my_module:Functions\.my_key"):
+        layer_lookup.check_name(f"transformers:Functions.{key}")
 
 
 def test_a_file_without_a_path_gets_one() -> None:

@@ -64,7 +64,8 @@ def _add(options: argparse.Namespace) -> int:
     settings = [text for text in texts if text.partition("=")[0] not in names]
     refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
     commits = _commits(refs)
-    known = read_history(options.file).header if _has_content(options.file) else None
+    is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
+    known = None if is_new else read_history(options.file).header
     anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
     if known is None:
         if not any(text.startswith("impl=") for text in settings):
@@ -92,10 +93,6 @@ def _add(options: argparse.Namespace) -> int:
     new = [one for one in writer.history.commits if one.commit not in before]
     failed = [one for one in new if all(case.reason is not None for case in one.cases.values())]
     return CASES_FAILED if failed else DONE
-
-
-def _has_content(path: Path) -> bool:
-    return path.exists() and not (path.is_file() and path.stat().st_size == 0)
 
 
 def _commits(refs: Sequence[str]) -> list[Commit]:

@@ -130,7 +130,7 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
     commits = [_commit_of(word) for word in sides]
     if commits[0] == commits[1]:
         raise UsageError(f"{sides[0]} and {sides[1]} are the same commit: name another one")
-    here = [_is_working_tree(word) for word in sides]
+    here = [word == _WORKING_TREE or (word == "HEAD" and not has_uncommitted_changes()) for word in sides]
     with ExitStack() as stack:
         trees = {
             commit: stack.enter_context(worktree(commit))
@@ -165,7 +165,3 @@ def _commit_of(word: str) -> str | None:
     if commit is None:
         raise UsageError(f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)")
     return None if word == _WORKING_TREE and has_uncommitted_changes() else commit
-
-
-def _is_working_tree(word: str) -> bool:
-    return word == _WORKING_TREE or (word == "HEAD" and not has_uncommitted_changes())

@@ -246,5 +246,6 @@ def run_baseline(options: argparse.Namespace) -> int:
         print(baseline_text(found), end="")
         return DONE
     write_baseline(found, options.out)
-    print(f"{options.out}: {len(found.cases)} cases, {len(found.laws)} laws, {len(found.claims)} claims")
+    sizes = {"case": len(found.cases), "law": len(found.laws), "claim": len(found.claims)}
+    print(f"{options.out}: {', '.join(formatting.counted(size, noun) for noun, size in sizes.items())}")
     return DONE

@@ -130,7 +130,7 @@ def _counts(lines: Sequence[CaseResult]) -> str:
     finished = sum(map(_is_finished, lines))
     failed = Counter(line.status for line in lines if line.status != "ok")
     text = "".join(f", {number} {status}" for status, number in sorted(failed.items()))
-    return f"{len(lines)} cases have rows: {finished} finished{text}, {len(lines) - finished} begun"
+    return f"{counted(len(lines), 'case')} with rows: {finished} finished{text}, {len(lines) - finished} begun"
 
 
 def _is_finished(line: CaseResult) -> bool:

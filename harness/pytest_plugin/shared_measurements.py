@@ -177,22 +177,14 @@ def impl_name_of(layer: object) -> str:
     if layer.__qualname__.endswith("<lambda>"):
         raise UsageError("a lambda has no name by which another process finds it: give a function of a module")
     if "<locals>" in layer.__qualname__:
-        raise UsageError(
-            f"{layer.__qualname__} is defined inside a function, where no other process finds it: "
-            "move it to the top of its module"
-        )
+        raise UsageError(f"{layer.__qualname__} is inside a function, where no other process finds it: move it out")
     module = sys.modules.get(layer.__module__)
     if module is None or _attribute(module, layer.__qualname__) is not layer:
-        raise UsageError(
-            f"{layer.__module__}.{layer.__qualname__} is not that object: "
-            "give one that its module holds under its own name"
-        )
+        raise UsageError(f"{layer.__module__}.{layer.__qualname__} is not that object: give one under its own name")
     if _can_be_imported(module):
         return f"{module.__name__}:{layer.__qualname__}"
     if not getattr(module, "__file__", None):
-        raise UsageError(
-            f"{layer.__qualname__} has no file that another process could find it in: put it into a module"
-        )
+        raise UsageError(f"{layer.__qualname__} has no file, so no other process finds it: put it into a module")
     return f"{Path(str(module.__file__)).absolute().as_posix()}:{layer.__qualname__}"
 
 

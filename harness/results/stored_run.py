@@ -13,6 +13,7 @@ from typing import Any
 from harness.config.schema import Precision
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
+from harness.formatting import counted
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.other_names import present_names
 from harness.results.columns import CaseResult, lines_of_table
@@ -48,7 +49,7 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, A
         return ", ".join(" ".join(f"{SETTINGS[place]}={one[place]}" for place in varied) for one in of if varied)
 
     who = [
-        f"{host}: {of_host.total()} cases" + (f" ({text(of_host)})" if varied else "")
+        f"{host}: {counted(of_host.total(), 'case')}" + (f" ({text(of_host)})" if varied else "")
         for host, of_host in sorted(settings.items())
     ]
     return [f"measured by {'; '.join(who)}", *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]

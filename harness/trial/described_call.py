@@ -13,10 +13,11 @@ from harness import layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, verify, workload
-from harness.trial.function_layer import FunctionLayer
+from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.workload import Unsupported
+from impls.adapters.transformers_functions import is_of_model
 from impls.blocks import blocks
 
 # Arguments of `forward` that are tensors, each with the word that describes it.
@@ -120,7 +121,13 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     layout = layer_class.layout
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
+    if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
+        raise Unsupported("it is called as by a model, and a script has none: export a function of q, k and v")
     each = getattr(function, "of_each_sequence", None)
+    if hasattr(function, "of_each_sequence") and each is None:
+        raise Unsupported(
+            "a script calls a reference for each packed sequence in (b, h, n, head_dim) only: give that layout"
+        )
     if own := getattr(function, "in_own_layout", each):
         function, layout = own, layout if each else "bnhd" if layout == "bhnd" else "bhnd"
     layer = workload.build_layer(layer_class, case, **layer_lookup.build_options(case.impl))

@@ -22,7 +22,7 @@ from os import write
 from pathlib import Path
 from typing import Any
 
-from harness import file_io
+from harness import file_io, formatting
 
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
@@ -75,7 +75,8 @@ def explain_failure(outcome: dict[str, Any], limit: int | None, lifted: int | No
         outcome = {**outcome, "status": "oom"}
     if outcome["status"] != "oom" or limit is None or lifted is None:
         return outcome
-    return {**outcome, "reason": f"it needs more than the memory limit of {_size_text(limit)}: {outcome['reason']}"}
+    most = formatting.round_text(formatting.size(limit))
+    return {**outcome, "reason": f"it needs more than the memory limit of {most}: {outcome['reason']}"}
 
 
 def _leaves_no_thread(lifted: int) -> bool:
@@ -117,10 +118,6 @@ def _processes_text() -> str:
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     limit = "is not set" if most == resource.RLIM_INFINITY else f"is {most}"
     return f"no thread could be started; `ulimit -u` {limit}"
-
-
-def _size_text(limit: int) -> str:
-    return f"{limit / 2**30:.4g} GiB" if limit >= 2**30 else f"{limit / 2**20:.4g} MiB"
 
 
 _PR_SET_PDEATHSIG = 1

@@ -35,6 +35,12 @@ def test_a_run_is_written(tmp_path: Path) -> None:
     assert [one["peak_bytes"] for one in held["cases"].values()] == [128 * 64, 128 * 128, 128 * 256]
 
 
+def test_what_is_written_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = run_of(tmp_path / "run", measured(CASES[0], 1e-3, 128))
+    assert main(["baseline", str(run), "-o", str(tmp_path / "b.json")]) == 0
+    assert "b.json: 1 case, 2 laws, 5 claims\n" in capsys.readouterr().out
+
+
 def test_without_a_file_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     run = usual(tmp_path / "run")
     assert main(["baseline", str(run)]) == 0

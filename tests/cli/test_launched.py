@@ -70,7 +70,7 @@ def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert main(["status", "run"]) == 0
     said = capsys.readouterr().out
-    assert "4 cases have rows: 4 finished, 0 begun" in said
+    assert "4 cases with rows: 4 finished, 0 begun" in said
     assert said.count("ended") == 2
     assert main(["sweep", *QUICK]) == 0  # nothing is missing, to shards
     alone = [argument for argument in QUICK if not argument.startswith("launcher")]

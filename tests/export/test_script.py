@@ -199,6 +199,17 @@ def about(q, k, v):
 about.allowed_error = 0.1
 
 
+def packed_too(q, k, v, cu_seqlens, causal=False):
+    return packed(q, k, v, cu_seqlens, cu_seqlens, cu_seqlens.diff().max(), cu_seqlens.diff().max(), causal)
+
+
+packed_too.reference = tokens_first
+
+
+def of_model(module, query, key, value, attention_mask, scaling=1.0, dropout=0.0):
+    return softmax(query, key, value).transpose(1, 2), None
+
+
 def pages(q, k_cache, v_cache, lengths, block_table=None, page_size=16):
     return paged(q, k_cache, v_cache, lengths, block_table, page_size)
 
@@ -514,6 +525,8 @@ REFUSED = {
     "unless it is one of sdpa": [function("softmax", num_kv_heads=1), replace(FUSED, impl="sdpa.fused")],
     "the same inputs": [function("softmax"), function("decay")],
     "export its class": [function("built")],
+    "as by a model, and a script has none": [function("of_model")],
+    r"each packed sequence in \(b, h, n, head_dim\) only": [function("packed_too")],
     "no padded batch": [replace(FUSED, mask="padding", padding_fraction=0.5)],
     "differ in seq_len": [FUSED, replace(PACKED, seq_len=40)],
     "the same one": [FUSED, FUSED],

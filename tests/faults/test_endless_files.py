@@ -116,7 +116,7 @@ def test_what_a_run_can_do_without_is_left_out(fault: str, run: Path, capsys: py
     if fault == "huge":
         (run / "rows" / "0002-vm-1.jsonl").unlink()  # skipped line by line: see tests/results/test_reader.py
     assert main(["status", "run"]) == 0
-    assert "1 cases have rows" in capsys.readouterr().out
+    assert "1 case with rows" in capsys.readouterr().out
     assert main(["export", "run", "--format=pytest-benchmark", "-o", "out.json"]) == 0
     assert json.loads(Path("out.json").read_text())["benchmarks"]
     assert len(harness.load("run").table) == 1

@@ -68,7 +68,7 @@ def test_a_resume_replaces_the_trials_of_torn_rows_and_keeps_the_others(capsys: 
     assert (summary.trials == ROUNDS).all()
     assert (summary.stop_reason != "interrupted").all()
     assert main(["status", "run"]) == 0
-    assert f"{CASES} cases have rows: {CASES} finished, 0 begun" in capsys.readouterr().out
+    assert f"{CASES} cases with rows: {CASES} finished, 0 begun" in capsys.readouterr().out
     after = lines_of(RUN)
     assert main(SWEEP) == 0
     assert lines_of(RUN) == after

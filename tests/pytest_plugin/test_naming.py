@@ -92,10 +92,10 @@ def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (in_function(), "is defined inside a function, where no other process finds it: move it to the top"),
+        (in_function(), "is inside a function, where no other process finds it: move it out"),
         (lambda d_model: None, "a lambda has no name by which another process finds it"),
         (Here(), "is neither a class nor a function: give the class itself"),
-        (type("Made", (), {}), "Made is not that object: give one that its module holds under its own name"),
+        (type("Made", (), {}), "Made is not that object: give one under its own name"),
     ],
 )
 def test_what_no_other_process_could_find_is_refused_with_what_to_do(layer: object, message: str) -> None:

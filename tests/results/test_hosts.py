@@ -33,7 +33,7 @@ def test_of_one_host_nothing_need_be_said() -> None:
 
 def test_of_several_who_measured_what() -> None:
     assert host_notices(lines(("n1", "forward"), ("n2", "train"), ("n2", "train")), UNLIKE) == [
-        "measured by n1: 1 cases (mode=forward); n2: 2 cases (mode=train)"
+        "measured by n1: 1 case (mode=forward); n2: 2 cases (mode=train)"
     ]
 
 
