@@ -81,12 +81,10 @@ def check_dtype(y: Tensor, x: Tensor, dtype: str) -> Tensor:
 
 
 def check_plain(y: Tensor) -> None:
-    """Raise WrongResult for a subclass of Tensor, which may compute its values when somebody reads them."""
-    if type(y) not in (Tensor, nn.Parameter):
-        raise WrongResult(
-            f"it returned a {type(y).__name__}, a subclass of Tensor, which may compute its values later: "
-            "return a plain tensor"
-        )
+    """Raise WrongResult for a sparse tensor, or a subclass of Tensor, which may compute its values when it is read."""
+    if type(y) not in (Tensor, nn.Parameter) or y.layout != torch.strided:
+        what = "a sparse tensor" if type(y) is Tensor else f"a {type(y).__name__}, a subclass of Tensor"
+        raise WrongResult(f"it returned {what}, which may compute its values later: return a plain, dense tensor")
 
 
 def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:

@@ -17,15 +17,14 @@ from impls.attention.plain import Attention
 def refusal(case: Any, package: str, project: str, dtypes: tuple[str, ...]) -> str | None:
     """Return why `project`, imported as `package`, cannot run the case, or None if nothing prevents it.
 
-    Reasons that installing the package would not solve come first.
+    Reasons that installing the package would not solve come first. Elsewhere than on a GPU, the reason says both.
     """
+    missing = find_spec(package) is None
     if case.device != "cuda":
-        return f"{project} computes on device=cuda alone"
+        return f"{project} computes on device=cuda alone" + f"; there, first pip install {project}" * missing
     if case.dtype not in dtypes:
         return f"{project} computes in {' or '.join(dtypes)}, not in {case.dtype}"
-    if find_spec(package) is None:
-        return f"{project} is not installed: pip install {project}"
-    return None
+    return f"{project} is not installed: pip install {project}" if missing else None
 
 
 class FlaLinearAttention(LinearAttention):

@@ -230,6 +230,23 @@ class WorksOn(_Linear):
         return y
 
 
+class WorksOnInPlace(WorksOn):
+    """The same, and it changes its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        with torch.no_grad():
+            x.mul_(0.5)
+        return y
+
+
+class Sparse(_Linear):
+    """Its output is right, and sparse."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x).to_sparse()
+
+
 class WorksLater(_Linear):
     """Calls leave work to a thread, which rests for a moment before it begins."""
 

@@ -54,6 +54,15 @@ def test_threads_that_work_on_are_known_and_idle_ones_are_none(runner: Executor)
     assert runner.run("time", late("StartsWithABusyThread")).values["threads_after"] < 0.05
 
 
+def test_threads_are_watched_also_of_a_layer_that_changes_its_input(runner: Executor) -> None:
+    assert runner.run("time", late("WorksOnInPlace")).values["threads_after"] > 0.25
+
+
+def test_a_sparse_output_is_refused(runner: Executor) -> None:
+    outcome = runner.run("verify", late("Sparse"))
+    assert outcome.reason.startswith("it returned a sparse tensor, which may compute its values later")
+
+
 @pytest.mark.parametrize("n", [8, 64, 512])
 def test_a_thread_that_works_after_each_call_is_known_at_every_size(runner: Executor, n: int) -> None:
     assert runner.run("time", Case("trial.late:WorksLater", n, 8, 1)).values["threads_after"] > 0.25

@@ -120,9 +120,9 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> d
     else:
         samples, extras = _on_gpu(case, layer, trial_s)
     samples.first_call_s = first_call_s
-    # A layer that changes its input would find another one in a further call.
-    watched = others is not None and not layer.renewal.restores
-    threads_after = others.running_after(layer.work.call) if others is not None and watched else None
+    if layer.renewal.restores:  # the layer changes its input, and would find another one in a further call
+        layer.renewal()
+    threads_after = None if others is None else others.running_after(layer.work.call)
     prepare_s = layer.work.prepare_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
     if may_compile:

@@ -37,8 +37,9 @@ def test_it_says_what_to_install(impl: Impl) -> None:
     assert refused(impl) == f"{project} is not installed: pip install {project}"
 
 
-def test_on_the_cpu_it_says_that_nothing_would_help(impl: Impl) -> None:
-    assert refused(impl, device="cpu") == f"{PROJECTS[impl.name]} computes on device=cuda alone"
+def test_on_the_cpu_it_says_that_it_needs_a_gpu_and_what_to_install_there(impl: Impl) -> None:
+    project = PROJECTS[impl.name]
+    assert refused(impl, device="cpu") == f"{project} computes on device=cuda alone; there, first pip install {project}"
 
 
 def test_it_names_the_precisions_that_there_are(impl: Impl) -> None:

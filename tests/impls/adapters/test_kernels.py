@@ -212,7 +212,8 @@ def test_without_the_package_it_says_what_to_install(name: str, monkeypatch: pyt
     kernel = KERNELS[name]
     monkeypatch.setitem(sys.modules, kernel.package, None)
     assert refused(name) == f"{kernel.project} is not installed: pip install {kernel.project}"
-    assert refused(name, device="cpu") == f"{kernel.project} computes on device=cuda alone"
+    there = f"; there, first pip install {kernel.project}"
+    assert refused(name, device="cpu") == f"{kernel.project} computes on device=cuda alone{there}"
     assert refused(name, dtype="float32") == f"{kernel.project} computes in float16 or bfloat16, not in float32"
 
 
