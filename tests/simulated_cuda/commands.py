@@ -18,6 +18,8 @@ STEADY: dict[str, Any] = {"clock": {"sustained_hz": None}, "spread": 0.002, "nvm
 # Of the CPU, on which the simulation computes. Beside other jobs, two threads wait ten times as long for each other.
 ONE_THREAD = "threads=1"
 TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0", "precision.trial_s=0.01")
+# Plots take 3 s of a command. The first sweep of `test_sweep` has them.
+NO_PLOTS = "--no-plots"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, harness, true_costs
+from simulated_cuda.commands import NO_PLOTS, ONE_THREAD, STEADY, TWO_ROUNDS, harness, true_costs
 from simulated_cuda.process import HARDWARE, Settings
 from trial.timing.cuda.recorder import record
 from trial.timing.cuda.records import read, recorded_files, write
@@ -39,7 +39,7 @@ def test_a_gpu_has_the_recorded_costs_but_the_slow_memory_that_a_cpu_can_compute
 def test_a_sweep_has_true_times_whatever_launches_and_events_cost(of_older: Path, name: str, tmp_path: Path) -> None:
     path = recorded_files().get(name, of_older)
     settings, recorded = {**STEADY, "record": str(path)}, read(path)
-    ended = harness("sweep", *GRID, *TWO_ROUNDS, "out=run", cwd=tmp_path, settings=settings)
+    ended = harness("sweep", *GRID, *TWO_ROUNDS, NO_PLOTS, "out=run", cwd=tmp_path, settings=settings)
     assert (ended.status, ended.err) == (0, ""), ended.out
     (row,) = pd.read_csv(tmp_path / "run" / "summary.csv").itertuples()
     (true,) = true_costs([CASE], tmp_path, settings)

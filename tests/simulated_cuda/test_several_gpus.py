@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from simulated_cuda.commands import STEADY, harness
+from simulated_cuda.commands import NO_PLOTS, STEADY, harness
 
 FIRST, SECOND = "b2000000-0000-4000-8000-000000000002", "a1000000-0000-4000-8000-000000000001"
 GPUS = {**STEADY, "nvml": True, "power_limits_w": {FIRST: 500.0, SECOND: 700.0}}
@@ -15,7 +15,7 @@ ONE_ROUND = ("precision.min_rounds=1", "precision.max_rounds=1", "precision.pati
 @pytest.mark.slow
 def test_shards_measure_on_a_gpu_each_and_the_run_has_the_state_of_both(tmp_path: Path) -> None:
     shards = ("device=cuda", "mode=forward,train", "launcher=processes", "launcher.array_parallelism=2")
-    ended = harness("sweep", *GRID, *ONE_ROUND, *shards, "--no-plots", cwd=tmp_path, settings=GPUS)
+    ended = harness("sweep", *GRID, *ONE_ROUND, *shards, NO_PLOTS, cwd=tmp_path, settings=GPUS)
     assert (ended.status, ended.err) == (0, ""), ended.out
     found = {}
     for file in (tmp_path / "run" / "machines").iterdir():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, Ended, harness, true_costs
+from simulated_cuda.commands import NO_PLOTS, ONE_THREAD, STEADY, TWO_ROUNDS, Ended, harness, true_costs
 from simulated_cuda.process import UUID
 
 from harness.sweep_axes import Case
@@ -73,7 +73,7 @@ def test_the_cache_and_the_launch_are_as_asked_for(tmp_path: Path) -> None:
     }  # so that bytes are what counts
     eager = ",".join(f"{{cache:{cache},launch:eager}}" for cache in ("hot", "clean", "cold"))
     points = f"points=[{eager},{{cache:cold,launch:graph}}]"
-    ended = harness("sweep", *grid, *TWO_ROUNDS, points, cwd=tmp_path, settings=fast)
+    ended = harness("sweep", *grid, *TWO_ROUNDS, NO_PLOTS, points, cwd=tmp_path, settings=fast)
     assert (ended.status, ended.err) == (0, ""), ended.out
     summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index(["cache", "launch"])
     (true,) = true_costs([Case("attention.naive", 32, 32, 2, device="cuda")], tmp_path, fast)
@@ -89,7 +89,7 @@ def test_a_case_is_timed_although_its_memory_is_not_counted_and_runs_out_while_t
 ) -> None:
     grid = ("impl=simulated_cuda.trials:NeedsMoreWatched", "seq_len=32", *GRID[2:], "out=run")
     settings = {**STEADY, "allocator": "cudaMallocAsync"}
-    ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings=settings)
+    ended = harness("sweep", *grid, *TWO_ROUNDS, NO_PLOTS, cwd=tmp_path, settings=settings)
     assert (ended.status, ended.err) == (0, ""), ended.out
     (row,) = pd.read_csv(tmp_path / "run" / "summary.csv").itertuples()
     assert (row.status, row.gpu_time_by, row.time_s > 0) == ("ok", "held", True)
@@ -101,7 +101,7 @@ def test_a_case_is_timed_although_its_memory_is_not_counted_and_runs_out_while_t
 
 def test_nvml_tells_the_energy_of_a_call_and_what_gpu_this_is(tmp_path: Path) -> None:
     grid = ("impl=attention.fused", "seq_len=128", *GRID[2:], "dtype=float32", "out=run")
-    ended = harness("sweep", *grid, *TWO_ROUNDS, cwd=tmp_path, settings={**STEADY, "nvml": True})
+    ended = harness("sweep", *grid, *TWO_ROUNDS, NO_PLOTS, cwd=tmp_path, settings={**STEADY, "nvml": True})
     assert (ended.status, ended.err) == (0, "")
     (row,) = pd.read_csv(tmp_path / "run" / "summary.csv").itertuples()
     assert row.energy_j == pytest.approx(600 * row.hot_gpu_s, rel=0.05)
@@ -126,7 +126,7 @@ def test_the_cost_models_follow_the_true_costs(swept: tuple[Path, Ended], true_s
 def test_a_layer_that_replaces_the_clock_or_the_events_has_the_times_of_an_honest_one(tmp_path: Path) -> None:
     names = ("Honest", "HalvesTheClock", "HalvesEvents", "HalvesTheMethod")
     impls = ",".join(f"simulated_cuda.cheats:{name}" for name in names)
-    ended = harness("sweep", f"impl={impls}", "seq_len=256", *GRID[2:], *TWO_ROUNDS, "out=run", cwd=tmp_path)
+    ended = harness("sweep", f"impl={impls}", "seq_len=256", *GRID[2:], *TWO_ROUNDS, NO_PLOTS, "out=run", cwd=tmp_path)
     assert (ended.status, ended.err) == (0, ""), ended.out
     summary = pd.read_csv(tmp_path / "run" / "summary.csv").set_index("impl")
     assert list(summary.status) == ["ok"] * len(names)
