@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked_servers import WITH_LAYERS, Origin
+from forked_servers import ADDRESS, WITH_LAYERS, Origin
 from screens.text_file import TextFile
 from syrupy import SnapshotAssertion
 
@@ -28,7 +28,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # `sitecustomize` of the simulated GPU does the same where pytest does not import the harness by itself.
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
-    fork_client.subprocess = Origin(WITH_LAYERS).subprocess()
+    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS)).subprocess()
 
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.

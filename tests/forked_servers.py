@@ -18,34 +18,39 @@ from types import SimpleNamespace
 
 _LARGEST = 2**20
 _ORIGIN = """
-import array, gc, json, os, signal, socket, sys
+import array, contextlib, gc, json, os, select, signal, socket, sys, tempfile
 gc.disable()
 {prepare}
 gc.collect()
 gc.freeze()  # what all fork servers share: each would take a tenth of a second to visit it
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are reaped at once: no wait() follows
-connection = socket.socket(fileno=int(sys.argv[1]))
+listener = socket.socket(fileno=int(sys.argv[1]))
 while True:
-    message, descriptors, _, _ = socket.recv_fds(connection, {largest}, 3)
-    if not message:
+    if 0 in select.select([0, listener], [], [])[0]:  # the process that started it has ended
         os._exit(0)
-    pid = os.fork()
-    if pid == 0:
+    connection, _ = listener.accept()
+    message, descriptors, _, _ = socket.recv_fds(connection, {largest}, 3)
+    pid = os.fork() if message else 0
+    if message and pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        listener.close()
         connection.close()
         asked = json.loads(message)
         os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, descriptor in enumerate(descriptors[:2], start=1):
             os.dup2(descriptor, number)
         os.chdir(asked["cwd"])
         os.environ.clear()
         os.environ.update(asked["environ"])
+        tempfile.tempdir = None  # it depends on TMPDIR
         sys.argv[1:] = [*asked["arguments"], str(descriptors[2])]
         exec(asked["program"])
         os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
-    connection.sendall(array.array("i", [pid]).tobytes())
+    with connection, contextlib.suppress(OSError):  # who asked may have been killed
+        connection.sendall(array.array("i", [pid]).tobytes())
 """
 
 
@@ -58,15 +63,32 @@ for name in layer_lookup.names():
 """
 
 
+# Set to the address of an origin, which processes that the tests start use in place of one of their own.
+ADDRESS = "HARNESS_TEST_ORIGIN"
+
+
 class Origin:
     """The process from which fork servers are forked, started on first use. `begin` replaces `subprocess.Popen`.
 
-    It runs `prepare` first. The fork servers have what that imports, whatever path they are given.
+    It runs `prepare` first. The fork servers have what that imports, whatever path they are given. With an `address`,
+    it is the one that another process has started.
     """
 
-    def __init__(self, prepare: str = "import torch") -> None:
+    def __init__(self, prepare: str = "import torch", address: str | None = None) -> None:
         self._prepare = prepare
+        self._is_elsewhere = address is not None
+        self.address = address or f"harness-tests-{os.getpid()}-{id(self)}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, env: Mapping[str, str] | None = None) -> None:
+        """Start the process. It ends with this one."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"\0{self.address}")  # no file
+            listener.listen(100)
+            program = _ORIGIN.format(largest=_LARGEST, prepare=self._prepare)
+            command = [sys.executable, "-c", program, str(listener.fileno())]
+            pipe = subprocess.PIPE  # its input ends with this process
+            self._process = subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=pipe, env=env)
 
     def begin(
         self, command: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str], **options: object
@@ -82,15 +104,13 @@ class Origin:
             )
         _, _, program, *arguments, descriptor = command
         assert [int(descriptor)] == list(pass_fds)
-        if self._process is None:
-            self._connection, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-            with theirs:
-                program_of_origin = _ORIGIN.format(largest=_LARGEST, prepare=self._prepare)
-                origin = [sys.executable, "-c", program_of_origin, str(theirs.fileno())]
-                self._process = subprocess.Popen(origin, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        if self._process is None and not self._is_elsewhere:
+            self.start()
         asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(env)}
-        socket.send_fds(self._connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])
-        (pid,) = array.array("i", self._connection.recv(4))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(f"\0{self.address}")
+            socket.send_fds(connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])
+            (pid,) = array.array("i", connection.recv(4))
         return Forked(pid)
 
     def subprocess(self) -> SimpleNamespace:
@@ -99,8 +119,7 @@ class Origin:
 
     def close(self) -> None:
         if self._process is not None:
-            self._connection.close()
-            self._process.wait()
+            self._process.communicate()
 
 
 class Forked:

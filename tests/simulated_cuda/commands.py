@@ -1,5 +1,6 @@
 """Whole commands on the simulated GPU, as processes of their own."""
 
+import atexit
 import json
 import os
 import subprocess
@@ -7,8 +8,11 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from forked_servers import ADDRESS, WITH_LAYERS, Origin
 
 from harness.sweep_axes import Case
 
@@ -39,6 +43,15 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
     return {**own, "PYTHONPATH": path, "HARNESS_SIMULATED_CUDA": json.dumps(settings)}
 
 
+@cache
+def _origin() -> Origin:
+    """The origin of the fork servers of all commands. Each of them would take two seconds to import torch."""
+    started = Origin(WITH_LAYERS)
+    started.start(environment({}))
+    atexit.register(started.close)
+    return started
+
+
 def on_simulated_gpu(*arguments: str, cwd: Path, settings: dict[str, Any] = STEADY, limit_s: float = 200) -> Ended:
     """Run `python ARGUMENTS` in `cwd`."""
     # A temporary directory for each command: the lock of a GPU is there, and all simulated ones are the same GPU.
@@ -46,7 +59,7 @@ def on_simulated_gpu(*arguments: str, cwd: Path, settings: dict[str, Any] = STEA
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=cwd,
-            env={**environment(settings), "TMPDIR": temporary},
+            env={**environment(settings), "TMPDIR": temporary, ADDRESS: _origin().address},
             capture_output=True,
             text=True,
             timeout=limit_s,

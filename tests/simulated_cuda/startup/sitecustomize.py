@@ -55,9 +55,9 @@ def _repeat_calls(workload: ModuleType) -> None:
 
 
 def _fork_servers(fork_client: ModuleType) -> None:
-    from forked_servers import WITH_LAYERS, Origin
+    from forked_servers import ADDRESS, WITH_LAYERS, Origin
 
-    fork_client.subprocess = Origin(WITH_LAYERS).subprocess()  # type: ignore[attr-defined]
+    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS)).subprocess()  # type: ignore[attr-defined]
 
 
 def _start() -> None:
