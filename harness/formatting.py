@@ -149,11 +149,8 @@ def printable(text: str) -> str:
     """Return the text with invisible characters written out, as `\\x1b` or `\\n`: safe to print on a terminal."""
     if text.isprintable():
         return text
-    return "".join(_replaced(sign) if unicodedata.category(sign) in _INVISIBLE else sign for sign in text)
-
-
-def _replaced(sign: str) -> str:
-    return sign.encode("unicode_escape").decode("ascii")
+    hidden = {sign: sign.encode("unicode_escape").decode() for sign in text if unicodedata.category(sign) in _INVISIBLE}
+    return "".join(hidden.get(sign, sign) for sign in text)
 
 
 def escape_markdown(text: str) -> str:

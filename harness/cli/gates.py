@@ -191,14 +191,14 @@ def run_check(options: argparse.Namespace) -> int:
     if not any(text.startswith("seed=") for text in others):
         others.append(f"seed={was.seed}")
     config = compose(others)
-    cases = choose_cases(was.cases, axes, options.file)
     console = Console()
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
-        outcomes, now = judge_twice(was, cases, measured, own["error_factor"])
-    remarks = check_remarks(was, now, cases, outcomes)
+        with measured.session as session:
+            cases = choose_cases(was.cases, axes, options.file, session.layers.options)
+            outcomes, now = judge_twice(was, cases, measured, own["error_factor"])
     versions = {"torch": now.torch, "torch of the baseline": was.torch}
-    report = GateReport(f"check {options.file}", outcomes, remarks, versions)
+    report = GateReport(f"check {options.file}", outcomes, check_remarks(was, now, cases, outcomes), versions)
     report.show(console)
     report.publish(options)
     return report.exit_status

@@ -20,6 +20,7 @@ from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
 from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, Floats, KnownCost, Law, Sizes
+from harness.formatting import listed
 from harness.polynomial import Term, leading
 from harness.stats.interval import CONFIDENCE
 
@@ -413,15 +414,11 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
     if len(ways) > 1:
-        return f"the points do not tell laws led by {_rival_laws(ways, axis)} apart"
+        rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
+        return f"the points do not tell laws led by {listed(list(map(str, rivals)), len(rivals))} apart"
     top = ways.pop()
     faster = [one for one in hidden if one.term.growth(axis) > top and one.part > HIDDEN_PART]
     if faster:
         worst = max(faster, key=lambda one: one.part)
         return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
     return ""
-
-
-def _rival_laws(ways: set[tuple[int, int]], axis: str) -> str:
-    named = [str(Term(n=power, log=log)) if axis == "n" else str(Term.of({axis: power})) for power, log in sorted(ways)]
-    return f"{', '.join(named[:-1])} and {named[-1]}"

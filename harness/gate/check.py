@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
-from harness.layer_options import with_options
+from harness.layer_options import NO_OPTIONS, with_options, without_defaults
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
 from harness.results import run_directory, summarise
@@ -279,13 +279,12 @@ def judge_twice(
     was: Baseline, cases: Collection[Case], measured: Remeasurement, error_factor: float
 ) -> tuple[list[Outcome], Baseline]:
     """The outcomes of the cases, and the new measurement as a baseline. Doubtful times are measured twice."""
-    with measured.session:
-        now = measured.take(cases, measured.first)
-        outcomes = judge_baseline(was, now, cases, measured.timed, error_factor)
-        again = doubtful_cases(was, outcomes)
-        if again:
-            second = measured.take(again, measured.second)
-            outcomes = with_confirmation(outcomes, judge_baseline(was, second, again, measured.timed))
+    now = measured.take(cases, measured.first)
+    outcomes = judge_baseline(was, now, cases, measured.timed, error_factor)
+    again = doubtful_cases(was, outcomes)
+    if again:
+        second = measured.take(again, measured.second)
+        outcomes = with_confirmation(outcomes, judge_baseline(was, second, again, measured.timed))
     return outcomes, now
 
 
@@ -313,14 +312,21 @@ def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
     return [case for case in cases if case in chosen or (case.impl not in with_heads and case.d_model in widths)]
 
 
-def _has(case: Case, axis: str, value: object, cases: Collection[Case]) -> bool:
+# The options of a layer in an environment, with their defaults now. A baseline knows those of declared axes alone.
+_Defaults = Callable[[str, str], Mapping[str, str | None] | None]
+
+
+def _has(case: Case, axis: str, value: object, cases: Collection[Case], defaults: _Defaults) -> bool:
     """Whether the case has the value. A default that is given as an option is the usual case."""
     if axis == "options" and isinstance(cases, Mapping):
-        value = own_axes.without_default_sizes(cases[case].own_axes, str(value))
+        known = own_axes.without_default_sizes(cases[case].own_axes, str(value))
+        value = without_defaults(known, (known != NO_OPTIONS and defaults(case.impl, case.env)) or {})
     return getattr(case, axis) == value
 
 
-def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: object) -> list[Case]:
+def choose_cases(
+    cases: Collection[Case], overrides: Sequence[str], place: object, defaults: _Defaults = lambda impl, env: None
+) -> list[Case]:
     """The cases that have one of the requested values on each axis. `place` names their origin in messages.
 
     Raises UsageError for a value that no case has, and if no case matches all overrides.
@@ -335,13 +341,13 @@ def choose_cases(cases: Collection[Case], overrides: Sequence[str], place: objec
         if axis == "impl":
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
         for value in wanted:
-            if not any(_has(case, axis, value, cases) for case in cases):
+            if not any(_has(case, axis, value, cases, defaults) for case in cases):
                 names = list(dict.fromkeys(str(getattr(case, axis)) for case in sorted(cases)))
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
-        left = [case for case in left if any(_has(case, axis, value, cases) for value in wanted)]
+        left = [case for case in left if any(_has(case, axis, value, cases, defaults) for value in wanted)]
     if head_dim is not None:
         left = _of_head_dim(left, key_value_options.flattened(head_dim))
     if not left:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -155,7 +154,7 @@ class Shard:
 def measure_cases(shards: Sequence[Shard]) -> None:
     """Measure the unfinished cases of the shards, one after the other. A failing shard does not stop the next one."""
     # Whatever starts a job may suppress SIGTERM until Slurm kills the job. By then another job has the shard.
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     given = usable_cpus()
     failures: list[Exception] = []
     for shard in shards:
@@ -198,10 +197,6 @@ def _measure(shard: Shard, given: int | None) -> None:
         console = Console(file=sys.stdout, width=100)
         session.measure_into(run, cases, console, past=past, grow=config.grow, order=shard.index)
     write_state(run, shard.index, ENDED)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _choose_gpu(config: SweepConfig, known: Sequence[str] | None) -> int:

@@ -49,11 +49,12 @@ def describe_layer(case: Case) -> dict[str, Any]:
         own_axes.check_axes(layer_class.__name__, own_axes.declared_axes(layer_class), inspect.signature(layer_class))
     except UsageError as error:
         refused = str(error)
+    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
     return {
         "import_s": import_s,
         "forkable": forkable,
         **_traits(layer_class),
-        "options": _options(layer_class, refused),
+        "options": None if refused or takes_any else own_axes.option_defaults(layer_class),
         "own_axes": None if refused else own_axes.axes_text(layer_class),
         "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
@@ -78,11 +79,6 @@ def _traits(layer_class: Any) -> dict[str, Any]:
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
         "compiled": bool(getattr(layer_class, "compiled", False)),
     }
-
-
-def _options(layer_class: Any, refused: str | None) -> dict[str, str | None] | None:
-    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
-    return None if refused or takes_any else own_axes.option_defaults(layer_class)
 
 
 def describe_page(case: Case) -> dict[str, Any]:

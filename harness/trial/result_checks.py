@@ -37,6 +37,7 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
 
 # A smaller error may be of a correct formula, in another order or with fewer bits.
 _ROUNDING = 1e-4
+_OTHER_LAYOUT = {"bhnd": "bnhd", "bnhd": "bhnd"}
 
 
 def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0, hint: str = "") -> float:
@@ -55,8 +56,8 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     return error
 
 
-def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> Tensor:
-    """Return the output `y` of a call on `x`, if it has the shape `wanted` and `dtype`.
+def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, layer: nn.Module | None = None) -> Tensor:
+    """Return the output `y` of a call of the layer on `x`, if it has the shape `wanted` and `dtype`.
 
     Raises WrongResult for any other output.
     """
@@ -64,6 +65,9 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str) -> T
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
     if y.shape != wanted:
         but = f", where {wanted} is wanted" if x.shape != wanted else ""
+        other = _OTHER_LAYOUT.get(getattr(layer, "layout", ""))
+        if other and y.dim() == 4 and y.transpose(1, 2).shape == wanted:
+            but = f'. Return y.transpose(1, 2), or set {type(layer).__name__}.layout = "{other}" if q, k, v are so too'
         raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
     return check_dtype(y, x, dtype)
 

@@ -243,7 +243,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
-    y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype)
+    y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 from xml.etree import ElementTree
 
@@ -115,7 +116,7 @@ class Pretender:
 
     def __init__(self, config: object, scratch: Path, console: object, timed: bool) -> None:
         self.first, self.second, self.timed = scratch / "first", scratch / "second", timed
-        self.session = nullcontext()
+        self.session = nullcontext(SimpleNamespace(layers=SimpleNamespace(options=lambda impl, env: None)))
 
     def take(self, cases: object, out: Path) -> Baseline:
         return self.found.pop(0)

@@ -192,3 +192,12 @@ def test_an_option_that_is_the_default_of_one_layer_chooses_no_usual_case_of_ano
     assert set(choose_cases(cases, split_filters(["options=none,window=128"])[0], "b.json")) == {of_64, of_128}
     with pytest.raises(UsageError, match=r"options=window=32: no case of b\.json has it; it has none,window=64"):
         choose_cases(cases, split_filters(["options=window=64,window=32"])[0], "b.json")
+
+
+def test_a_default_that_no_axis_declares_chooses_the_usual_case_as_in_a_sweep() -> None:
+    usual, other = (replace(CASES[0], options=options) for options in ("none", "block=64"))
+    cases = {case: facts(case) for case in (usual, other)}
+    axes = split_filters(["layer.block=32"])[0]
+    assert choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "32"}) == [usual]
+    with pytest.raises(UsageError, match=r"options=block=32: no case of b\.json has it"):
+        choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "16"})
