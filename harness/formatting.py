@@ -110,8 +110,8 @@ def three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-# A number as a word of its own, or the address of an object.
-_NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-f]+|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w)")
+# A number as a word of its own, but no version; or the address of an object.
+_NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-f]+|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w|\.\d)")
 
 
 def without_numbers(text: str) -> tuple[str, ...]:
@@ -125,10 +125,8 @@ def with_ranges(texts: Iterable[str]) -> str:
 
 
 def _range(parts: Sequence[str]) -> str:
-    if len(set(parts)) == 1:
-        return parts[0]
-    if any(part.startswith("0x") for part in parts):
-        return "…"
+    if len(set(parts)) == 1 or any(part.startswith("0x") for part in parts):
+        return parts[0] if len(set(parts)) == 1 else "…"
     numbers = sorted(parts, key=lambda part: float(part.replace(",", "")))
     return f"{numbers[0]} – {numbers[-1]}"
 

@@ -250,7 +250,7 @@ def load_reference(name: str) -> type | None:
             return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
         reference = _find(found.reference)
         if isinstance(reference, type):
-            raise UsageError(f"reference = '{layer.reference}' is a layer: a function's is a function, or 'sdpa.naive'")
+            raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
         return _reference_of_function(layer, reference)
     if isinstance(found, str) and is_foreign(found):
         try:

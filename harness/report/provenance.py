@@ -71,10 +71,10 @@ _DEFAULT_PRECISION = "quick"
 
 
 def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a stored configuration that differ from the default sweep's, as they are typed, by name.
+    """The settings of a stored configuration that differ from the default sweep's, by name.
 
-    A precision or a paper has its name alone, and each option of layers is one setting. Settings about where the
-    results are stored are left out.
+    A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings
+    about where the results are stored are left out.
     """
     usual = dict(PLAIN)
     for name in _DEFAULT_FILES:

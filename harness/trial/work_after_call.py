@@ -10,6 +10,7 @@ and so do those that wait for Python's lock while this module looks.
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
 from typing import Any
@@ -40,7 +41,7 @@ class OtherThreads:
     def __init__(self) -> None:
         # Starts the pool, without memory whose return would change how the C library treats that of the layer.
         torch.zeros(1).expand(torch.get_num_threads() * _ELEMENTS).sum()
-        self._own = _threads()
+        self._own = dict.fromkeys(_threads(), 0.0)  # the CPU time of each
 
     def running_after(self, call: Callable[[], Any]) -> float:
         """Call, and return the CPU time of other threads after the call has returned, over the time of the call.
@@ -49,7 +50,7 @@ class OtherThreads:
         Raises WrongResult if a result of the call still changes. Without other threads, this takes no time but the
         call's.
         """
-        before, idle = _threads() - self._own, 0.0
+        before, idle = _threads() - self._own.keys(), 0.0
         for _ in range(_TIMES_TO_IDLE if before else 0):
             at, worked_s = perf_counter(), self._cpu_s()
             sleep(_STEPS * _STEP_S)
@@ -59,7 +60,7 @@ class OtherThreads:
         began = perf_counter()
         results = call()
         returned, worked_s = perf_counter(), self._cpu_s()
-        new = _threads() - self._own - before
+        new = _threads() - self._own.keys() - before
         if not before | new:
             return 0.0
         tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
@@ -75,8 +76,14 @@ class OtherThreads:
         return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
 
     def _cpu_s(self) -> float:
-        """The CPU time of the other threads. The kernel's clock of a thread is known by its number (clock_gettime)."""
-        return process_time() - sum(clock_gettime(~int(thread) << 3 | 6) for thread in self._own)
+        """The CPU time of the other threads. The kernel's clock of a thread is known by its number (clock_gettime).
+
+        One of `_own` may end, as when the layer lowers the number of threads. Its last reading then counts.
+        """
+        for thread in self._own:
+            with suppress(OSError):
+                self._own[thread] = clock_gettime(~int(thread) << 3 | 6)
+        return process_time() - sum(self._own.values())
 
 
 def _differs(early: Tensor | None, late: Tensor | None) -> bool:

@@ -37,7 +37,7 @@ def of_model(function: Callable[..., Any]) -> Callable[..., Tensor]:
     own keywords are options. `sliding_window` is passed to a function that has this parameter. For any other, the mask
     holds the window, as in transformers: w tokens under a causal mask, and w on both sides without one.
     """
-    given, name = inspect.signature(function).parameters, function.__name__
+    given, name = inspect.signature(function).parameters, getattr(function, "__name__", type(function).__name__)
     is_flex, takes_window = name.startswith("flex"), "sliding_window" in given
     takes_causal = is_flex or name.startswith("sdpa") or "is_causal" in given
 
@@ -70,7 +70,7 @@ def of_model(function: Callable[..., Any]) -> Callable[..., Tensor]:
         return {"module": module, "mask": mask, "scaling": q.shape[-1] ** -0.5, "dropout": 0.0, **keywords}
 
     def supports(case: Any) -> str | None:
-        if name.startswith("flash"):
+        if name.startswith("flash") and function.__module__.startswith("transformers."):
             return "it reads in a model's config which kernel to load: measure sdpa.hub.* or attention.flash_attn"
         if "sliding_window=" in case.options and case.kv_len:
             return "a window is over the layer's own tokens: leave kv_len out"

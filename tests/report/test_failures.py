@@ -32,9 +32,16 @@ def test_reasons_that_differ_in_numbers_alone_are_one_with_the_range_of_each_num
         "took 12 s at n = #",
         "no <a.B object at 0x7f>",
         "no <a.B object at 0x8>",
+        "torch 2.6.0 lacks -5",
+        "torch 2.6.0 lacks -10",
     ]
     failed = [replace(line, status="error", reason=reason) for line, reason in zip(usual_lines(), told, strict=False)]
-    reasons = ["took 9.5 – 12 s at n = 64 – 1,024", "took 12 s at n = #", "no <a.B object at …>"]
+    reasons = [
+        "took 9.5 – 12 s at n = 64 – 1,024",
+        "took 12 s at n = #",
+        "no <a.B object at …>",
+        "torch 2.6.0 lacks -10 – -5",
+    ]
     assert [row[-1].text for row in failures_table(failed).rows] == reasons
     assert [remark.partition(": ")[2].partition(": ")[2] for remark in failure_remarks(failed)] == reasons
 

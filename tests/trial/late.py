@@ -240,6 +240,15 @@ class WorksOnInPlace(WorksOn):
         return y
 
 
+class LowersThreads(_Linear):
+    """It lowers the number of torch's threads, of which some end then."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.set_num_threads(2)
+        torch.zeros(2**20).add(1)
+        return self.mix(x)
+
+
 class Sparse(_Linear):
     """Its output is right, and sparse."""
 
