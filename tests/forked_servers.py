@@ -81,7 +81,9 @@ class Origin:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, env: Mapping[str, str] | None = None) -> None:
-        """Start the process. It ends with this one."""
+        """Start the process, unless it has been started. It ends with this one."""
+        if self._process is not None or self._is_elsewhere:
+            return
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(f"\0{self.address}")  # no file
             listener.listen(100)
@@ -104,8 +106,7 @@ class Origin:
             )
         _, _, program, *arguments, descriptor = command
         assert [int(descriptor)] == list(pass_fds)
-        if self._process is None and not self._is_elsewhere:
-            self.start()
+        self.start()
         asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(env)}
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(f"\0{self.address}")

@@ -13,10 +13,12 @@ import pandas as pd
 import psutil
 import pytest
 import torch
+from forked_servers import ADDRESS, Origin
 
 from harness.cli.commands import main
 
 ROOT = Path(__file__).resolve().parents[2]
+STARTUP = ROOT / "tests" / "simulated_cuda" / "startup"
 TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
 
@@ -33,7 +35,12 @@ IN_TWO = {(n, mode) for n in (8, 16) for mode in ("forward", "train")}
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory. Shards fork their fork servers from `origin`: with Slurm they start them (tests/slurm)."""
+    if sys.platform == "linux":
+        origin.start()
+        monkeypatch.setenv(ADDRESS, origin.address)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (STARTUP, ROOT))))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path
@@ -84,7 +91,6 @@ def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "sweep", *slow],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,7 +116,6 @@ def test_without_waiting_it_submits_and_shards_are_measured_one_after_the_other_
             *changed(QUICK, "precision.min_rounds=9", "precision.max_rounds=9"),
             "wait=false",
         ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=180,
@@ -132,7 +137,6 @@ def test_an_interrupted_command_takes_its_shards_with_it() -> None:
     slow = changed(QUICK, "precision.trial_s=0.3", "precision.min_rounds=30", "precision.max_rounds=30")
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", "sweep", *slow],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,6 +2,8 @@
 
 Commands of the harness start processes of their own, and fork further ones. All of them inherit PYTHONPATH, so all of
 them have the same simulated GPU. Only tests set it, and nothing of this is in the wheel.
+
+With HARNESS_TEST_ORIGIN alone, the processes have no GPU. Their fork servers are forked from that origin.
 """
 
 import importlib.abc
@@ -61,14 +63,7 @@ def _fork_servers(fork_client: ModuleType) -> None:
 
 
 def _start() -> None:
-    tests = str(Path(__file__).resolve().parents[2])
-    sys.path.append(tests)  # a worker replaces its path later, when all of this is imported
-    sys.meta_path[:0] = [
-        _After("torch", _install),
-        _After("harness.trial.workload", _repeat_calls),
-        # A comparison starts some forty fork servers, each of which would import torch and all layers.
-        _After("harness.measure.fork_client", _fork_servers),
-    ]
+    sys.meta_path[:0] = [_After("torch", _install), _After("harness.trial.workload", _repeat_calls)]
     from simulated_cuda import nvml, process
 
     # Functions that are imported by name are bound once. So the clock is replaced before anything else is imported.
@@ -81,5 +76,9 @@ def _in_nanoseconds(clock: Callable[[], float]) -> Callable[[], int]:
     return lambda: int(1e9 * clock())
 
 
+if os.environ.get("HARNESS_SIMULATED_CUDA") or os.environ.get("HARNESS_TEST_ORIGIN"):
+    sys.path.append(str(Path(__file__).resolve().parents[2]))  # a worker replaces its path later: all is imported then
+    # A comparison starts some forty fork servers, each of which would import torch and all layers.
+    sys.meta_path.insert(0, _After("harness.measure.fork_client", _fork_servers))
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
     _start()
