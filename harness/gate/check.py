@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
-from harness.layer_options import NO_OPTIONS, with_options, without_defaults
+from harness.layer_options import NO_OPTIONS, options_of, with_options, without_defaults
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
 from harness.results import run_directory, summarise
@@ -106,6 +106,12 @@ def _times_text(was: int, now: int) -> str:
 _Group = tuple[str, Setting]
 
 
+def _in_order(case: Case) -> tuple[Case, list[tuple[str, float, str]]]:
+    """A key that sorts cases by their axes and then by their options, numbers by their size."""
+    given = options_of(case.options).items()
+    return replace(case, options=NO_OPTIONS), [(name, v if own_axes.is_size(v) else 0, str(v)) for name, v in given]
+
+
 def judge_baseline(
     was: Baseline, now: Baseline, chosen: Collection[Case], timed: bool, error_factor: float = check_rules.ERROR_FACTOR
 ) -> list[Outcome]:
@@ -119,7 +125,7 @@ def judge_baseline(
     found: list[Outcome] = []
     grown: set[tuple[_Group, str]] = set()
     metrics = {_GATED[column]: metric for column, metric in _METRICS.items()}
-    for case in sorted(chosen):
+    for case in sorted(chosen, key=_in_order):
         of_it = was.group(case)
         growth = check_rules.growth(_laws(was, of_it), _laws(now, of_it)) if of_it in whole else {}
         for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note, error_factor):
@@ -187,7 +193,7 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     members, whole = was.members(), _complete(was, now, chosen)
     lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
     no_judgement = "so no law or claim is judged."
-    for of_it in {was.group(case): None for case in sorted(chosen)}:
+    for of_it in {was.group(case): None for case in sorted(chosen, key=_in_order)}:
         if lacking[of_it]:
             number, name = len(members[of_it]), FindingId(*of_it, "").subject
             remarks.append(f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, {no_judgement}")
@@ -331,7 +337,7 @@ def choose_cases(
 
     Raises UsageError for a value that no case has, and if no case matches all overrides.
     """
-    left = sorted(cases)
+    left = every = sorted(cases, key=_in_order)
     impls = sorted({case.impl for case in cases})
     hydra_adapter.check_unrepeated(overrides)
     filters = hydra_adapter.split(overrides, (*AXES, HEAD_DIM), {}, impls)[0]
@@ -342,7 +348,7 @@ def choose_cases(
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
         for value in wanted:
             if not any(_has(case, axis, value, cases, defaults) for case in cases):
-                names = list(dict.fromkeys(str(getattr(case, axis)) for case in sorted(cases)))
+                names = list(dict.fromkeys(str(getattr(case, axis)) for case in every))
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )

@@ -68,7 +68,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         "commands": list(_commands(history, times, threshold, out)),
         "charts": grouped(charts, lambda chart: chart["section"]),
         "threshold": formatting.share(threshold),
-        "anchor": _anchor(history),
+        "anchor": found.name if (found := history.find(history.header.anchor)) else history.header.anchor[:10],
         "commits": _commit_table(history),
         "header": history.header,
         "notices": history.notices,
@@ -110,11 +110,6 @@ def _about(history: History) -> list[str]:
     kinds = dict.fromkeys(filter(None, history_changes.machine_texts(history.commits)))
     torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
-
-
-def _anchor(history: History) -> str:
-    found = history.find(history.header.anchor)
-    return found.name if found is not None else history.header.anchor[:10]
 
 
 def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cell:

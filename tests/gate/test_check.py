@@ -194,6 +194,11 @@ def test_an_option_that_is_the_default_of_one_layer_chooses_no_usual_case_of_ano
         choose_cases(cases, split_filters(["options=window=64,window=32"])[0], "b.json")
 
 
+def test_cases_come_by_the_size_of_their_options() -> None:
+    cases = [replace(CASES[0], options=options) for options in ("none", "block=64", "block=128", "kind=auto")]
+    assert choose_cases(cases[::-1], [], "b.json") == cases
+
+
 def test_a_default_that_no_axis_declares_chooses_the_usual_case_as_in_a_sweep() -> None:
     usual, other = (replace(CASES[0], options=options) for options in ("none", "block=64"))
     cases = {case: facts(case) for case in (usual, other)}
