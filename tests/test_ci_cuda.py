@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from bench.bench_do_bench import is_far_off
 
 from harness.config import SweepConfig
 from harness.config.compose import compose
@@ -62,6 +63,31 @@ def test_an_interrupted_part_runs_the_skipped_tests_again_and_not_those_that_pas
     assert ended(tmp_path, "tests", says=f"{passed}\n{SKIPPED_TEST}", rehearse="")[::2] == (0, ["tests"])
     command = (tmp_path / "runs" / "tests.command").read_text()
     assert command.strip().endswith("-m cuda tests/test_b.py::test_two")
+
+
+def test_tests_that_passed_before_a_kill_are_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tests.txt").write_text("tests/test_a.py::test_one PASSED [50%]\n")
+    ended(tmp_path, "tests", says=SKIPPED_TEST, rehearse="")
+    command = (tmp_path / "runs" / "tests.command").read_text()
+    assert command.strip().endswith("-m cuda tests/test_b.py::test_two")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "ours_s", "by", "is_host_bound", "far_off"),
+    [
+        (1.005, 1e-3, "held", False, False),
+        (0.333, 1e-3, "held", False, True),
+        (1.02, 1e-3, "held", False, True),
+        (1.02, 20e-6, "held", False, False),
+        (1.02, 1e-3, "graph", False, False),
+        (1.02, 1e-3, "held", True, False),
+    ],
+)
+def test_a_clock_that_differs_from_do_bench_fails(
+    ratio: float, ours_s: float, by: str, is_host_bound: bool, far_off: bool
+) -> None:
+    assert is_far_off(ratio, ours_s, by, is_host_bound) == far_off
 
 
 def test_a_rehearsal_goes_through_every_part_and_leaves_none(tmp_path: Path) -> None:

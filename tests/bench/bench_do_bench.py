@@ -8,7 +8,9 @@ third time is that of the kernels alone, by CUPTI, which both approach from abov
 
 Beside the ratio is what either side says of the host: ours labels a call host-bound whose calls back to back take
 longer than its work; torch's profiler has the time in kernels, and where that is well below the time of calls back to
-back, the GPU has waited. To be reached: ratios within 1 % wherever a call takes more than 50 µs.
+back, the GPU has waited. A call of more launches than the queue holds is timed as a graph, which do_bench is not: it
+has no ratio. The test fails unless each ratio is within 1 % where a call takes more than 50 µs and is not host-bound.
+Kernels alone have no such limit, because the gaps between them count too: `of kernels` is for the reader.
 
 On a simulated GPU (HARNESS_SIMULATED_CUDA), one small case is timed beside a stand-in for do_bench. What CUPTI would
 tell has none: the table says "no CUPTI", as it does for any torch without it.
@@ -46,8 +48,11 @@ CASES = (
 )
 if SIMULATED:
     CASES = (Case("attention.fused", 16, 16, 2, device="cuda"),)
+# Ratios of calls longer than this have to be within this share of 1.
+_LONG_S, _WITHIN = 50e-6, 0.01
 # Where kernels fill less than this of the time between calls, the GPU waits for the host.
 _BUSY = 0.9
+_NO_CUPTI = "no CUPTI"
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here")
 
@@ -66,12 +71,15 @@ def test_beside_do_bench(do_bench: Callable[..., float]) -> None:
         "empty pair µs",
         "do_bench µs",
         "kernels µs",
+        "of kernels",
+        "ours by",
         "ratio",
         "host-bound: ours",
         "the profiler",
         "busy",
     ):
         table.add_column(heading, justify="right")
+    far_off = []
     for case in CASES:
         torch.set_grad_enabled(True)
         call = build(case, seed=0).call
@@ -81,25 +89,38 @@ def test_beside_do_bench(do_bench: Callable[..., float]) -> None:
             ours.append(value_of_trial(np.array(samples.samples_s), "cuda") + samples.clock_s)
             pairs.append(samples.clock_s)
             labels.append(bool(extras["host_bound"]))
+            by = extras["gpu_time_by"]
             theirs.append(do_bench(call, warmup=25, rep=1e3 * SAMPLING_S, return_mode="median") / 1e3)
-        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+        ratio = median(mine / other for mine, other in zip(ours, theirs, strict=True))
+        is_host_bound = sum(labels) > TURNS / 2
+        if is_far_off(ratio, median(ours), by, is_host_bound):
+            far_off.append(f"{case}: {ratio:.3f}")
         kernels_us, label_of_profiler, busy = _by_profiler(call)
+        kernels_s = float(kernels_us.replace(",", "")) / 1e6 if label_of_profiler != _NO_CUPTI else 0.0
         table.add_row(
             str(case),
             *(f"{1e6 * median(times):,.1f}" for times in (ours, pairs, theirs)),
             kernels_us,
-            f"{median(ratios):.3f}",
-            "yes" if sum(labels) > TURNS / 2 else "no",
+            f"{median(ours) / kernels_s:.3f}" if kernels_s else "–",
+            by,
+            f"{ratio:.3f}" if by == "held" else "–",
+            "yes" if is_host_bound else "no",
             label_of_profiler,
             busy,
         )
-    Console(width=150).print(table)
+    Console(width=170).print(table)
+    assert far_off == []
+
+
+def is_far_off(ratio: float, ours_s: float, by: str, is_host_bound: bool) -> bool:
+    """Whether a ratio that has to be 1 is not: that of a held call which is neither short nor host-bound."""
+    return by == "held" and ours_s > _LONG_S and not is_host_bound and abs(ratio - 1) > _WITHIN
 
 
 def _by_profiler(call: Callable[[], Any]) -> tuple[str, str, str]:
     """The table's cells: the µs of a call's kernels, whether it is host-bound, and the share of time with kernels."""
     if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
-        return "no CUPTI", "no CUPTI", "no CUPTI"
+        return _NO_CUPTI, _NO_CUPTI, _NO_CUPTI
     busy, kernels_s = _busy(call)
     return f"{1e6 * kernels_s:,.1f}", "yes" if busy < _BUSY else "no", f"{busy:.0%}"
 
