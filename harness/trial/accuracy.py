@@ -208,7 +208,7 @@ def _part(
     if not by_rows and not is_affordable and n > _FEW:
         first = _affordable(case, reference, inputs, None if decodes and not is_function else flops)
         if first < n:
-            if not first or not _sees_no_later(work, case):
+            if not _sees_no_later(work, case):
                 raise TooSlow
             return _Part(f"first {first} tokens", first=first, dim=dim)
     if decodes and not is_function:
@@ -250,7 +250,7 @@ def _first_tokens(module: nn.Module, case: Case, inputs: Sequence[Tensor], lengt
 
 
 def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
-    """How many tokens the reference may compute: a power of two, or n. It has at least the FLOPs of the layer."""
+    """How many tokens the reference computes: a power of two from `_FEW`, or n. It has the layer's FLOPs or more."""
     n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
     mode = case.mode if case.mode == "decode" and layer_protocol.is_function(reference) else "forward"
     counts = []
@@ -263,8 +263,8 @@ def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: i
     if len(counts) < len(_COUNTED):
         counts = [(0, 0)] * len(_COUNTED)
     ops, work = (_grown(*pair) for pair in zip(*counts, strict=True))
-    sizes = [n, *(2**power for power in range(n.bit_length() - 1, -1, -1))]
-    return next((m for m in sizes if ops(m) <= _MOST_OPS and max(work(m), (flops or 0) * m / n) <= _MOST_FLOPS), 0)
+    sizes = [n, *(2**power for power in range(n.bit_length() - 1, -1, -1) if 2**power > _FEW)]
+    return next((m for m in sizes if ops(m) <= _MOST_OPS and max(work(m), (flops or 0) * m / n) <= _MOST_FLOPS), _FEW)
 
 
 def _grown(first: int, second: int) -> Callable[[int], float]:

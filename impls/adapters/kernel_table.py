@@ -8,7 +8,7 @@ from typing import Any
 
 _FUNCTIONS = "impls.adapters.kernels"
 _SOFTMAX = "impls.sdpa.layers:SdpaReference"
-_RECURRENCE = f"{_FUNCTIONS}:recurrence"
+_RECURRENCE = f"{_FUNCTIONS}:linear_recurrence"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ _DELTA = "the delta rule"
 _GATED_DELTA = "the delta rule with a gate for each head"
 _PLAIN = {"keywords": {"normalize": False}}
 _DECAYS = {"reference": f"{_FUNCTIONS}:retention"}
-_UNIT = {"keywords": {"use_qk_l2norm_in_kernel": True}}
+_UNIT = {"reference": f"{_FUNCTIONS}:recurrence", "keywords": {"use_qk_l2norm_in_kernel": True}}
 
 # Dao 2023, "FlashAttention-2", for Ampere GPUs and later. Shah et al. 2024, "FlashAttention-3", for Hopper GPUs.
 # The kernels of flash-linear-attention are written in Triton, which supports compute capability 8.0 and later.

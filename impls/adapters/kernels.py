@@ -149,13 +149,34 @@ def recurrence(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None = None, beta: T
     return torch.stack(outputs, 1) / q.shape[-1] ** 0.5
 
 
-def retention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def linear_recurrence(q: Tensor, k: Tensor, v: Tensor, g: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    """Reference: the recurrence without the delta rule, of the tokens in `rows` alone if they are given.
+
+    `rows` ascend. Between two of them, the keys decay at once: S_r = γ_{p+1} ⋯ γ_r S_p + Σ_s (γ_{s+1} ⋯ γ_r k_s) v_sᵀ.
+    The products are exponentials of sums of log γ in float64, none above 0, so that nothing overflows.
+    """
+    if rows is None:
+        return recurrence(q, k, v, g)
+    logs = torch.zeros_like(q) if g is None else (g if g.dim() == 4 else g[..., None]).expand_as(q)
+    state, outputs, start = q.new_zeros(*q[:, 0].shape, v.shape[-1]), [], 0
+    for row in rows.tolist():
+        part = slice(start, row + 1)
+        sums = logs[:, part].double().cumsum(1)  # (b, s, h, head_dim)
+        kept = (sums[:, -1:] - sums).exp().to(q.dtype)
+        state = sums[:, -1, :, :, None].exp().to(q.dtype) * state  # (b, h, head_dim, head_dim)
+        state = state + torch.einsum("bshk,bshv->bhkv", kept * k[:, part], v[:, part])
+        outputs.append(torch.einsum("bhkv,bhk->bhv", state, q[:, row]))
+        start = row + 1
+    return torch.stack(outputs, 1) / q.shape[-1] ** 0.5
+
+
+def retention(q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None = None) -> Tensor:
     """Reference: a fixed decay for each head, γ_h = 1 − 2^(−5−h). (b, n, h, head_dim) each.
 
     Sun et al. 2023, "Retentive Network", equation 8.
     """
     powers = torch.arange(q.shape[2], dtype=q.dtype, device=q.device)
-    return recurrence(q, k, v, (1 - 2 ** (-5 - powers)).log().expand(q.shape[:3]))
+    return linear_recurrence(q, k, v, (1 - 2 ** (-5 - powers)).log().expand(q.shape[:3]), rows)
 
 
 # Attributes that describe the functions to the harness.

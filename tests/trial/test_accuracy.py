@@ -97,10 +97,12 @@ def test_the_rows_of_a_reference_are_those_of_all_its_outputs() -> None:
         torch.testing.assert_close(got, reference(x, attn_mask=seen[None, None])[:, rows])
 
 
-def test_a_reference_that_is_too_slow_computes_the_first_tokens_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reference_computes_as_many_tokens_as_verification_or_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(accuracy, "_MOST_OPS", 50_000)
     facts = facts_of(late("CausalWithASlowReference", 512))
-    assert facts["accuracy_by"] == "first 64 tokens, SlowReference"
+    assert facts["accuracy_by"] == "first 256 tokens, SlowReference"
     facts = facts_of(late("HasASlowReference", 512))
     assert facts["accuracy_by"] is None
     assert facts["output_error"] is None
@@ -113,10 +115,10 @@ def test_of_a_causal_function_with_a_slow_reference_the_first_tokens_are_compare
 ) -> None:
     monkeypatch.setattr(accuracy, "_MOST_OPS", 1_500 if mode == "forward" else 4_500)
     facts = facts_of(late("causal_sum", 512, mode=mode))
-    assert facts["accuracy_by"] == "first 128 tokens, slow_sum"
+    assert facts["accuracy_by"] == "first 256 tokens, slow_sum"
     assert 0 < facts["output_error"] < 1e-5
     assert (facts["gradient_error"] is None) == (mode == "forward")
-    with pytest.raises(WrongResult, match=r"output is off by .* \(first 128 tokens\)"):
+    with pytest.raises(WrongResult, match=r"output is off by .* \(first 256 tokens\)"):
         facts_of(late("late_sum", 512, mode=mode))
 
 
@@ -132,9 +134,9 @@ def test_beyond_them_the_last_tokens_are_computed_from_a_state_in_float64(
 ) -> None:
     monkeypatch.setattr(accuracy, "_MOST_OPS", 50_000 if mode == "forward" else 150_000)
     facts = facts_of(late("WithAState", 512, mode=mode))
-    assert facts["accuracy_by"] == "first 64 tokens and the last 16, SlowReference"
+    assert facts["accuracy_by"] == "first 256 tokens and the last 16, SlowReference"
     assert 0 < facts["output_error"] < 1e-6
-    with pytest.raises(WrongResult, match=r"output is off by .* \(first 64 tokens and the last 16\)"):
+    with pytest.raises(WrongResult, match=r"output is off by .* \(first 256 tokens and the last 16\)"):
         facts_of(late("LateWithAState", 512, mode=mode))
 
 

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
+from harness.trial import accuracy
 from harness.trial.layer_protocol import unsupported_reason
+from harness.trial.metrics.collect import collect_metrics
+from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
 from harness.trial.workload import build
 from impls.adapters import kernels
@@ -161,6 +164,40 @@ def test_a_kernel_of_the_hub_is_softmax_attention(name: str, given: dict[str, An
 def test_an_operation_computes_its_recurrence(name: str, mode: str) -> None:
     found = verify(Case(name, 13, 24, 3, batch_size=2, mode=mode), seed=0)
     assert found["against"] == KERNELS[name].reference.rpartition(":")[2]
+
+
+@pytest.mark.parametrize("gate", [(), (2, 400, 3), (2, 400, 3, 8)], ids=["ungated", "head", "channel"])
+def test_the_rows_of_a_recurrence_are_those_of_its_loop(gate: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    tensors = [torch.randn(2, 400, 3, 8, dtype=torch.float64) for _ in "qkv"]
+    tensors += [100 * kernels.log_decay(*gate).double()] if gate else []  # beyond the range of an exponential
+    rows = torch.tensor([0, 1, 130, 399])
+    torch.testing.assert_close(
+        kernels.linear_recurrence(*tensors, rows=rows), kernels.recurrence(*tensors)[:, rows], atol=1e-12, rtol=1e-12
+    )
+
+
+def test_the_rows_of_retention_are_those_of_its_loop() -> None:
+    q, k, v = (torch.randn(2, 40, 3, 8, dtype=torch.float64) for _ in "qkv")
+    rows = torch.tensor([3, 39])
+    torch.testing.assert_close(kernels.retention(q, k, v, rows), kernels.retention(q, k, v)[:, rows])
+
+
+@pytest.mark.usefixtures("_packages")
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_a_mistake_in_late_tokens_of_an_operation_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("fla.linear_attn.chunk", 512, 24, 3, mode=mode)
+    assert collect_metrics(case, 0, accuracy.measure_accuracy)["accuracy_by"] == "64 rows, linear_recurrence"
+    right = kernels.find(case.impl)
+
+    def late(*tensors: Tensor, **keywords: Any) -> tuple[Tensor, None]:
+        y = right(*tensors, **keywords)[0]
+        return torch.cat([y[:, :400], 1.5 * y[:, 400:]], 1), None
+
+    install(monkeypatch, "fla.ops.linear_attn", chunk_linear_attn=late)
+    kernels.find.cache_clear()
+    with pytest.raises(WrongResult, match=r"output is off by .* \(64 rows\)"):
+        collect_metrics(case, 0, accuracy.measure_accuracy)
 
 
 @pytest.mark.parametrize(
