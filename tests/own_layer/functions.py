@@ -249,3 +249,23 @@ def other_reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 other_reference.reference = failing
+
+
+def first_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q, k, v)[..., :1]
+
+
+def not_a_number(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q * float("nan")
+
+
+def beside_another_shape(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q, k, v)
+
+
+def beside_nothing_finite(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q, k, v)
+
+
+beside_another_shape.reference = first_column
+beside_nothing_finite.reference = not_a_number
