@@ -14,7 +14,7 @@ from syrupy import SnapshotAssertion
 from harness.cli.layers import WIDTH, verification_lines, verification_summary
 from harness.fit.gradient_decay import Rate
 from harness.report.attention_and_gradients import gradient_reach_sentence
-from harness.report.text.cautions import failure_remarks, quality_sentences, report_cautions
+from harness.report.text.cautions import caution_summary, failure_remarks, quality_sentences, report_cautions
 from harness.sweep_axes import Case
 
 LINE = usual_lines()[0]
@@ -39,6 +39,17 @@ VERIFIED = [
     (at(LONG), WRONG),
     (at("rnn.elman"), {**OK, "against": "itself in float64", "output_error": 1e-9}),
 ]
+
+
+def test_first_tokens_alone_are_told_with_what_to_do() -> None:
+    sizes = (1024, 2048)
+    alone = [replace(LINE, accuracy_by=f"first {n} tokens, slow_sum", seq_len=2 * n) for n in sizes]
+    (said,) = report_cautions(alone)
+    assert said.startswith(f"later tokens not compared (give the reference `rows`): {LINE.impl}")
+    assert said.endswith(": first 1024 – 2048 tokens, slow_sum")
+    assert "2 cases compared in their first tokens alone" in caution_summary(alone, ())
+    for by in ("64 rows, R", "all tokens, R", "first 1024 tokens and the last 16, R"):
+        assert not report_cautions([replace(LINE, accuracy_by=by)])
 
 
 def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot: SnapshotAssertion) -> None:

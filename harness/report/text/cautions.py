@@ -140,6 +140,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_without_gpu_time(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
         *approximations(lines),
+        *_joined(filter(_is_by_first, lines), "accuracy_by", "later tokens not compared (give the reference `rows`)"),
         *_preparing(lines),
         *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
     ]
@@ -155,6 +156,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "with unknown facts": line.facts_unknown,
             "without a GPU time": _is_without_gpu_time(line),
             "host-bound": line.host_bound and not _is_without_gpu_time(line),
+            "compared in their first tokens alone": _is_by_first(line),
             "suspect": line.suspect,
         }
         for kind in filter(found.get, found):
@@ -165,6 +167,10 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
         text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
     text += ["speeds above the machine's peak"] if above_roof else []
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
+
+
+def _is_by_first(line: CaseResult) -> bool:
+    return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
 
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
@@ -199,12 +205,8 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
 
 def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
     bound = [line for line in lines if line.host_bound and not _is_without_gpu_time(line)]
-    if not bound:
-        return []
-    return [
-        f"host-bound: {_cases(bound)}: launching takes longer than the GPU's work, "
-        f"whose time the table shows; calls back to back take {_wall_call(bound)}."
-    ]
+    why = "launching takes longer than the GPU's work, whose time the table shows"
+    return [f"host-bound: {_cases(bound)}: {why}; calls back to back take {_wall_call(bound)}."] if bound else []
 
 
 def _is_without_gpu_time(line: CaseResult) -> bool:
