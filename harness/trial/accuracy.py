@@ -35,7 +35,7 @@ from harness.trial import layer_protocol, packed_sequences, result_checks, verif
 from harness.trial.device import to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
-from harness.trial.result_checks import WrongResult, check_finite
+from harness.trial.result_checks import WrongResult, check_finite, check_reference
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Workload
 from impls.attention.reference import softmax_attention
@@ -164,6 +164,8 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
+    if against != verify.ITSELF:
+        check_reference(against, wanted.y, own.y, real)
     errors = _errors(own, wanted, real)
     beside, of_plain, compared = list(errors), None, part.name
     if part.first is not None and (at_end := _errors_at_the_end(work, case, inputs[0], y)) is not None:

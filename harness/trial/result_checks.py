@@ -56,6 +56,14 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     return error
 
 
+def check_reference(name: str, want: Tensor, got: Tensor, real: Tensor | None = None) -> None:
+    """Raise ValueError unless the reference's result has the shape of the layer's, and is finite where `real` is."""
+    if want.shape != got.shape:
+        raise ValueError(f"its reference {name} returned shape {tuple(want.shape)} instead of {tuple(got.shape)}")
+    if not (want if real is None else torch.where(real.to(want.device), want, 0)).isfinite().all():
+        raise ValueError(f"its reference {name} is not finite")
+
+
 def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, layer: nn.Module | None = None) -> Tensor:
     """Return the output `y` of a call of the layer on `x`, if it has the shape `wanted` and `dtype`.
 

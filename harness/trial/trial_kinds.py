@@ -167,7 +167,8 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    message = " ".join(str(error).split())[:300]
+    notes = (note for note in getattr(error, "__notes__", ()) if note.endswith(" fails:"))
+    message = " ".join([*notes, *str(error).split()])[:300]
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
         return of_compiling | {"traceback": _traceback(error)}

@@ -17,7 +17,7 @@ from harness.sweep_axes import Case
 from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.device import reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
-from harness.trial.result_checks import WrongResult, check_error
+from harness.trial.result_checks import WrongResult, check_error, check_reference
 from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
@@ -252,7 +252,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             raise ValueError(f"it returned the shape {(*expected.shape,)}, and the layer {(*y.shape,)}")
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != ITSELF:
-            error.args = (f"its reference {against} fails: {error}",)
+            error.add_note(f"its reference {against} fails:")
             raise
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():
@@ -260,6 +260,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         check_operation_counts(work, seed)
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
+    if against != ITSELF:
+        check_reference(against, expected, y, real)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
     if got.isfinite().all() and not wanted.isfinite().all():
@@ -284,6 +286,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         y.backward(work.gradient)
         expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
+        if against != ITSELF:
+            for name, got, want in pairs:
+                check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
