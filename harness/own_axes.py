@@ -85,6 +85,19 @@ def is_size(value: Any) -> bool:
     return type(value) in (int, float) and value > 0
 
 
+def check_sizes(impl: str, text: str | None, options: str) -> None:
+    """Raise UsageError if an option is no size along its axis in the text.
+
+    `null` is allowed, as a layer may do without.
+    """
+    given = options_of(options)
+    for name, (_, default) in axes_of_text(text).items():
+        value = given.get(name)
+        if value is not None and not (is_size(value) and type(value) in (int, type(default))):
+            number = "whole number of 1 or more" if type(default) is int else "number above 0"
+            raise UsageError(f"layer.{name}={value}: it is a size of {impl}: give a {number}")
+
+
 @cache
 def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
     """The axes in a text that `axes_text` wrote, by name. A text edited by hand that is none has no axes."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, product
 
-from harness import layer_lookup
+from harness import layer_lookup, own_axes
 from harness.config import SweepConfig
 from harness.errors import UsageError, did_you_mean
 from harness.layer_lookup import Traits
@@ -94,12 +94,15 @@ class DescribedLayers:
     def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:
         """The different cases, each without the options that have their default.
 
-        A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is.
+        A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is. Raises
+        UsageError for a value that no size along an own axis can have.
         """
         found: dict[Case, None] = {}
         for case in cases:
             parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
             case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
             defaults = self.options(case.impl, case.env) if case.options != NO_OPTIONS else None
+            if case.options != NO_OPTIONS:
+                own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
             found[replace(case, options=without_defaults(case.options, defaults)) if defaults else case] = None
         return list(found)

@@ -164,6 +164,28 @@ def test_an_axis_of_a_class_is_a_parameter_with_the_same_default(
     assert describe_layer(Case(f"{file}:Layer", 1, 1, 1))["refused"] == said
 
 
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("w=abc", "layer.w=abc: it is a size of mine: give a whole number of 1 or more"),
+        ("w=0", "layer.w=0: it is a size of mine: give a whole number of 1 or more"),
+        ("w=1.5", "layer.w=1.5: it is a size of mine: give a whole number of 1 or more"),
+        ("share=-0.5", "layer.share=-0.5: it is a size of mine: give a number above 0"),
+        ("w=8+share=1", None),
+        ("share=0.25", None),
+        ("w=null", None),
+        ("other=abc", None),
+    ],
+)
+def test_a_value_that_no_size_can_have_is_refused_before_anything_is_measured(option: str, wanted: str | None) -> None:
+    said = None
+    try:
+        own_axes.check_sizes("mine", '{"w": ["w", 64], "share": ["r", 0.5]}', option)
+    except UsageError as error:
+        said = str(error)
+    assert said == wanted
+
+
 def test_an_assertion_without_a_message_has_a_reason() -> None:
     assert outcome_of_exception(AssertionError())["reason"] == "AssertionError: no message"
 
