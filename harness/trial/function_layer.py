@@ -327,6 +327,8 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
     """
     if reference is _MISSING:
         reference = softmax_attention if layer_class.layout else None
+    if reference is not None and not callable(reference):
+        raise TypeError(f"{reference!r} is no function: write {layer_class.__name__}.reference = a function, or None")
     return None if reference is None else class_of(reference, layer_class.__module__, layer_class)
 
 

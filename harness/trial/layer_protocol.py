@@ -130,8 +130,11 @@ def _wrapped_text(layer_class: Any) -> str:
 
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
-    supports = getattr(layer_class, "supports", None)
-    text = supports(case) if supports is not None else None
+    try:
+        text = layer_class.supports(case) if hasattr(layer_class, "supports") else None
+    except Exception as error:
+        error.add_note(f"{layer_class.__name__}.supports(case), which returns a reason or None, fails:")
+        raise
     if text:
         return str(text)
     for name in _OF_LAYER:

@@ -248,8 +248,6 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     try:
         with torch.set_grad_enabled(trains):
             expected = expected_output(reference, case, inputs)
-        if against != ITSELF and expected.shape != y.shape:
-            raise ValueError(f"it returned the shape {(*expected.shape,)}, and the layer {(*y.shape,)}")
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != ITSELF:
             error.add_note(f"its reference {against} fails:")
@@ -264,8 +262,6 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         check_reference(against, expected, y, real)
     # `where` instead of a product, because outputs at padding may be NaN.
     wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
-    if got.isfinite().all() and not wanted.isfinite().all():
-        raise ValueError(f"its reference {against} returned values that are not finite")
     try:
         result["output_error"] = check_error("output", got, wanted, limit, hint=_HINT)
     except WrongResult as error:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup, own_axes
+from harness.errors import did_you_mean
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
 from harness.trial.device import WAITS
-from harness.trial.function_layer import FunctionLayer, first_tensor
+from harness.trial.function_layer import FunctionLayer, first_tensor, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
 
@@ -321,16 +322,9 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
     if isinstance(layer, FunctionLayer):
         described = type(layer).inputs
         keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
-    prepare, prepare_s = getattr(layer, "prepare", None), None
-    if prepare is not None:
-        generator = torch.default_generator
-        drawn = generator.get_state()
-        generator.manual_seed(0)  # random features, say, are the same in the layer and in its reference
-        began = perf_counter()
-        keywords = prepare(*given, **keywords)
-        WAITS[device_kind(case.device)]()
-        prepare_s = perf_counter() - began
-        generator.set_state(drawn)
+    prepare_s = None
+    if hasattr(layer, "prepare"):
+        keywords, prepare_s = _prepared(layer, case, given, keywords)
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
     if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
         call = partial(layer.call, *given, **keywords)
@@ -338,6 +332,30 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
     x = inputs[0]
     # Unpacking even an empty dictionary would cost time inside the measured call.
     return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks, prepare_s
+
+
+def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[str, Any]) -> tuple[Any, float]:
+    """The keywords that `prepare` returns, and the seconds it took. Raises TypeError for others than the layer's."""
+    name, target = type(layer).__name__, layer.call if isinstance(layer, FunctionLayer) else layer
+    try:
+        with torch.random.fork_rng(devices=()):
+            torch.default_generator.manual_seed(0)  # random features, say, are the same in the layer and its reference
+            began = perf_counter()
+            made = layer.prepare(*given, **keywords)
+            WAITS[device_kind(case.device)]()
+            prepare_s = perf_counter() - began
+    except Exception as error:
+        error.add_note(f"{name}.prepare fails:")
+        raise
+    must = f"{name}.prepare must return a dict of {name}'s keywords"
+    if not isinstance(made, dict):
+        raise TypeError(f"{must}, and returned {made!r}"[:200])
+    known = signature_of(target).parameters
+    # A signature that is stated may leave out what only `prepare` passes.
+    if not hasattr(target, "__signature__") and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        for key in made.keys() - known.keys():
+            raise TypeError(f"{must}: it takes no '{key}'{did_you_mean(str(key), known)}")
+    return made, prepare_s
 
 
 def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:

@@ -84,21 +84,6 @@ def test_a_script_compares_the_gradients_of_an_approximation_with_its_own() -> N
     assert (training["gradient_tolerance"] < 0.01, training["reference"]) == (True, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (
-            "beside_another_shape",
-            "its reference first_column fails: it returned the shape",
-        ),
-        ("beside_nothing_finite", "its reference not_a_number returned values that are not finite"),
-    ],
-)
-def test_a_wrong_reference_is_not_blamed_on_the_function(name: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        verify(case_of(name), seed=0)
-
-
 def test_an_approximation_may_not_look_at_later_tokens() -> None:
     verify(case_of("coarse_and_leaky"), seed=0)
     with pytest.raises(WrongResult, match="sees later tokens that the mask hides"):

@@ -1,4 +1,4 @@
-"""What is wrong with a function's reference is not blamed on the function."""
+"""What is wrong with an attribute of a function is not blamed on the function: the attribute is named."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,7 @@ def finite_at_12(q, k, v):
 
 def case_with(tmp_path: Path, lines: str, **changed: object) -> Case:
     """A case of a function `f` and these lines after it."""
+    tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "mine.py"
     file.write_text(HEAD + lines)
     return replace(Case(f"{file}:f", 12, 16, 4), **changed)  # type: ignore[arg-type]
@@ -80,3 +81,35 @@ def test_a_reference_that_is_not_finite_at_the_timed_size_is_named(tmp_path: Pat
     measure_accuracy(build(case, seed=0), case, 0, None, None, unknown)
     said = "the reference fails: ValueError: its reference finite_at_12 is not finite"
     assert unknown == [f"output_error: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("f.prepare = lambda *given: 5", "TypeError: f.prepare must return a dict of f's keywords, and returned 5"),
+        (
+            "f.prepare = lambda *given: {'tabel': None}",
+            "TypeError: f.prepare must return a dict of f's keywords: it takes no 'tabel'; did you mean 'table'?",
+        ),
+        ("f.prepare = missing_key", "KeyError: f.prepare fails: 'scale' (mine.py:"),
+        (
+            "f.supports = lambda: None",
+            "TypeError: f.supports(case), which returns a reason or None, fails: <lambda>() takes 0",
+        ),
+        (
+            "f.reference = 7",
+            "UsageError: its reference: 7 is no function: write f.reference = a function, or None",
+        ),
+    ],
+)
+def test_a_mistake_in_an_attribute_says_what_to_write(tmp_path: Path, lines: str, said: str) -> None:
+    status, reason = outcome(case_with(tmp_path, f"{lines}\n"))
+    assert (status, reason[: len(said)]) == ("error", said)
+
+
+def test_a_reference_gets_prepared_values_by_a_prepare_of_its_own(tmp_path: Path) -> None:
+    lines = "\n\ndef ref(q, k, v, table=None):\n    return attention(q, k, v, attn_mask=table + 0)\n\n\n"
+    lines += "f.prepare, f.reference = make, ref\n"
+    said = "TypeError: its reference ref fails: unsupported operand"
+    assert outcome(case_with(tmp_path / "without", lines))[1].startswith(said)
+    assert verify(case_with(tmp_path / "with", f"{lines}ref.prepare = f.prepare\n"), seed=0)["against"] == "ref"
