@@ -1,7 +1,7 @@
 """A simulated GPU with known costs.
 
     gpu = SimGpu(...)                     the hardware, its driver and the host that feeds it
-    call = gpu.layer(kernels=3, ...)      a call, which knows its true costs: `hot_s`, `cold_s`, `clean_s`
+    call = gpu.layer(kernels=3, ...)      a call, which knows its true costs: `hot_s`, `cold_s`, `clean_s`, `graph_s`
     device = gpu.device(monkeypatch)      the harness's own TorchDevice on this GPU
 
 Two stand-ins for torch use it: `few_functions.py` for quick tests of the sampler, and `simulated_cuda` for whole
@@ -21,6 +21,8 @@ from typing import Any
 
 from trial.timing.cuda.clock_and_cache import EVICTED, SimClock, SimL2
 
+# The share of launches that a stall of the host delays.
+STALLED = 0.01
 _AFTER_FAILURE = "operation failed due to a previous error during capture"
 WATTS = {"idle": 100.0, "spin": 150.0, "flush": 400.0, "kernel": 600.0}
 
@@ -133,12 +135,20 @@ class SimGauge:
 
 @dataclass
 class SimCall:
-    """A call and its true costs at the boost clock, in seconds of the GPU. A cold cache is dirty unless it is clean."""
+    """A call and its true costs at the boost clock, in seconds of the GPU. A cold cache is dirty unless it is clean.
+
+    `graph_s` is the cold cost as a graph, without the graph's launch.
+    """
 
     launch: Callable[[], None]
     hot_s: float
     cold_s: float
     clean_s: float
+    graph_s: float
+
+    def cold_by(self, way: str) -> float:
+        """The cold cost of what is timed: launches that are `held` in the queue, or a `graph`."""
+        return {"held": self.cold_s, "graph": self.graph_s}[way]
 
     def __call__(self) -> None:
         self.launch()
@@ -221,7 +231,7 @@ class SimGpu:
         seconds *= 1 + self.drift * math.sin(2 * math.pi * self.now / 7e-3)
         if self.jitter:
             seconds *= math.exp(self.draw.gauss(0.0, self.jitter))
-            seconds += self.stall_s * (self.draw.random() < 0.01)
+            seconds += self.stall_s * (self.draw.random() < STALLED)
         self.now += seconds
 
     def enqueue(self, kind: str, lasts: Callable[[float], float], launch_s: float, stream: int | None = None) -> float:
@@ -388,7 +398,9 @@ class SimGpu:
 
         hot_s = kernels * (kernel_s + self.gap_s)
         read_s = reads_bytes / self.bytes_per_s
-        return SimCall(call, hot_s, hot_s + (1 + self.l2.evicted) * read_s, hot_s + read_s)
+        cold_s = hot_s + (1 + self.l2.evicted) * read_s
+        graph_s = cold_s - (kernels - 1) * (self.gap_s - self.graph_gap_s)
+        return SimCall(call, hot_s, cold_s, hot_s + read_s, graph_s)
 
     def device(self, patch: Any) -> Any:
         """The harness's device on this GPU, while pytest's `patch` lasts."""

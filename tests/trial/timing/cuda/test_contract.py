@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 import pytest
+from trial.timing.cuda.gpus import USUAL, write_record
 from trial.timing.cuda.recorder import record
-from trial.timing.cuda.records import gpu_of, read, recorded_files, write
+from trial.timing.cuda.records import gpu_of, read, recorded_files
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
-from trial.timing.cuda.test_sample import USUAL
 
 from harness.trial.timing import cuda_device
 from harness.trial.timing.cuda import sample_cuda
@@ -81,9 +81,7 @@ def _older() -> SimGpu:
 
 def _of_its_record(directory: Path) -> SimGpu:
     """A simulated GPU made of the file that the recorder writes of another one."""
-    gpu = _usual()
-    with pytest.MonkeyPatch.context() as patch:
-        write(record(gpu.device(patch), gpu.time, _rest_of(gpu)), directory / "record.json")
+    write_record(_usual(), directory / "record.json")
     return gpu_of(read(directory / "record.json"))
 
 

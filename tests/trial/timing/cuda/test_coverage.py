@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 from stats.simulation import coverage
+from trial.timing.cuda.gpus import USUAL
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
-from trial.timing.cuda.test_sample import USUAL, sampled
+from trial.timing.cuda.test_sample import sampled
 
 from harness.config import Precision
 from harness.stats.estimate import value_of_trial

@@ -8,31 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trial.timing.cuda.records import costs, read, recorded_files
+from rows import PRECISION, row
+from trial.timing.cuda.gpus import GPUS, USUAL
 from trial.timing.cuda.simulated_gpu import Kernel, SimClock, SimGpu
 
+from harness.results.summarise import summarise
 from harness.stats.estimate import is_quiet, median_between_ticks
+from harness.sweep_axes import Case
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_sampling import LEAST_WARMUP_S, Sampling
 from harness.trial.timing.sampler import Samples
 
 BUDGET_S = 0.1
-# What a GPU of today is like: ticks, gaps, a host that is late now and then.
-USUAL: dict[str, Any] = {
-    "tick_s": 32e-9,
-    "gap_s": 1e-6,
-    "graph_gap_s": 1e-6,
-    "event_s": 1.5e-6,
-    "jitter": 0.3,
-    "stall_s": 200e-6,
-    "lazy_s": 1e-3,
-    "event_make_s": 10e-6,
-    "graph_node_s": 0.2e-6,
-}
-# Its events are coarse, and its host is slow.
-OLDER: dict[str, Any] = {**USUAL, "tick_s": 1.024e-6, "event_s": 4e-6, "launch_s": 6e-6}
-# What times must be right on: those two, and each real GPU with a record.
-GPUS = {"usual": USUAL, "older": OLDER, **{name: costs(read(path)) for name, path in recorded_files().items()}}
 
 
 def sampled(
@@ -165,7 +152,7 @@ def test_a_call_of_thousands_of_launches_is_timed_as_a_graph(monkeypatch: pytest
 def test_a_loop_whose_launches_are_faster_than_its_kernels_is_not_host_bound_on_either_side_of_the_queues_depth(
     monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    gpu = SimGpu(**{**USUAL, "graph_gap_s": 0.6e-6, "jitter": 0.0, "stall_s": 0.0})
+    gpu = SimGpu(**{**USUAL, "jitter": 0.0, "stall_s": 0.0})
     gpu.gauge.is_open = False
     _, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
     assert (extras["gpu_time_by"], extras["host_bound"]) == ("held" if n == 320 else "graph", False)
@@ -288,7 +275,7 @@ def test_the_queue_is_held_for_at_least_as_long_as_asked(monkeypatch: pytest.Mon
 def test_a_kernel_is_timed_to_within_one_per_cent_with_a_jittery_host(
     monkeypatch: pytest.MonkeyPatch, name: str, kernel_s: float
 ) -> None:
-    gpu = SimGpu(**GPUS[name])
+    gpu = SimGpu(**GPUS[name]())
     call = gpu.layer(1, kernel_s)
     samples, extras = sampled(gpu, call, monkeypatch)
     assert median_between_ticks(samples.samples_s) == pytest.approx(call.cold_s, rel=0.01)
@@ -377,27 +364,39 @@ def test_what_changes_the_input_is_loaded_before_the_first_sample(monkeypatch: p
 def test_a_chain_of_launches_is_timed_to_within_one_per_cent_on_either_side_of_the_queues_depth(
     monkeypatch: pytest.MonkeyPatch, name: str, launches: int
 ) -> None:
-    gpu = SimGpu(**GPUS[name])
+    gpu = SimGpu(**GPUS[name]())
     gpu.gauge.is_open = False
     call = gpu.layer(launches, 6e-6)
-    time_s = median_between_ticks(sampled(gpu, call, monkeypatch, 0.02)[0].samples_s)
-    assert time_s == pytest.approx(call.cold_s, rel=0.01)
+    samples, extras = sampled(gpu, call, monkeypatch, 0.02)
+    true_s = call.cold_by(extras["gpu_time_by"])
+    assert median_between_ticks(samples.samples_s) == pytest.approx(true_s, rel=0.01)
+
+
+def exponent_and_jump(gpus: dict[int, SimGpu], patch: pytest.MonkeyPatch, budget_s: float) -> tuple[float, float]:
+    """The scaling exponent of a loop over n, with a GPU for each n, and the largest difference of the time per step.
+
+    Each step has three kernels. Times are those of the summary. Samples are held at small n and of graphs at large n.
+    """
+    trials, ways = [], set()
+    for n, gpu in gpus.items():
+        gpu.gauge.is_open = False
+        samples, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), patch, budget_s)
+        ways.add(extras["gpu_time_by"])
+        case = Case("rnn.elman", n, 256, 1, device="cuda")
+        trials.append(row(case, "time", samples_s=samples.samples_s, probe_s=1e-4, **extras))
+    assert ways == {"held", "graph"}
+    times_s = {line.seq_len: line.time_s for line in summarise(trials, PRECISION)}
+    per_step_s = [times_s[n] / n for n in gpus]
+    exponent = np.polyfit(np.log(list(gpus)), np.log([times_s[n] for n in gpus]), 1)[0]
+    return float(exponent), max(per_step_s) / min(per_step_s) - 1
 
 
 @pytest.mark.parametrize("name", GPUS)
 def test_the_time_of_a_loop_over_n_is_linear_in_n_without_a_jump(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    sizes, times, ways = (64, 128, 256, 320, 332, 512, 1024, 2048), [], []
-    for n in sizes:
-        gpu = SimGpu(**GPUS[name])
-        gpu.gauge.is_open = False
-        samples, extras = sampled(gpu, gpu.layer(3 * n, 2.3e-6), monkeypatch, 0.02)
-        times.append(median_between_ticks(samples.samples_s))
-        ways.append(extras["gpu_time_by"])
-    assert set(ways) == {"held", "graph"}
-    exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+    gpus = {n: SimGpu(**GPUS[name]()) for n in (64, 128, 256, 320, 332, 512, 1024, 2048)}
+    exponent, jump = exponent_and_jump(gpus, monkeypatch, 0.02)
     assert exponent == pytest.approx(1.0, abs=0.02)
-    per_step = [time / n for time, n in zip(times, sizes, strict=True)]
-    assert max(per_step) / min(per_step) < 1.01
+    assert jump < 0.01
 
 
 def test_memory_that_the_driver_hands_out_for_a_workspace_is_in_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
