@@ -157,8 +157,8 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
             which = ", ".join(f"{letter} = {value:g}" for letter, value in _letters(line).items() if letter != "b")
             if is_masked(line):
                 # Some layers compute a masked pass in another way, such as parallel linear attention.
-                text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} at {which}"
-                return Judgement(measured, UNDETERMINED, text)
+                text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} with one at {which}"
+                return Judgement(measured, UNDETERMINED, f"{text}: measure mask=none to judge the claim")
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
