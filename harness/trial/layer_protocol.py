@@ -131,7 +131,7 @@ def _wrapped_text(layer_class: Any) -> str:
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
     try:
-        text = layer_class.supports(case) if hasattr(layer_class, "supports") else None
+        text = layer_class.supports(case) if getattr(layer_class, "supports", None) else None
     except Exception as error:
         error.add_note(f"{layer_class.__name__}.supports(case), which returns a reason or None, fails:")
         raise

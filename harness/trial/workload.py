@@ -323,7 +323,7 @@ def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tupl
         described = type(layer).inputs
         keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
     prepare_s = None
-    if hasattr(layer, "prepare"):
+    if getattr(layer, "prepare", None) is not None:
         keywords, prepare_s = _prepared(layer, case, given, keywords)
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
     if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
