@@ -13,9 +13,10 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.polynomial import Polynomial
 from harness.sweep_axes import EQUAL, Case
 
@@ -61,9 +62,9 @@ def _read(file: str) -> list[int]:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         shown = file[:80] if file.isprintable() else ascii(file[:80])
-        raise UsageError(
-            f"lengths={shown} is no file that can be read: give {EQUAL}, {ZIPF}, {ZIPF}:SEED or a file of lengths"
-        ) from error
+        near = did_you_mean(file[:80], (EQUAL, ZIPF)) if get_close_matches(file[:80], (EQUAL, ZIPF)) else ""
+        what = f"lengths={shown} is no file that can be read: give {EQUAL}, {ZIPF}, {ZIPF}:SEED or a file of lengths"
+        raise UsageError(f"{what}{near}") from error
     found = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()

@@ -49,6 +49,13 @@ def test_an_unknown_word_is_refused_in_one_line(text: str) -> None:
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(("text", "ending"), [("zpif", "; did you mean 'zipf'?"), ("lens.txt", "a file of lengths")])
+def test_a_misspelt_word_is_corrected_and_a_missing_file_is_not(text: str, ending: str) -> None:
+    with pytest.raises(UsageError) as told:
+        check_lengths(text)
+    assert str(told.value).endswith(ending)
+
+
 def test_a_claim_for_one_sequence_is_summed_over_the_sequences() -> None:
     case = Case("own:f", 8, 4, 2, batch_size=3, lengths="zipf", mask="causal")
     assert sorted(real_lengths(case, 8)) == [3, 4, 8]

@@ -103,6 +103,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
             function = _in_other_layout(function, _layout(function, signature, name), layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     stated = attribute(function, "output")
+    output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)
     named = _named(signature, axes, letters)
 
@@ -113,14 +114,14 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
     own = {one: attribute(function, one) for one in (*_ATTRIBUTES, *_METHODS)}
     members = {
-        "has_heads": bool(letters & {"h", "g", "D"}),
+        "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
         **{x: staticmethod(y) if x in _METHODS else y for x, y in own.items() if y is not _MISSING},
         "axes": axes,
         "reference": attribute(function, "reference"),
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
         "inputs": inputs,
-        "output": read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape,
+        "output": output,
         "positional": positional,
         "layout": layout,
         "forward": forward,

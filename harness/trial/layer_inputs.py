@@ -91,8 +91,8 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
             raise UsageError(f"inputs['{name}'] has the unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
     fill, dtype = known.get("fill", "normal"), str(known.get("dtype", "")).removeprefix("torch.")
     if not callable(fill) and fill not in (*_FILLS, *_OF_LENGTHS):
-        near = did_you_mean(str(fill), (*_FILLS, *_OF_LENGTHS))
-        raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}{near}")
+        fills = ", ".join((*_FILLS, *_OF_LENGTHS))
+        raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}: give a function, or one of {fills}")
     if fill in _OF_LENGTHS:
         dtype = dtype or "int32"
     if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):

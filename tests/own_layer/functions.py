@@ -104,6 +104,15 @@ kept_decay.inputs = {"x": "b n d", "dt": {"shape": "b n d", "fill": "positive"}}
 kept_decay.has_heads = False
 
 
+def split(x: Tensor, num_heads: int = 2) -> Tensor:
+    """x, with its width split over heads: only the shape of the output tells that heads matter."""
+    return x.unflatten(-1, (num_heads, -1)) * 2
+
+
+split.inputs = {"x": "b n d"}
+split.output = "b n h D"
+
+
 def packed_mean(x: Tensor, cu_seqlens: Tensor) -> Tensor:
     """The mean of the tokens before, within each sequence of a packed batch."""
     parts = [x[a:b].cumsum(0) / torch.arange(1, b - a + 1)[:, None] for a, b in pairwise(cu_seqlens)]

@@ -228,8 +228,10 @@ def test_cumulative_lengths_are_whole_numbers_without_a_gradient() -> None:
 
 
 def test_heads_matter_if_a_shape_has_them() -> None:
-    heads = {name: describe_layer(case_of(name))["has_heads"] for name in ("attention", "decay", "packed_mean")}
-    assert heads == {"attention": True, "decay": True, "packed_mean": False}
+    heads = {
+        name: describe_layer(case_of(name))["has_heads"] for name in ("attention", "decay", "packed_mean", "split")
+    }
+    assert heads == {"attention": True, "decay": True, "packed_mean": False, "split": True}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,11 @@ def test_inputs_that_are_not_known_are_a_mistake_in_words(name: str, said: str) 
         ("b n d", "it must be {'q': 'b h n D'"),
         ({"x": "b n w"}, "the shape of 'x' has 'w': give words in n, d, h, b, D, g, m"),
         ({"x": {"shape": "b n d", "fil": "normal"}}, "unknown key 'fil'; did you mean 'fill'"),
-        ({"x": {"shape": "b n d", "fill": "positiv"}}, "unknown fill 'positiv'; did you mean 'positive'"),
+        (
+            {"x": {"shape": "b n d", "fill": "positiv"}},
+            "unknown fill 'positiv': give a function, or one of normal, positive, ",
+        ),
+        ({"x": {"shape": "b n d", "fill": "uniform"}}, "or one of normal, positive, log-uniform, cumulative lengths, "),
         ({"x": {"shape": "b n d", "dtype": "float31"}}, "unknown dtype 'float31'"),
         (
             {"x": {"shape": "b n", "dtype": "int64"}},

@@ -7,7 +7,7 @@ from report.found import some_lines
 
 from harness.report.accuracy_chart import accuracy_chart, error_of, pareto_front
 from harness.report.figure_panels import PanelSetting, fullest_panel, panel_settings
-from harness.report.plots.overviews import accuracy
+from harness.report.plots.overviews import _accuracy_title, accuracy
 
 # By layer: the error at every n.
 ERRORS = {"rnn.torch": 2e-7, "attention.fused": 3e-7, "attention.naive": 1e-7}
@@ -78,6 +78,13 @@ def test_errors_that_are_alike_name_no_most_accurate_layer() -> None:
     assert figure is not None
     title = " ".join(figure.get_suptitle().split())
     assert title == "At n = 2048, the errors of the 2 most accurate layers are alike, about 1.0e-07"
+
+
+def test_of_two_layers_that_are_alike_the_title_says_both() -> None:
+    places = {"own:a": (1.0, 1.0e-7), "own:b": (2.0, 1.2e-7)}
+    assert _accuracy_title(places, 64) == "At n = 64, the errors of both layers are alike, about 1.0e-07"
+    more = {**places, "own:c": (3.0, 1.0e-7)}
+    assert _accuracy_title(more, 64) == "At n = 64, the errors of all 3 layers are alike, about 1.0e-07"
 
 
 def test_without_errors_there_is_no_picture() -> None:

@@ -345,7 +345,8 @@ def _accuracy_title(places: Mapping[str, tuple[float, float]], n: int) -> str:
     alike = [impl for impl, (_, error) in places.items() if error <= _ALIKE * least]
     if len(alike) == 1:
         return f"{formatting.printable(alike[0])} is the most accurate at n = {n}, with an error of {least:.1e}"
-    which = f"all {len(alike)}" if len(alike) == len(places) else f"the {len(alike)} most accurate"
+    every = "both" if len(alike) == 2 else f"all {len(alike)}"
+    which = every if len(alike) == len(places) else f"the {len(alike)} most accurate"
     return f"At n = {n}, the errors of {which} layers are alike, about {least:.1e}"
 
 
