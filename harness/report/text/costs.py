@@ -127,10 +127,7 @@ class Answer:
 
 
 def answers(
-    settings: Iterable[PanelSetting],
-    crossovers: Mapping[Facet, list[Crossover]],
-    laws: Laws,
-    baseline: str = "",
+    settings: Iterable[PanelSetting], crossovers: Mapping[Facet, list[Crossover]], laws: Laws, baseline: str = ""
 ) -> list[Answer]:
     """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`.
 
