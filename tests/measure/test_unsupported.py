@@ -64,5 +64,7 @@ def test_a_sweep_says_the_same(found: Refusals, runner: Executor) -> None:
 
 def test_a_layer_that_does_not_come_to_say_it_is_told_as_that(found: Refusals) -> None:
     assert found[RAISES][0] == "error"
-    assert found[RAISES][1].startswith("ValueError: no such luck (refusing.py:")
+    assert found[RAISES][1].startswith(
+        "ValueError: Raises.supports(case), which returns a reason or None, fails: no such luck (refusing.py:"
+    )
     assert found[EXITS] == ("error", "its process ended with exit status 3 and without a result")
