@@ -317,6 +317,9 @@ def test_the_first_launch_takes_the_host_longer_and_is_in_no_result(bench: Bench
 def test_new_memory_takes_the_host_longer_than_a_launch(bench: Bench) -> None:
     # It may even wait for the queue. So a call takes none where its samples are held: torch keeps what it has freed.
     arrays: list[Any] = []
+    mem_get_info = getattr(cuda_device.torch.cuda, "mem_get_info", None)
+    if mem_get_info is not None and mem_get_info()[0] < 8 * NEW_NUMBERS:
+        pytest.skip("the GPU has too little memory left")
     new_s = bench.host_s(lambda: arrays.append(cuda_device.torch.zeros(NEW_NUMBERS, device="cuda")))
     assert new_s > 3 * bench.record["launch_s"]
 
