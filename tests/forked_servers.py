@@ -5,6 +5,7 @@ process with this process's directory, environment and output. It imports the ha
 """
 
 import array
+import atexit
 import contextlib
 import json
 import os
@@ -81,7 +82,7 @@ class Origin:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, env: Mapping[str, str] | None = None) -> None:
-        """Start the process, unless it has been started. It ends with this one."""
+        """Start the process, unless it has been started. This one closes it at its exit."""
         if self._process is not None or self._is_elsewhere:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -91,6 +92,7 @@ class Origin:
             command = [sys.executable, "-c", program, str(listener.fileno())]
             pipe = subprocess.PIPE  # its input ends with this process
             self._process = subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=pipe, env=env)
+            atexit.register(self.close)
 
     def begin(
         self, command: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str], **options: object

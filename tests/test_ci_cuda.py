@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,11 @@ def test_parts_run_in_the_order_of_worth_that_the_script_describes(tmp_path: Pat
     refused = subprocess.run([SCRIPT, "nonsense"], env=variables, capture_output=True, text=True, timeout=15)
     assert PARTS[:3] == ["record", "clock", "peaks"]
     assert refused.stderr.strip().endswith(f"there are: {' '.join(PARTS)}")
+
+
+def test_a_process_closes_the_origin_of_its_fork_servers_at_its_exit() -> None:
+    code = "from forked_servers import Origin\norigin = Origin('pass')\norigin.start()"
+    tests = str(Path(__file__).parent)
+    command = [sys.executable, "-X", "dev", "-c", code]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": tests}, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")

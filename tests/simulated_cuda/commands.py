@@ -1,6 +1,5 @@
 """Whole commands on the simulated GPU, as processes of their own."""
 
-import atexit
 import json
 import os
 import subprocess
@@ -48,7 +47,6 @@ def _origin() -> Origin:
     """The origin of the fork servers of all commands. Each of them would take two seconds to import torch."""
     started = Origin(WITH_LAYERS)
     started.start(environment({}))
-    atexit.register(started.close)
     return started
 
 
