@@ -101,8 +101,8 @@ class DescribedLayers:
         for case in cases:
             parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
             case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
-            defaults = self.options(case.impl, case.env) if case.options != NO_OPTIONS else None
             if case.options != NO_OPTIONS:
                 own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
-            found[replace(case, options=without_defaults(case.options, defaults)) if defaults else case] = None
+                case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env)))
+            found[case] = None
         return list(found)

@@ -97,7 +97,7 @@ CROSSOVER_INTERVALS = (
     "called wrongly."
 )
 SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
-UNKNOWN_EXPONENT = f"? is not determined: too few n were measured, or the times leave a range wider than {WIDEST}"
+UNKNOWN_EXPONENT = f"?: too few n were measured, or the exponent's 95 % interval is wider than {WIDEST}"
 
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
