@@ -124,7 +124,7 @@ _TOO_FAST = {
     "compute": "it takes less time than its FLOPs at the measured peak",
     "memory": "it takes less time than its least traffic at the measured bandwidth",
 }
-# A thread that runs for a quarter of the milliseconds after a call is at work. Idle ones sleep.
+# Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
 _THREADS_AFTER = 0.25
 
 

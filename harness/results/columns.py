@@ -206,7 +206,7 @@ class CaseResult(Case):
         "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
     )
     threads_after: float | None = _column(
-        "CPU time of the layer's threads after a call, over the call's time", "1", ("threads_after",), "median"
+        "CPU time of the threads after a call, over its time or the time watched", "1", ("threads_after",), "median"
     )
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"
@@ -239,7 +239,6 @@ class CaseResult(Case):
     real_tokens: int | None = _fact("the tokens of the batch without padding", "token", exact=False)
     padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)
     sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
-
     own_axes: str | None = _fact(
         "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )

@@ -44,11 +44,11 @@ class OtherThreads:
         self._own = dict.fromkeys(_threads(), 0.0)  # the CPU time of each
 
     def running_after(self, call: Callable[[], Any]) -> float:
-        """Call, and return the CPU time of other threads after the call has returned, over the time of the call.
+        """Call, and return `threads_after`: the CPU time of other threads after the call, the larger of two shares.
 
-        Work at the rate at which they worked before the call counts less: over the time for which they are watched.
-        Raises WrongResult if a result of the call still changes. Without other threads, this takes no time but the
-        call's.
+        One is that of the time for which they are watched. The other is that of the call's time, without work at the
+        rate at which they worked before the call, and 0 for less than `_LEAST_S`. Raises WrongResult if a result of
+        the call still changes. Without other threads, this takes no time but the call's.
         """
         before, idle = _threads() - self._own.keys(), 0.0
         for _ in range(_TIMES_TO_IDLE if before else 0):
