@@ -84,7 +84,10 @@ def _settings(script: Script) -> str:
             function += f"({', '.join(f'{key}={value!r}' for key, value in one['arguments'].items())})"
             count, own = len(names), ["x"]
         words = {key: texts.get(str(value), repr(value)) for key, value in one["keywords"].items()}
-        words |= dict(zip(names[count:], variables[count:], strict=True))
+        function += one.get("loaded", "")
+        by_name = one["arguments"].get("named") or names[count:]
+        count = len(names) - len(by_name)
+        words |= dict(zip(by_name, variables[count:], strict=True))
         named = [f"{key}={value}" for key, value in words.items()]
         if one["prepares"]:
             prepare = script.source.names[one["inside"][0]] if one["inside"] else f"{function}.prepare"

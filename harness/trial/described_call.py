@@ -17,6 +17,7 @@ from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.workload import Unsupported
+from impls.adapters.kernel_table import KERNELS
 from impls.adapters.transformers_functions import is_of_model
 from impls.blocks import blocks
 
@@ -115,10 +116,11 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     """A function as `module:function`, its layout, its keyword arguments, and whether it has `prepare`.
 
     `positional` inputs are passed by position, and all others by name. The word of an argument that is the longest
-    length is `longest`. With `of_each`, packed sequences are passed to the function one by one.
+    length is `longest`. With `of_each`, packed sequences are passed to the function one by one. Of a kernel of the
+    table, `named` are its own names for the last inputs, and `loaded` is what follows `get_kernel` if it is on the Hub.
     """
     function: Any = layer_class.function
-    layout = layer_class.layout
+    layout, loaded = layer_class.layout, ""
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
@@ -134,10 +136,15 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     assert isinstance(layer, FunctionLayer)
     keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
     keywords |= {name: "longest" for name in keywords if is_longest(name)}
+    if kernel := KERNELS.get(case.impl) if target else None:  # called as by a user of its package
+        (target, loaded), causal = kernel.imported, keywords.get("is_causal")
+        keywords = kernel.keywords | ({"causal": causal} if causal else {})
+    named = kernel.gates if kernel else ()
     prepare = _place(layer_class.prepare, "") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),
-        "arguments": {"layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
+        "arguments": {"layout": layout, "positional": layer_class.positional, "of_each": bool(each), "named": named},
+        "loaded": loaded,
         "inside": [prepare] if prepare else [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
         "prepares": hasattr(layer_class, "prepare"),

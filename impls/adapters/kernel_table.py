@@ -9,6 +9,8 @@ from typing import Any
 _FUNCTIONS = "impls.adapters.kernels"
 _SOFTMAX = "impls.sdpa.layers:SdpaReference"
 _RECURRENCE = f"{_FUNCTIONS}:linear_recurrence"
+# The version branch of the kernels on the Hub.
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ class Kernel:
     def is_on_hub(self) -> bool:
         """Whether the kernels package loads it."""
         return "/" in self.source
+
+    @property
+    def load_call(self) -> str:
+        """The expression that loads a repository of the Hub, for a user to type."""
+        return f"get_kernel('{self.source}', version={VERSION})"
+
+    @property
+    def imported(self) -> tuple[str, str]:
+        """What a user imports as `module:name`, and what follows that name to get the kernel."""
+        if not self.is_on_hub:
+            return f"{self.source}:{self.function}", ""
+        name, bracket, arguments = self.load_call.partition("(")
+        return f"{self.package}:{name}", f"{bracket}{arguments}.{self.function}"
 
     @property
     def package(self) -> str:

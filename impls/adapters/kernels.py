@@ -19,11 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, normalize
 
-from impls.adapters.kernel_table import KERNELS
+from impls.adapters.kernel_table import KERNELS, VERSION
 from impls.adapters.packages import refusal
 
-# The version branch of the kernels on the Hub.
-_VERSION = 1
 _LARGEST_HEAD = 256
 # What `get_kernel` raises offline for a kernel that the cache lacks, depending on the package's version.
 _NOT_LOADED = (ValueError, FileNotFoundError, ConnectionError)
@@ -35,7 +33,7 @@ def find(name: str) -> Any:
     kernel = KERNELS[name]
     if kernel.is_on_hub:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the package is imported
-        return getattr(importlib.import_module("kernels").get_kernel(kernel.source, version=_VERSION), kernel.function)
+        return getattr(importlib.import_module("kernels").get_kernel(kernel.source, version=VERSION), kernel.function)
     function = getattr(importlib.import_module(kernel.source), kernel.function)
     head_first = inspect.signature(function).parameters.get("head_first")
     if head_first is not None and head_first.default is True:
@@ -69,8 +67,7 @@ def supports(case: Any) -> str | None:
     if reason is None and torch.cuda.is_available() and torch.cuda.get_device_capability() < kernel.capability:
         reason = "its kernel needs a GPU of compute capability {}.{} or more".format(*kernel.capability)
     if reason is None and kernel.is_on_hub and not is_loaded(case.impl):
-        call = f"get_kernel('{kernel.source}', version={_VERSION})"
-        reason = f'its kernel is not loaded: python -c "from kernels import get_kernel; {call}"'
+        reason = f'its kernel is not loaded: python -c "from kernels import get_kernel; {kernel.load_call}"'
     return reason
 
 

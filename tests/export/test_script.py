@@ -399,13 +399,16 @@ def ended(scripts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     return run_scripts(scripts, tmp_path_factory.mktemp("away"))
 
 
-def run_scripts(scripts: dict[str, str], away: Path) -> dict[str, tuple[str, str]]:
-    """The error of each script, and what it prints. All run in one process, away from the layers' files."""
+def run_scripts(scripts: dict[str, str], away: Path, packages: str = "") -> dict[str, tuple[str, str]]:
+    """The error of each script, and what it prints. All run in one process, away from the layers' files.
+
+    `packages` is Python that puts modules into `sys.modules` beforehand.
+    """
     for kind, text in scripts.items():
         assert "min_run_time=0.2" in text
         quick = text.replace("min_run_time=0.2", "min_run_time=1e-4").replace('"cuda"', '"cpu"')
         (away / f"{kind}.py").write_text(quick)
-    (away / "runner").write_text(RUNNER)
+    (away / "runner").write_text(packages + RUNNER)
     command = [sys.executable, "-I", "runner", *(f"{kind}.py" for kind in scripts)]
     done = subprocess.run(command, cwd=away, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
