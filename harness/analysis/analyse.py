@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
@@ -14,6 +14,8 @@ from harness.analysis.published_papers import Paper, paper_of
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
 from harness.results.columns import CaseResult
+
+_Row = TypeVar("_Row", Table1Row, BeyondRow)
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,20 @@ def analyse(
     return Analysis(
         laws=laws,
         verdicts=found,
-        table1=table1(lines, laws, found),
-        beyond_table1=rows_beyond_table1(lines, laws, found),
+        table1=_compared_kinds(table1(lines, laws, found)),
+        beyond_table1=_compared_kinds(rows_beyond_table1(lines, laws, found)),
         crossovers=crossovers(lines),
         held_out=held_out,
         roofs=known,
         roof_points=roof_points(lines, known),
         published=published,
     )
+
+
+def _compared_kinds(rows: list[_Row]) -> list[_Row]:
+    """The rows, without those of kinds that were not measured if all layers are of one kind."""
+    measured = [row for row in rows if row.impl]
+    return rows if len({row.kind for row in measured}) > 1 else measured
 
 
 def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:

@@ -80,15 +80,14 @@ class DescribedLayers:
         described = [(layer, known) for layer in layers if (known := self.options(*layer)) is not None]
         for name in found:
             without = {impl: known for (impl, _), known in described if name not in known}
-            lacking = list(without)
             others = [axes_of_text(self.axes_text(*layer)) for layer, _ in described if layer[0] not in without]
             is_axis = bool(others) and all(name in axes for axes in others)
-            found[name] = lacking if is_axis else []
-            if lacking and not is_axis and is_strict:
+            found[name] = list(without) if is_axis else []
+            if without and not is_axis and is_strict:
                 known = dict.fromkeys(chain(*without.values()))
                 instead = ": sweep them apart" if others else did_you_mean(name, known)
-                verb = "has" if len(lacking) == 1 else "have"
-                raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
+                verb = "has" if len(without) == 1 else "have"
+                raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
         return {name: impls for name, impls in found.items() if impls}
 
     def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:

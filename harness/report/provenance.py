@@ -180,7 +180,7 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
         "environments": "; ".join(f"{name}: {versions}" for name, versions in environments.items()),
         "packages": ", ".join(others),
         "environment": " ".join(f"{name}={value}" for name, value in part(machine, "environment").items()),
-        "commit": machine.get("project_commit"),
+        "harness": machine.get("project_commit"),
         "commit of the directory": machine.get("user_commit"),
     }
     return {name: str(fact) for name, fact in facts.items() if fact}

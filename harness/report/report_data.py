@@ -24,7 +24,7 @@ from harness.sweep_axes import SETTINGS
 
 NOWHERE = Provenance("", {}, "", {})
 # The facts about the machine that describe a run in a few words, and what precedes those unclear without their names.
-_ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "environments": "environments ", "commit": "commit "}
+_ABOUT = {"processor": "", "GPU": "", "torch": "torch ", "environments": "environments ", "harness": "harness "}
 
 
 # A commit is 40 digits; these are enough to find it.
@@ -105,7 +105,7 @@ _MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
 
 def show_answer(contents: Contents, console: Console) -> None:
     """Print the run in a few words, how good the measurement was, a table for each setting, and a few sentences."""
-    about = " · ".join(text for text in contents.about if not text.startswith("commit"))
+    about = " · ".join(text for text in contents.about if not text.startswith("harness "))
     shown: list[Table | str] = [about, *contents.quality, ""]
     for table in contents.over_own_axes[:_MOST_SETTINGS]:
         shown += (table, "")

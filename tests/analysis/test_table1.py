@@ -6,6 +6,7 @@ import pytest
 from analysis.measured import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Cost, attention, judged, measured
 from syrupy import SnapshotAssertion
 
+from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.table1 import BeyondRow, Cell, Table1Row, rows_beyond_table1, table1
@@ -122,6 +123,12 @@ UNCOUNTED = [replace(line, flops=None) for line in own()]
 @pytest.mark.parametrize("lines", [own(family="own"), own(mode="train"), UNCOUNTED, LINEAR])
 def test_a_layer_of_another_kind_or_mode_or_without_counted_work_is_no_row(lines: list[CaseResult]) -> None:
     assert {impl for _, impl in rows_of(lines)} == {None}
+
+
+def test_a_run_of_one_kind_has_no_rows_of_the_other_kinds() -> None:
+    assert [row.kind for row in analyse(own()).table1] == [FULL]
+    assert {row.impl for row in analyse(own()).beyond_table1} == {"their:Layer"}
+    assert [row.kind for row in analyse(usual()).table1] == [FULL, "Recurrent", "Convolutional", RESTRICTED]
 
 
 def test_work_refuted_in_one_setting_is_refuted_in_whatever_order_settings_come() -> None:
