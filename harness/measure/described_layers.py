@@ -102,6 +102,6 @@ class DescribedLayers:
             case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
             if case.options != NO_OPTIONS:
                 own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
-                case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env)))
+                case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env) or {}))
             found[case] = None
         return list(found)
