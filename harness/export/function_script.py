@@ -84,7 +84,7 @@ def _settings(script: Script) -> str:
             function += f"({', '.join(f'{key}={value!r}' for key, value in one['arguments'].items())})"
             count, own = len(names), ["x"]
         words = {key: texts.get(str(value), repr(value)) for key, value in one["keywords"].items()}
-        function += one.get("loaded", "")
+        function += one["arguments"].get("loaded", "")
         by_name = one["arguments"].get("named") or names[count:]
         count = len(names) - len(by_name)
         words |= dict(zip(by_name, variables[count:], strict=True))

@@ -120,7 +120,7 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     table, `named` are its own names for the last inputs, and `loaded` is what follows `get_kernel` if it is on the Hub.
     """
     function: Any = layer_class.function
-    layout, loaded = layer_class.layout, ""
+    layout, told = layer_class.layout, dict[str, Any]()
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
@@ -139,12 +139,11 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     if kernel := KERNELS.get(case.impl) if target else None:  # called as by a user of its package
         (target, loaded), causal = kernel.imported, keywords.get("is_causal")
         keywords = kernel.keywords | ({"causal": causal} if causal else {})
-    named = kernel.gates if kernel else ()
+        told = {"named": kernel.gates, "loaded": loaded}
     prepare = _place(layer_class.prepare, "") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),
-        "arguments": {"layout": layout, "positional": layer_class.positional, "of_each": bool(each), "named": named},
-        "loaded": loaded,
+        "arguments": {**told, "layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
         "inside": [prepare] if prepare else [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
         "prepares": hasattr(layer_class, "prepare"),
