@@ -178,17 +178,19 @@ def _instead(name: str) -> str:
 class Traits:
     """What must be known of a layer before it is measured: its family, and whether it has heads.
 
-    `files` identifies the code of a user's own layer, as `layer_files.files_of_class` returns it.
+    `files` identifies the code of a user's own layer, as `layer_files.files_of_class` returns it. `own_axes` are the
+    sizes among its own axes, as `own_axes.axes_text` returns them.
     """
 
     family: str
     has_heads: bool
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    own_axes: str | None = field(default=None, compare=False)
 
 
 def traits(name: str) -> Traits:
     """The traits of a registered layer. Raises KeyError for any other: a trial examines those (`describe`)."""
-    return Traits(IMPLS[name].family, IMPLS[name].has_heads)
+    return Traits(IMPLS[name].family, IMPLS[name].has_heads, own_axes=own_axes.axes_text(IMPLS[name]))
 
 
 def is_compiled(name: str) -> bool:

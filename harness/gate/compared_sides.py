@@ -354,7 +354,7 @@ def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree)
             continue
         for session, seen in ((found.base, base.values), (found.head, head.values)):
             own = layer_lookup.is_foreign(impl)
-            described = Traits(seen["family"], seen["has_heads"], seen["files"])
+            described = Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
             session.traits[impl] = described if own else layer_lookup.traits(impl)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:

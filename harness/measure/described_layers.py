@@ -54,7 +54,8 @@ class DescribedLayers:
         if refused:
             where = "" if tuple(self._executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
             raise UsageError(f"{where}impl '{impl}': {refused}")
-        return Traits(found.values["family"], found.values["has_heads"], found.values["files"])
+        known = found.values
+        return Traits(known["family"], known["has_heads"], known["files"], known.get("own_axes"))
 
     def options(self, impl: str, env: str) -> dict[str, str | None] | None:
         """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""

@@ -353,7 +353,10 @@ class Scheduler:
 
     def _record(self, purpose: str, case: Case, round_number: int, outcome: TrialOutcome) -> None:
         """Write the row. A failed trial finishes its case with the trial's status. Round 0 stands for none."""
-        self._sink.write(row_of(case, self._traits[case.impl].family, purpose, outcome.entries, round_number))
+        traits = self._traits[case.impl]
+        # Without facts, nothing else tells which options of a case are sizes.
+        own = {} if outcome.ok or traits.own_axes is None else {"own_axes": traits.own_axes}
+        self._sink.write(row_of(case, traits.family, purpose, {**own, **outcome.entries}, round_number))
         self._watcher.trial(case, outcome)
         if not outcome.ok:
             del self._trials[case]

@@ -31,6 +31,7 @@ class RunAccumulator:
 
     - The last named family (`families`).
     - The first failure, status and reason, since the case was last reopened (`failures`).
+    - The layer's own axes, as the last failure names them (`own_axes`).
     - The hosts that timed the case (`hosts`).
     - Why no CUDA graph of the case was timed, in the first trial that says so (`graph_notes`).
     - The first trial that counts, for a case that was timed anew (`since`).
@@ -46,6 +47,7 @@ class RunAccumulator:
         self.cases: dict[Axes, int] = {}
         self.families: dict[int, str] = {}
         self.failures: dict[int, tuple[str, str | None]] = {}
+        self.own_axes: dict[int, str | None] = {}
         self.hosts: dict[int, tuple[str, ...]] = {}
         self.graph_notes: dict[int, str] = {}
         self.since: dict[int, int] = {}
@@ -91,6 +93,7 @@ class RunAccumulator:
                 self.graph_notes.pop(case, None)
         if row.status != "ok":
             self.failures.setdefault(case, (row.status, row.reason))
+            self.own_axes[case] = row.value
         elif row.purpose == "facts":
             self.facts[case] = row.value
         elif row.purpose == "compile":

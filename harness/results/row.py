@@ -111,7 +111,8 @@ class Row(NamedTuple):
     """What is kept of one row, besides its case. `purpose` is the kind of its trial, `REOPEN` or `plan`.
 
     `value` is what later code needs of a successful trial: the `RECORD` of a timed one, the cells of `FACTS`, or the
-    compile time in seconds. `anew` tells that earlier trials of the case do not count.
+    compile time in seconds. Of a failed trial, it is the layer's `own_axes` or None. `anew` tells that earlier trials
+    of the case do not count.
     """
 
     family: str
@@ -167,6 +168,8 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
         return Row(family, purpose, number, status, None, at, False, value)
     if not ("reason" in row and isinstance(row["reason"], str | None)):
         return None
+    if status != "ok" and isinstance(own_axes := get("own_axes"), str):
+        value = intern(own_axes)
     return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
 
 

@@ -315,6 +315,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
         "stop_reason": "interrupted" if status == "ok" else "failed",
         "graph_note": accumulated.graph_notes.get(index) if status == "ok" else None,
         "host": ",".join(accumulated.hosts[index]) if index in accumulated.hosts else None,
+        "own_axes": accumulated.own_axes.get(index),
         **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
         **timed,
     }

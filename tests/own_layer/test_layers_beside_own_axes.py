@@ -1,9 +1,13 @@
 """A layer without an own axis is measured once, and compared with the layers that have it at each of their values."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from own_layer.paged_lines import lines
+from own_layer.test_own_axes import REPEATS
+from own_layer.test_own_layer import QUICK
 
 from harness.analysis.analyse import analyse
 from harness.analysis.complete_lines import complete_lines
@@ -108,3 +112,47 @@ def test_a_sweep_measures_it_once(capsys: pytest.CaptureFixture[str]) -> None:
         ("impl=attention.window", "options=reach=64"),
         ("impl=sdpa.fused", "options=none"),
     ]
+
+
+WRONG = """
+from repeats import Repeats
+
+
+class Reference(Repeats):
+    axes = {}
+
+
+class WrongAt(Repeats):
+    wrong_times = (2, 4)
+    reference = Reference
+
+    def forward(self, x):
+        return (1.5 if len(self.layers) in self.wrong_times else 1) * super().forward(x)
+
+
+class WrongAtOne(WrongAt):
+    wrong_times = (4,)
+"""
+
+
+@pytest.mark.usefixtures("forked_servers")
+def test_a_size_that_fails_verification_stands_once_among_those_that_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "repeats.py").write_text(Path(REPEATS.partition(":")[0]).read_text())
+    (tmp_path / "wrong.py").write_text(WRONG)
+    layers = ["./repeats.py:Repeats", "./wrong.py:WrongAt", "./wrong.py:WrongAtOne"]
+    assert main(["sweep", f"impl={','.join(layers)}", "layer.times=2,4", "seq_len=16", "d_model=16", *QUICK]) == 3
+    wrong = {(layers[1], 2), (layers[1], 4), (layers[2], 4)}
+    table = pd.read_csv("out/summary.csv")
+    assert list(zip(table.impl, table.options, table.times, table.status, strict=True)) == [
+        (impl, f"times={times}", times, "incorrect" if (impl, times) in wrong else "ok")
+        for impl in layers
+        for times in (2, 4)
+    ]
+    tables = Path("out/report.md").read_text().split("## ")
+    of_sizes = [one for one in tables if one.partition("\n")[0].startswith("forward, times=")]
+    assert [[one.count(f"| {impl} |") for impl in layers] for one in of_sizes] == [[1, 1, 1]] * 2
+    shown = capsys.readouterr().out
+    assert [shown.count(f"\n{impl} ") for impl in layers] == [1, 1, 1]
