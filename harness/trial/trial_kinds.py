@@ -125,6 +125,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
+_SECOND_BACKWARD = re.compile(r"^(Trying to backward through the graph a second time)\b.*")
 _NO_KERNEL = re.compile(
     r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
 )
@@ -168,7 +169,10 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     notes = (note for note in getattr(error, "__notes__", ()) if note.endswith(" fails:"))
-    message = " ".join([*notes, *str(error).split()])[:300]
+    message = _SECOND_BACKWARD.sub(
+        r"\1: does it keep a result of an earlier call?", " ".join([*notes, *str(error).split()])
+    )
+    message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
         return of_compiling | {"traceback": _traceback(error)}

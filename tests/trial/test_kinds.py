@@ -1,8 +1,13 @@
-"""The kinds of trials in the schema of rows are those that a trial's process can carry out."""
+"""The kinds of trials in the schema of rows are those that a process can carry out, and failures have short reasons."""
 
 from harness.results.row import KINDS
-from harness.trial.trial_kinds import HANDLERS
+from harness.trial.trial_kinds import HANDLERS, outcome_of_exception
 
 
 def test_every_kind_of_trial_has_a_handler_and_every_handler_a_kind() -> None:
     assert HANDLERS.keys() == KINDS.keys()
+
+
+def test_a_long_message_shows_that_it_was_cut() -> None:
+    assert outcome_of_exception(ValueError("long " * 60))["reason"] == f"ValueError: {'long ' * 59}long"
+    assert outcome_of_exception(ValueError("long " * 99))["reason"] == f"ValueError: {'long ' * 59}long…"
