@@ -75,7 +75,7 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     `inside` are the layers that a block finds by name. An argument of `forward` that is a tensor is described by a
     word: `causal` for a mask, or `source`.
     """
-    small = case.small()
+    small = replace(case.small(), device="cpu")  # this machine may have no GPU
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
     keywords = workload.forward_keywords(layer_class, small, source) if case.mode != "decode" else {}
     return {
@@ -134,7 +134,7 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
         function, layout = own, layout if each else "bnhd" if layout == "bhnd" else "bhnd"
     layer = workload.build_layer(layer_class, case, **layer_lookup.build_options(case.impl))
     assert isinstance(layer, FunctionLayer)
-    keywords = workload.forward_keywords(layer, case.small(), None) | layer.options
+    keywords = workload.forward_keywords(layer, replace(case.small(), device="cpu"), None) | layer.options
     keywords |= {name: "longest" for name in keywords if is_longest(name)}
     if kernel := KERNELS.get(case.impl) if target else None:  # called as by a user of its package
         (target, loaded), causal = kernel.imported, keywords.get("is_causal")

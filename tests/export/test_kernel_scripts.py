@@ -1,4 +1,4 @@
-"""Scripts of kernels of the Hub and of flash-linear-attention, beside packages that have their names."""
+"""Scripts of kernels of packages, beside modules that have the names of these packages."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,11 @@ import sys, types
 import torch
 
 
-def recurrent(q, k, v, log, beta=None):
+def recurrent(q, k, v, log, beta=None, state=None):
     if beta is not None:
         q, k = (torch.nn.functional.normalize(one, dim=-1) for one in (q, k))
-    state, found = torch.zeros(*q[:, 0].shape, v.shape[-1], dtype=q.dtype), []
+    found = []
+    state = torch.zeros(*q[:, 0].shape, v.shape[-1], dtype=q.dtype) if state is None else state
     for t in range(q.shape[1]):
         state = state * log[:, t].exp()[..., None]
         new = v[:, t]
@@ -28,11 +29,14 @@ def recurrent(q, k, v, log, beta=None):
             new = (new - (state * k[:, t, :, :, None]).sum(-2)) * beta[:, t, :, None]
         state = state + k[:, t, :, :, None] * new[:, :, None]
         found.append((state * q[:, t, :, :, None]).sum(-2) / q.shape[-1] ** 0.5)
-    return torch.stack(found, 1), None
+    return torch.stack(found, 1), state
 
 
-def linear_attn(q, k, v, normalize=True):
-    return (None, None) if normalize else recurrent(q, k, v, torch.zeros_like(q))
+def linear_attn(q, k, v, scale=None, initial_state=None, output_final_state=False, normalize=True):
+    q = q if scale is None else q * scale * q.shape[-1] ** 0.5
+    y, state = recurrent(q, k, v, torch.zeros_like(q), state=initial_state)
+    weight = (q * k.cumsum(1)).sum(-1, keepdim=True) / q.shape[-1] ** 0.5
+    return (y / weight if normalize else y), state
 
 
 def retention(q, k, v):
@@ -70,6 +74,18 @@ def get_kernel(repository, version):
     return types.SimpleNamespace(flash_attn_func=flash_attn_func)
 
 
+class LowerTriangularMask:
+    pass
+
+
+def memory_efficient_attention(q, k, v, attn_bias=None):
+    return flash_attn_func(q, k, v, causal=isinstance(attn_bias, LowerTriangularMask))
+
+
+sys.modules["xformers"] = types.ModuleType("xformers")
+sys.modules["xformers.ops"] = types.SimpleNamespace(
+    memory_efficient_attention=memory_efficient_attention, LowerTriangularMask=LowerTriangularMask
+)
 sys.modules["kernels"] = types.SimpleNamespace(get_kernel=get_kernel)
 for kind in ("linear_attn", "retention", "simple_gla", "gla", "delta_rule", "gated_delta_rule"):
     forms = {f"{form}_{kind}": globals().get(f"{form}_{kind}") or globals().get(kind)
@@ -99,6 +115,11 @@ KINDS = {
     **{
         name: [replace(FLASH, impl=name, mode="train" if KERNELS[name].trains else "forward")]
         for name in FORMS.values()
+    },
+    "xformers": [replace(FLASH, impl="attention.xformers", mode="train", mask="causal")],
+    **{
+        f"linear attention, {mode}": [replace(FLASH, impl="attention.linear.fla", mode=mode)]
+        for mode in ("train", "decode")
     },
     "grouped heads": [replace(FLASH, num_kv_heads=1, mask="causal")],
     "two kernels": [replace(FLASH, impl=f"fla.gla.{form}") for form in ("chunk", "recurrent")],
