@@ -35,7 +35,10 @@ _HERE = Path(__file__).parent
 _SLOW = (
     *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
     # Whole commands.
-    *(f"cli/test_{name}.py" for name in ("attention_map", "calibrate", "changed_code", "command_lines", "compare")),
+    *(
+        f"cli/test_{name}.py"
+        for name in ("attention_map", "beyond_peak", "calibrate", "changed_code", "command_lines", "compare")
+    ),
     *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "launched", "papers", "steady")),
     *("pytest_plugin/test_elsewhere.py", "pytest_plugin/test_measuring.py", "pytest_plugin/test_quiet.py"),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),

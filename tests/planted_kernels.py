@@ -136,6 +136,10 @@ class DeclaresItsOwnKernel(RunsItsOwnKernel):
     }
 
 
+class DeclaresMoreThanAnyMachineDoes(RunsItsOwnKernel):
+    kernels: ClassVar[dict] = {"planted::scan": {"flops": lambda x, out: 10**18, "depth": lambda x, out: 1}}
+
+
 class MisdeclaresItsOwnKernel(RunsItsOwnKernel):
     kernels: ClassVar[dict] = {"planted::scan": {"flops": lambda x, out: -1.5}}
 

@@ -75,14 +75,14 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     ]
 
 
-def why_no_roof(machine: Mapping[str, Any]) -> str:
-    """Return how to get a roofline, for a run without one; empty if the run has a roofline."""
+def why_no_roof(machine: Mapping[str, Any], lacking: str = "No roofline") -> str:
+    """Return what is lacking and how to get a roofline, for a run without one; empty if the run has a roofline."""
     if roofs(machine):
         return ""
     # On a machine that was never calibrated, the note would only repeat this message.
     note = machine.get("calibration_note") or ""
     why = f" ({note})" if note and not note.startswith("there is none") else ""
-    return f"No roofline: this run has no calibration{why}. `python -m harness calibrate` gives later sweeps one."
+    return f"{lacking}: this run has no calibration{why}. `python -m harness calibrate` gives later sweeps one."
 
 
 def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[RoofPoint]:

@@ -125,7 +125,7 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     """The most important sentences, in the order: fastest, crossovers, claims, remarks about the numbers, failures.
 
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
-    Every reason of a failure stays, and takes no room from the others.
+    Every reason of a failure stays, and so do times without a limit. Neither takes room from the others.
     """
     answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
     published = contents.findings.published.claims if contents.findings.published else []
@@ -153,7 +153,8 @@ def _sentences(contents: Contents, width: int) -> list[str]:
             chosen[at].append(sentence)
         if not lines[at]:
             waiting.remove(at)
-    shown = [*(sentence for of_kind in chosen for sentence in of_kind), *contents.failed]
+    unchecked = cautions.unchecked_times(contents.lines, contents.provenance.machine)
+    shown = [*(sentence for of_kind in chosen for sentence in of_kind), *unchecked, *contents.failed]
     left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
     return [*shown, _left_out(left, width)] if any(left.values()) else shown
 

@@ -73,8 +73,9 @@ def test_a_clock_rate_that_is_free_is_told_once_with_what_a_lock_costs() -> None
     assert "sudo nvidia-smi -lgc 1485" in said
     assert cautions(MACHINE, sm_clock_mhz=1485.0) == ""
     assert cautions(MACHINE, sm_clock_mhz=1700.0, throttled_share=0.2).count("nvidia-smi") == 1
-    calibrated = {**MACHINE, "calibration": {"advice": [{"level": "note", "text": "lock: sudo nvidia-smi -lgc 1485"}]}}
-    assert cautions(calibrated, sm_clock_mhz=1980.0) == ""
+    advice = [{"level": "note", "text": "lock: sudo nvidia-smi -lgc 1485"}]
+    calibrated = {**MACHINE, "calibration": {"advice": advice, "bandwidth": {}}}
+    assert "clock rate: " not in cautions(calibrated, sm_clock_mhz=1980.0)
 
 
 def test_each_gpu_is_judged_by_its_own_clock_rates() -> None:

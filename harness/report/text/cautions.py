@@ -8,6 +8,7 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
+from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
 from harness.machine import gpu_state_of, gpu_states, lock_advice, part
@@ -143,7 +144,18 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_joined(filter(_is_by_first, lines), "accuracy_by", "later tokens not compared (give the reference `rows`)"),
         *_preparing(lines),
         *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
+        *unchecked_times(lines, machine or {}),
     ]
+
+
+def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+    """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
+    known, lacking = roofs(machine), "Impossibly short times are not looked for"
+    without = [line for line in lines if line.time_s is not None and roof_of(line, known) is None]
+    if "calibration" not in machine or not without:
+        return []
+    of_others = "the calibration has no peak for this dtype, device and number of threads"
+    return [f"{lacking} in {_cases(without)}: {of_others}." if known else why_no_roof(machine, lacking)]
 
 
 def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:

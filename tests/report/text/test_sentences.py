@@ -8,7 +8,7 @@ from rows import usual_lines
 
 from harness.analysis.crossovers import Crossover
 from harness.report.figure_panels import panel_settings
-from harness.report.text.cautions import caution_summary, report_cautions
+from harness.report.text.cautions import caution_summary, report_cautions, unchecked_times
 from harness.report.text.costs import COST_TEXTS, answers, possible_crossings
 
 FOUND = some_findings([])
@@ -72,3 +72,16 @@ def test_a_layer_that_prepares_pays_off_after_some_calls() -> None:
     (text,) = report_cautions([fast, replace(slow, time_s=0.5e-3)])
     assert text.endswith("outside its calls.")
     assert report_cautions([replace(fast, prepare_s=1e-6), slow]) == []
+
+
+def test_a_time_without_a_peak_to_hold_it_against_is_named_and_an_unknown_machine_is_not() -> None:
+    line = usual_lines()[0]
+    bandwidth = {"bandwidth_bytes_per_s": 1e10, "cache_bytes": 2**25}
+    made = {"bandwidth": bandwidth, "noise_floor": 0.02, "device": line.device, "threads": line.threads}
+    machine = {"calibration": {**made, "peak_flops_per_s": {line.dtype: 1e12}}}
+    assert unchecked_times([line], machine) == unchecked_times([line], {}) == []
+    (text,) = unchecked_times([line, replace(line, dtype="float64")], machine)
+    assert text.startswith(f"Impossibly short times are not looked for in {line.impl} n={line.seq_len} ")
+    assert "more case" not in text
+    (text,) = unchecked_times([line], {"calibration": None})
+    assert text.endswith("`python -m harness calibrate` gives later sweeps one.")
