@@ -15,6 +15,7 @@ MORE_BYTE_UNITS = {
 }
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 _MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_MOST_LISTED = 4
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -49,10 +50,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
-    """The names as a list in words, the others counted: `A`, `A and B`, `A, B, C, D and 2 more layers`."""
-    shown = [*names[:most], counted(len(names) - most, "more layer")] if len(names) > most else names
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+def listed(names: Sequence[str], noun: str = "") -> str:
+    """The names as a list in words: `A`, `A and B`. With a noun, names after the fourth are counted.
+
+    `A, B, C, D and 2 more layers` for the noun `layer`.
+    """
+    left = len(names) - _MOST_LISTED
+    shown = [*names[:_MOST_LISTED], counted(left, f"more {noun}")] if noun and left > 0 else names
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def flops_rate(value: float) -> str:

@@ -415,7 +415,7 @@ def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
     if len(ways) > 1:
         rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
-        return f"the points do not tell laws led by {listed(list(map(str, rivals)), len(rivals))} apart"
+        return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
     top = ways.pop()
     faster = [one for one in hidden if one.term.growth(axis) > top and one.part > HIDDEN_PART]
     if faster:

@@ -1,4 +1,4 @@
-"""Numbers with units."""
+"""Numbers with units, and lists in words."""
 
 import pytest
 
@@ -30,3 +30,11 @@ def test_the_times_of_single_operations_are_short(value: float, text: str) -> No
 def test_ticks_are_round() -> None:
     assert formatting.round_text(formatting.seconds(3e-4)) == "300 µs"
     assert formatting.round_text(formatting.size(2**20)) == "1 MiB"
+
+
+def test_a_list_in_words_counts_what_its_noun_names() -> None:
+    letters = ["A", "B", "C", "D", "E", "F"]
+    assert formatting.listed(letters, "layer") == "A, B, C, D and 2 more layers"
+    assert formatting.listed(letters[:5], "case") == "A, B, C, D and 1 more case"
+    assert formatting.listed(letters) == "A, B, C, D, E and F"
+    assert [formatting.listed(letters[:many], "layer") for many in range(3)] == ["", "A", "A and B"]

@@ -48,7 +48,7 @@ def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> tuple[s
     letter, impls = AXES[axis].letter, list(dict.fromkeys(line.impl for line in alike))
     others = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
     cases = f"{len(alike)} cases" if len(alike) > 1 else others
-    reached = f"{formatting.listed(impls)} {'go' if len(impls) > 1 else 'goes'} as far as {letter} = {last} ({cases})"
+    reached = f"{formatting.listed(impls, 'layer')} go{'es' * (len(impls) == 1)} as far as {letter} = {last} ({cases})"
     return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}", alike
 
 
@@ -337,7 +337,7 @@ def _cases(lines: Sequence[CaseResult]) -> str:
     """The first case and how many more, or the names of several layers and how many cases."""
     impls = list(dict.fromkeys(line.impl for line in lines))
     if len(impls) > 1:
-        return f"{formatting.listed(impls)} ({formatting.counted(len(lines), 'case')})"
+        return f"{formatting.listed(impls, 'layer')} ({formatting.counted(len(lines), 'case')})"
     more = f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
     return f"{impls[0]} {_sizes(lines[0])}{more}"
 

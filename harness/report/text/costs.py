@@ -88,7 +88,7 @@ def apart_sentence(lines: Iterable[CaseResult]) -> str:
         axes[line.impl] = ", ".join(sorted(own))
     if len(set(axes.values())) < 2:
         return ""
-    names = formatting.listed([f"{impl} ({own})" for impl, own in axes.items()])
+    names = formatting.listed([f"{impl} ({own})" for impl, own in axes.items()], "layer")
     return f"No crossovers between {names}: their own axes differ. To compare two, keep one at its default."
 
 
@@ -252,7 +252,7 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
     first, second = timed[:2]
     close = near_fastest(timed, first.seq_len)
     if len(close) > 1:
-        names = formatting.listed(close)
+        names = formatting.listed(close, "layer")
         return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
@@ -276,7 +276,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     left = len(others) - len(surest)
     more = [f"And {formatting.counted(left, 'more crossover')}: see crossovers.csv."] if left else []
     if open_pairs:
-        names = formatting.listed([c.slower for c in open_pairs], len(open_pairs))
+        names = formatting.listed([c.slower for c in open_pairs])
         more.append(f"Undecided at every n: {rnn} against {names}.")
     return [*map(crossover_sentence, surest), *more]
 
