@@ -73,7 +73,7 @@ class Contents:
         in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)
         self.answers = costs.answers(in_order, self.crossovers, laws, baseline)
         self.apart = costs.apart_sentence(lines)
-        self.over_own_axes = costs.tables_over_own_axes(lines)
+        self.over_own_axes = costs.tables_over_own_axes(lines, self.answers[0].panel if self.answers else None)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = cost_models.held_out_sentences(findings.held_out)
@@ -104,21 +104,26 @@ _MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
 
 
 def show_answer(contents: Contents, console: Console) -> None:
-    """Print the run in a few words, how good the measurement was, a table for each setting, and a few sentences."""
+    """Print the run in a few words and how good the measurement was, then the answer: tables, and a few sentences.
+
+    Tables over own axes follow.
+    """
     about = " · ".join(text for text in contents.about if not text.startswith("harness "))
-    shown: list[Table | str] = [about, *contents.quality, ""]
-    for table in contents.over_own_axes[:_MOST_SETTINGS]:
-        shown += (table, "")
-    if (left := len(contents.over_own_axes) - _MOST_SETTINGS) > 0:
-        shown += (f"… and {counted(left, 'more table')} over own axes: see report.html.", "")
-    # One value of the axis is enough beside such a table.
+    shown: list[Table | str] = [about, *contents.quality]
+    # One value of an own axis is enough beside the tables over it.
     drawn = {setting.title for setting in parts.drawn_settings(contents.settings)}
     for one in contents.answers:
         if one.title in drawn:
-            shown += (one.table, "")
+            shown += ("", one.table)
     if not contents.answers:
-        shown += ("Nothing was timed.", "")
-    show([*shown, *_sentences(contents, console.width)], console)
+        shown += ("", "Nothing was timed.")
+    sentences = _sentences(contents, console.width)
+    shown += ("", *sentences) if sentences else ()
+    for table in contents.over_own_axes[:_MOST_SETTINGS]:
+        shown += ("", table)
+    if more := _more(len(contents.over_own_axes), "table", _MOST_SETTINGS).text:
+        shown += ("", more)
+    show(shown, console)
 
 
 def _sentences(contents: Contents, width: int) -> list[str]:
@@ -226,9 +231,7 @@ def _short(contents: Contents) -> Iterator[Part]:
     for one in contents.answers[:_MOST_SETTINGS]:
         first, *others = one.sentences or ("",)
         yield Section(one.title if several else "", [Sentence(first, "lede"), others, one.table])
-    if len(contents.answers) > _MOST_SETTINGS:
-        settings = counted(len(contents.answers) - _MOST_SETTINGS, "more setting")
-        yield Sentence(f"… and {settings}: see report.html.")
+    yield _more(len(contents.answers), "setting", _MOST_SETTINGS)
     tables = [one.table for one in contents.answers[:_MOST_SETTINGS]]
     yield from (Sentence(note, "note") for note in dict.fromkeys(table.note(table.columns) for table in tables))
     if not tables:
@@ -239,7 +242,8 @@ def _short(contents: Contents) -> Iterator[Part]:
     crossings = _crossovers(contents.findings.crossovers)
     joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
     yield Section("Crossovers", [joint, *_listed(crossings, "crossover"), Sentence(contents.apart)])
-    yield Section("Own axes of layers", contents.over_own_axes[:_MOST_SETTINGS])
+    left = _more(len(contents.over_own_axes), "table", _MOST_SETTINGS)
+    yield Section("Own axes of layers", [*contents.over_own_axes[:_MOST_SETTINGS], left])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])
     left = _more(len(contents.failures.rows), "failure")
@@ -263,5 +267,5 @@ def _listed(sentences: Sequence[str], noun: str) -> list[Part]:
     return [sentences[:_MOST], _more(len(sentences), noun)]
 
 
-def _more(number: int, noun: str) -> Sentence:
-    return Sentence(f"… and {counted(number - _MOST, f'more {noun}')}: see report.html." if number > _MOST else "")
+def _more(number: int, noun: str, most: int = _MOST) -> Sentence:
+    return Sentence(f"… and {counted(number - most, f'more {noun}')}: see report.html." if number > most else "")

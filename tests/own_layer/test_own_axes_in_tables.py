@@ -1,14 +1,17 @@
 """An axis that only its layer declares is in tables, pictures, cost models and claims: no package knows its name."""
 
+import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from own_layer.paged_lines import AXES, lines
+from rich.console import Console
 
-from harness.analysis.analyse import Analysis
+from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import verdicts
 from harness.analysis.complete_lines import complete_lines
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
@@ -17,8 +20,9 @@ from harness.errors import UsageError
 from harness.own_axes import at_size, own_size, stated_options, varied_axes, without_default_sizes
 from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.report.html.chart_data import chart_data
+from harness.report.html.page import page
 from harness.report.plots.overviews import draw, over_own_axis
-from harness.report.report_data import Contents
+from harness.report.report_data import Contents, report_markdown, show_answer
 from harness.report.text.costs import tables_over_own_axes
 from harness.results.columns import CaseResult, table
 
@@ -66,13 +70,37 @@ def test_the_report_has_a_table_and_a_picture_over_each_axis() -> None:
     assert tables_over_own_axes(lines(pages=(16,), windows=(64,))) == []
 
 
-def test_pictures_over_an_axis_are_counted_for_each_axis(tmp_path: Path) -> None:
+def test_the_answer_precedes_tables_over_own_axes_which_begin_with_its_own_sizes() -> None:
+    held = complete_lines([*lines(), *(replace(line, impl="z", own_axes=None) for line in lines((16,), (128,)))], {})
+    contents = Contents(held, analyse(held))
+    abouts = [f"{one.title} {one.about}" for one in contents.over_own_axes]
+    assert len(abouts) == 6
+    assert ("over page_size" in abouts[0], "window = 256" in abouts[0]) == (True, True)
+    assert ("over window" in abouts[1], "page_size = 32" in abouts[1]) == (True, True)
+    console = Console(width=120, record=True, file=io.StringIO())
+    show_answer(contents, console)
+    for text in (console.export_text(), report_markdown(contents).replace("\\", ""), page(contents)):
+        order = [text.find(one) for one in ("Fastest at n=1024", "Cost of one call", "over page_size")]
+        assert -1 < min(order[:2]) < max(order[:2]) < order[2]
+        assert "2 more" in text
+
+
+def test_pictures_over_an_axis_are_named_by_what_differs(tmp_path: Path) -> None:
     window = [line for line in lines(pages=(16,)) if line.seq_len == 256]
     text = AXES.replace("window", "state")
     state = [replace(one, impl="s", own_axes=text, options=one.options.replace("window", "state")) for one in window]
-    draw(tmp_path, [*window, *(replace(line, impl="other") for line in window), *state], {})
-    found = {path.stem for path in tmp_path.glob("time_over_*.png")}
-    assert found == {"time_over_state", "time_over_window", "time_over_window2"}
+    wide = [replace(line, impl="other", d_model=d) for line in window for d in (64, 128)]
+    draw(tmp_path, [*window, *wide, *state], {})
+    assert {path.stem for path in tmp_path.glob("time_over_*.png")} == {
+        "time_over_state",
+        "time_over_window_paged.py-paged_d64",
+        "time_over_window_other_d64",
+        "time_over_window_other_d128",
+    }
+    shutil.rmtree(tmp_path)
+    draw(tmp_path, lines(pages=(8, 16)), {})
+    found = {path.stem for path in tmp_path.glob("time_over_window*.png")}
+    assert found == {"time_over_window_page_size8", "time_over_window_page_size16"}
 
 
 def test_one_value_of_each_axis_is_drawn_over_n() -> None:

@@ -5,6 +5,7 @@ The roofline is FLOP/s against FLOPs a byte, with every case under its machine's
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from pathlib import Path
@@ -405,8 +406,12 @@ def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any
             if figure is not None:
                 style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
     for axis, alike in grouped(parts.own_axis_panels(lines), lambda panel: panel.axis).items():
-        for at, panel in enumerate(alike, 1):
-            style.save(over_own_axis(panel), directory / f"time_over_{axis}{at if at > 1 else ''}")
+        # Their names have what differs between them: `time_over_window_d64_train`. A layer may be a path.
+        texts = [[one.impl.removeprefix("./"), *one.title.replace(" = ", "").split(", ")] for one in alike]
+        shared = set(texts[0]).intersection(*texts)
+        for panel, own in zip(alike, texts, strict=True):
+            name = "_".join(["time_over", axis, *(text for text in own if text not in shared)])
+            style.save(over_own_axis(panel), directory / re.sub(r"[^\w.+-]", "-", name))
 
 
 def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:

@@ -5,7 +5,7 @@ Each sentence is written here once, and the reports show it in several places.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness import formatting, own_axes
@@ -328,10 +328,17 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     return tables
 
 
-def tables_over_own_axes(lines: Sequence[CaseResult]) -> list[Table]:
-    """The time of one call over each own axis that varies, at every n, and of the layers without the axis."""
+def tables_over_own_axes(lines: Sequence[CaseResult], opening: Panel | None = None) -> list[Table]:
+    """The time of one call over each own axis that varies, at every n, and of the layers without the axis.
+
+    The tables that have a case of the panel `opening` come first.
+    """
+    # A panel shows lines without heads as if measured at its h.
+    h, first = (opening.num_heads, {*opening.lines}) if opening else (1, set())
     tables = []
-    for panel in own_axis_panels(lines):
+    for panel in sorted(
+        own_axis_panels(lines), key=lambda one: first.isdisjoint(replace(line, num_heads=h) for line in one.lines)
+    ):
         sizes = sorted({line.seq_len for line in panel.lines})
         named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
         named += [(formatting.printable(line.impl), line) for line in panel.beside]
