@@ -31,7 +31,7 @@ from typing import Any
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_options import NO_OPTIONS
-from harness.layer_source import find_classes
+from harness.layer_source import find_layers
 from harness.polynomial import Polynomial, constant, own_letter, parse
 from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
 from impls.registry import IMPLS, Impl
@@ -142,7 +142,7 @@ def check_name(name: str) -> None:
 
     The user's module is not imported here: its code runs only in a trial's process.
     """
-    if is_foreign(name):
+    if is_foreign(name) and not name.endswith(":"):
         module, _, attribute = name.partition(":")
         if module.endswith(".py") and "/" not in module:
             raise UsageError(f"impl '{name}': a layer in a file needs the file's path: impl=./{name}")
@@ -153,24 +153,26 @@ def check_name(name: str) -> None:
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
-        raise UsageError(f"unknown impl '{name}'{_instead(name)}")
+        raise UsageError(f"unknown impl '{name}'{_instead(name.rstrip(':'))}")
 
 
 def _instead(name: str) -> str:
     """What to type instead of an unknown name. No module of the user's is imported for that."""
     if any(known.startswith(f"{name}.") for known in IMPLS):
         return f"; did you mean 'impl={name}.*'?"
-    module, attribute, classes = find_classes(name)
-    near = difflib.get_close_matches(attribute, classes, n=1)
+    module, attribute, layers = find_layers(name)
+    near = difflib.get_close_matches(attribute, layers, n=1)
     if near:
         return f"; did you mean '{module}:{near[0]}'?"
-    is_class = attribute[:1].isupper() or (classes and not attribute)  # registered names are in small letters
+    is_class = attribute[:1].isupper() or (layers and not attribute)  # registered names are in small letters
     if not is_class and (meant := difflib.get_close_matches(name, IMPLS, n=1)):
         return f"; did you mean '{meant[0]}'? (your own layer: impl=module:Class)"
-    if classes:
-        return f"; give a class of that module as impl={module}:{classes[0]}: {_listed(classes)}"
+    if layers:
+        return f"; give a class or function of it, as impl={module}:{layers[0]}: {_listed(layers)}"
     if attribute:
         return f"; did you mean '{module}:{attribute}'?"
+    if name.endswith(".py") and not module:
+        return ": there is no such file. Your own layer is impl=./file.py:Class"
     return "; see `python -m harness list` (your own layer: impl=module:Class)"
 
 

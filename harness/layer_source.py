@@ -105,16 +105,16 @@ def _function_source(module: "_Module", name: str) -> LayerSource:
     )
 
 
-def find_classes(name: str) -> tuple[str, str, list[str]]:
+def find_layers(name: str) -> tuple[str, str, list[str]]:
     """Find the module of a user's own layer in a name without a colon, such as `their.module.Layer`.
 
-    Return the module as it is written before the colon, the rest of the name, and the module's public classes. The
-    module is empty if there is none. No package is imported, since it could import torch.
+    Return the module as it is written before the colon, the rest of the name, and the module's public classes and
+    functions. The module is empty if there is none. No package is imported, since it could import torch.
     """
-    if name.endswith(".py"):
-        found = Path(name).is_file()
-        place = (name if "/" in name else f"./{name}") if found else ""
-        return place, "", _public_classes(Path(name)) if found else []
+    if "/" in name or name.endswith(".py"):
+        file = Path(f"{name.removesuffix('.py')}.py")
+        place = f"{'' if '/' in name else './'}{name.removesuffix('.py')}.py"
+        return (place, "", _public_names(file)) if file.is_file() else ("", "", [])
     parts, path, file = name.split("."), None, None
     for count, part in enumerate(parts, 1):
         spec = PathFinder.find_spec(".".join(parts[:count]), path) if part.isidentifier() else None
@@ -125,15 +125,16 @@ def find_classes(name: str) -> tuple[str, str, list[str]]:
         path = spec.submodule_search_locations
         if path is None:
             break
-    return ("", "", []) if file is None else (module, rest, _public_classes(file))
+    return ("", "", []) if file is None else (module, rest, _public_names(file))
 
 
-def _public_classes(file: Path) -> list[str]:
+def _public_names(file: Path) -> list[str]:
     try:
         tree = ast.parse(read_bytes(file))
     except (OSError, SyntaxError, ValueError):  # the error when the module is imported says what is wrong
         return []
-    return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    defined = (node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
+    return [name for name in defined if not name.startswith("_")]
 
 
 @dataclass(frozen=True)

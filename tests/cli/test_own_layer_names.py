@@ -10,6 +10,7 @@ from syrupy import SnapshotAssertion
 from harness import layer_lookup
 from harness.errors import UsageError
 
+GIVE = "give a class or function of it, as impl="
 IMPLS = [
     *("./mine_alone.py:Nope", "mine_alone:Nope", "./mine_alone.py:Good.Inner", "./mine_alone.py:function"),
     *("mine_package/layers.py:Nope", "mine_package/__init__.py:Nope", "./mine_alon.py:Good", "absent/layers.py:Good"),
@@ -41,9 +42,19 @@ def test_a_layer_that_is_not_there_is_told_in_the_users_words(
         ("mine_alone.Good", "; did you mean 'mine_alone:Good'?"),
         ("mine_alone.Godo", "; did you mean 'mine_alone:Good'?"),
         ("mine_package.layers.Good", "; did you mean 'mine_package.layers:Good'?"),
-        ("mine_alone.Bad", "; give a class of that module as impl=mine_alone:Good: it has Good, Other"),
-        ("mine_alone", "; give a class of that module as impl=mine_alone:Good: it has Good, Other"),
-        ("mine_alone.py", "; give a class of that module as impl=./mine_alone.py:Good: it has Good, Other"),
+        ("mine_alone.Bad", f"; {GIVE}mine_alone:Good: it has Good, Other, function"),
+        ("mine_alone", f"; {GIVE}mine_alone:Good: it has Good, Other, function"),
+        (
+            "mine_alone.py",
+            f"; {GIVE}./mine_alone.py:Good: it has Good, Other, function",
+        ),
+        (
+            "./mine_alone",
+            f"; {GIVE}./mine_alone.py:Good: it has Good, Other, function",
+        ),
+        ("./kern.py", f"; {GIVE}./kern.py:attend: it has attend, Layer"),
+        ("./kern.py:", f"; {GIVE}./kern.py:attend: it has attend, Layer"),
+        ("./kren.py", ": there is no such file. Your own layer is impl=./file.py:Class"),
         ("mine_package.Good", "; did you mean 'mine_package:Good'?"),
         ("mine_broken.Good", "; did you mean 'mine_broken:Good'?"),
         ("rnn.toch", "; did you mean 'rnn.torch'? (your own layer: impl=module:Class)"),
@@ -57,6 +68,7 @@ def test_a_name_without_a_colon_is_corrected_without_importing_a_module(
 ) -> None:
     raises = "raise ImportError('a driver never imports this')\n"
     (tmp_path / "mine_alone.py").write_text(raises + LAYERS)
+    (tmp_path / "kern.py").write_text(f"{raises}def attend(): ...\ndef _step(): ...\nclass Layer: ...\n")
     (tmp_path / "mine_broken.py").write_text("class Good(:\n")
     (tmp_path / "mine_package").mkdir()
     (tmp_path / "mine_package" / "__init__.py").write_text(raises)
