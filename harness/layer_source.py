@@ -112,9 +112,8 @@ def find_layers(name: str) -> tuple[str, str, list[str]]:
     functions. The module is empty if there is none. No package is imported, since it could import torch.
     """
     if "/" in name or name.endswith(".py"):
-        file = Path(f"{name.removesuffix('.py')}.py")
         place = f"{'' if '/' in name else './'}{name.removesuffix('.py')}.py"
-        return (place, "", _public_names(file)) if file.is_file() else ("", "", [])
+        return (place, "", _public_names(Path(place))) if Path(place).is_file() else ("", "", [])
     parts, path, file = name.split("."), None, None
     for count, part in enumerate(parts, 1):
         spec = PathFinder.find_spec(".".join(parts[:count]), path) if part.isidentifier() else None
