@@ -19,7 +19,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -47,7 +47,7 @@ _MOST_OPS, _MOST_FLOPS, _FEW = 200_000, 2e10, 256
 # Lengths at which they are counted. An element that an operation writes counts as so many FLOPs.
 _COUNTED, _FLOPS_AN_ELEMENT = (16, 32), 16
 # A reference that takes longer is given up, whatever its counts promised.
-_MOST_S = 10.0
+_MOST_S, _TOO_SLOW = 10.0, "the float64 reference is too slow at this size"
 # An error at the timed size is incorrect beyond this, beyond 32 times the plain layer's, and beyond what is tolerated
 # of a small case. A scan in log space loses two digits more than the plain recurrence. Wrong numbers in one row of 64
 # are an error of an eighth.
@@ -56,14 +56,14 @@ _ERRORS = ("output_error", "output_error_max", "gradient_error", "gradient_error
 NAMES = (*_ERRORS, "error_ratio", "accuracy_by", "allowed_error")
 
 
-class TooSlow(Exception):
-    """Raised if a reference takes longer than it may, or would."""
+class NotCompared(Exception):
+    """Raised with the reason why a case has no errors: a clause for the user."""
 
 
-class _Operations(TorchDispatchMode):
+class _WorkCounter(TorchDispatchMode):
     """Counts the operations that torch dispatches, and their FLOPs."""
 
-    number = flops = 0
+    operations = flops = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -72,7 +72,7 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out, keywords = function(*args, **(kwargs or {})), kwargs or {}
         products = flop_registry.get(function._overloadpacket)
-        self.number += 1
+        self.operations += 1
         self.flops += products(*args, **keywords, out_val=out) if products else 0
         self.flops += _FLOPS_AN_ELEMENT * out.numel() if isinstance(out, Tensor) and not function.is_view else 0
         return out
@@ -133,8 +133,8 @@ def measure_accuracy(
         errors |= _measured(work, case, seed, y, flops)
     except WrongResult:
         raise
-    except TooSlow as error:
-        why = f"the float64 reference is too slow at this size{error}"
+    except NotCompared as error:
+        why = str(error)
     except Exception as error:  # the layer has run before, so only its reference fails
         line = " ".join(str(error).split())[:200]
         why = "out of memory" if is_out_of_memory(error) else f"the reference fails: {type(error).__name__}: {line}"
@@ -150,17 +150,16 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
     # A loop over time has small operations, on which several threads would only wait for each other.
-    is_loop = against != verify.ITSELF and not _computes_rows(reference)
-    threads = 1 if is_loop else torch.get_num_threads()
-    with _at_most(_MOST_S, threads):
-        # The layer itself has run at this size before, so it is neither too slow nor too large.
-        part = _part(case, work, reference, inputs, flops, is_affordable=against == verify.ITSELF)
+    loops_over_time = against != verify.ITSELF and not _computes_rows(reference)
+    threads = 1 if loops_over_time else torch.get_num_threads()
+    with _limited(threads, _TOO_SLOW):
+        part = _part(case, work, reference, inputs, flops, is_the_layer=against == verify.ITSELF)
         wanted = _side(reference, case, seed, inputs, part, work.gradient)
     torch.manual_seed(seed)
     drawn = torch.get_rng_state()
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
     if part.first is not None and not torch.equal(drawn, torch.get_rng_state()):
-        raise TooSlow  # it draws random numbers, and other ones for fewer tokens
+        raise NotCompared(f"the layer draws random numbers, other ones for its first tokens alone, and {_TOO_SLOW}")
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
@@ -173,14 +172,14 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         compared = f"{part.name} and the last {_LAST}"
     if against != verify.ITSELF and case.dtype != "float64":
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[part.dim] > _FEW
-        if is_loop and work.gradient is None and by_first:
+        if loops_over_time and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
             part_of_plain = _Part("", first=min(_FEW, part.first or _FEW), dim=part.dim)
             own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))
             beside = _errors(own, wanted, None)
         else:
             part_of_plain = part
-        with _at_most(_MOST_S, threads):
+        with _limited(threads, _TOO_SLOW):
             plain = _plain(reference, case, seed, given, part_of_plain, work.gradient)
         of_plain = _errors(plain, wanted, real) if plain else None
     # The gradients of an approximation are not those of its reference.
@@ -198,20 +197,23 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
 
 
 def _part(
-    case: Case, work: Workload, reference: nn.Module, inputs: list[Tensor], flops: int | None, is_affordable: bool
+    case: Case, work: Workload, reference: nn.Module, inputs: list[Tensor], flops: int | None, is_the_layer: bool
 ) -> _Part:
-    """Which outputs to compare. Raises TooSlow if all of them are too many, and there is no cheaper way."""
+    """Which outputs to compare. Raises NotCompared if all of them are too many, and there is no cheaper way.
+
+    The reference may be the layer itself. That has run at this size before, so it is neither too slow nor too large.
+    """
     n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
     decodes, is_function = case.mode == "decode", layer_protocol.is_function(work.layer)
     if is_function and by_rows and (tokens := work.described[0].dimension("n", "t")) is not None:
         n, dim = work.x.shape[tokens], tokens
     elif is_function:  # of which a single step has no tokens
         by_rows, dim = False, Input("", layer_protocol.output_dims(work.layer, case)).dimension("n") or 0
-    if not by_rows and not is_affordable and n > _FEW:
-        first = _affordable(case, reference, inputs, None if decodes and not is_function else flops)
+    if not by_rows and not is_the_layer and n > _FEW:
+        first = _affordable_tokens(case, reference, inputs, None if decodes and not is_function else flops)
         if first < n:
             if not _sees_no_later(work, case):
-                raise TooSlow
+                raise NotCompared(_TOO_SLOW)
             return _Part(f"first {first} tokens", first=first, dim=dim)
     if decodes and not is_function:
         return _Part("last token", rows=torch.tensor([n - 1], device=case.device))
@@ -251,19 +253,22 @@ def _first_tokens(module: nn.Module, case: Case, inputs: Sequence[Tensor], lengt
     return [tensor[cut] for tensor, cut in zip(inputs, cuts, strict=True)]
 
 
-def _affordable(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
+def _affordable_tokens(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
     """How many tokens the reference computes: a power of two from `_FEW`, or n. It has the layer's FLOPs or more."""
     n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
     mode = case.mode if case.mode == "decode" and layer_protocol.is_function(reference) else "forward"
     counts = []
     for length in _COUNTED:
         small = replace(case, seq_len=length, mode=mode, mask="none" if case.mask == "none" else "causal")
-        # A reference may not take so few tokens. It then does not count.
-        with suppress(Exception), _Operations() as counter, torch.no_grad():
-            verify.expected_output(reference, small, _first_tokens(reference, case, inputs, length))
-            counts.append((passes * counter.number, passes * counter.flops))
-    if len(counts) < len(_COUNTED):
-        counts = [(0, 0)] * len(_COUNTED)
+        try:
+            with _WorkCounter() as counter, torch.no_grad():
+                verify.expected_output(reference, small, _first_tokens(reference, case, inputs, length))
+        except NotCompared:
+            raise
+        except Exception:  # it may refuse so few tokens: the FLOPs of the layer and the clock then limit it
+            counts = [(0, 0)] * len(_COUNTED)
+            break
+        counts.append((passes * counter.operations, passes * counter.flops))
     ops, work = (_grown(*pair) for pair in zip(*counts, strict=True))
     sizes = [n, *(2**power for power in range(n.bit_length() - 1, -1, -1) if 2**power > _FEW)]
     return next((m for m in sizes if ops(m) <= _MOST_OPS and max(work(m), (flops or 0) * m / n) <= _MOST_FLOPS), _FEW)
@@ -286,7 +291,7 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
     if not all(hasattr(work.layer, name) for name in ("start", "step", "prefill")):
         return None
     twin = deepcopy(work.layer).to(torch.float64)
-    with _at_most(_MOST_S, torch.get_num_threads()), torch.no_grad():
+    with _limited(torch.get_num_threads(), f"the last {_LAST} tokens are too slow in float64"), torch.no_grad():
         state = twin.prefill(x[:, :-_LAST].clone(), workload.start_decoding(twin, case, None))  # type: ignore[operator]
         steps = []
         for x_t in x[:, -_LAST:].unbind(1):
@@ -375,7 +380,7 @@ def _plain(
     try:
         module = deepcopy(reference).to(getattr(torch, case.dtype))
         return _side(module, case, seed, inputs, part, gradient)
-    except (TooSlow, MemoryError, RuntimeError):  # such as a kernel that is missing in half precision
+    except (NotCompared, MemoryError, RuntimeError):  # such as a kernel that is missing in half precision
         return None
 
 
@@ -422,11 +427,11 @@ def _judge(
 
 
 @contextmanager
-def _at_most(seconds: float, threads: int) -> Iterator[None]:
-    """Run the body with so many threads, and raise TooSlow in it after so many seconds, when an operation ends."""
+def _limited(threads: int, too_slow: str) -> Iterator[None]:
+    """Run the body with so many threads. Raise NotCompared in it after `_MOST_S`, when an operation ends."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise TooSlow(f": it took more than {seconds:g} s")
+        raise NotCompared(f"{too_slow}: more than {_MOST_S:g} s")
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -435,7 +440,7 @@ def _at_most(seconds: float, threads: int) -> Iterator[None]:
     try:
         if is_main:
             handler = signal.signal(signal.SIGALRM, end)
-            signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, if somebody ignores the first
+            signal.setitimer(signal.ITIMER_REAL, _MOST_S, _MOST_S)  # again, if somebody ignores the first
         yield
     finally:
         torch.set_num_threads(before)

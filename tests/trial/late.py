@@ -143,6 +143,26 @@ class CausalWithASlowReference(HasASlowReference):
     causal = True
 
 
+class DrawsRandomNumbers(CausalWithASlowReference):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x) + 0 * torch.rand_like(x)
+
+
+class SleepingReference(_Linear):
+    """It takes a second, for however few tokens."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        SleepingReference.calls += 1
+        time.sleep(1)
+        return self.mix(x)
+
+
+class HasASleepingReference(HasASlowReference):
+    reference = SleepingReference
+
+
 class WithAState(CausalWithASlowReference):
     """It can go on from a state, which holds nothing, as each token is computed alone."""
 

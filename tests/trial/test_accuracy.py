@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from trial.late import SleepingReference
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
@@ -107,6 +108,25 @@ def test_a_slow_reference_computes_as_many_tokens_as_verification_or_none(
     assert facts["accuracy_by"] is None
     assert facts["output_error"] is None
     assert "output_error: the float64 reference is too slow at this size" in facts["facts_unknown"]
+
+
+def test_random_numbers_are_the_reason_where_a_layer_that_draws_them_cannot_be_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accuracy, "_MOST_OPS", 50_000)
+    facts = facts_of(late("DrawsRandomNumbers", 512))
+    assert facts["accuracy_by"] is None
+    slow = "the float64 reference is too slow at this size"
+    reason = f"output_error: the layer draws random numbers, other ones for its first tokens alone, and {slow}"
+    assert reason in facts["facts_unknown"]
+
+
+def test_a_reference_that_is_too_slow_for_a_few_tokens_is_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "_MOST_S", 0.05)
+    monkeypatch.setattr(SleepingReference, "calls", 0)
+    facts = facts_of(late("HasASleepingReference", 512))
+    assert SleepingReference.calls == 1
+    assert "output_error: the float64 reference is too slow at this size: more than 0.05 s" in facts["facts_unknown"]
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])

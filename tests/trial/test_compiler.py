@@ -66,7 +66,7 @@ def test_neither_the_process_that_trials_are_forked_from_nor_a_counted_call_impo
         "from harness import layer_lookup\n"
         "from harness.trial import accuracy, fork_server\n"
         "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"
-        "with accuracy._Operations(): pass\n"  # torch would import the compiler to keep it out of such a class
+        "with accuracy._WorkCounter(): pass\n"  # torch would import the compiler to keep it out of such a class
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
