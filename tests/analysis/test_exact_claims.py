@@ -1,5 +1,6 @@
 """Work, depth and path against counts that are exact."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -85,6 +86,18 @@ def test_work_of_other_modes_is_judged_by_the_claim_of_that_mode(snapshot: Snaps
         ("one token, with too little work", REFUTED, token(lambda n, d, h: 2 * d * d)),
     )
     assert told == snapshot
+
+
+def test_a_layer_that_decodes_and_claims_a_whole_pass_alone_is_told_which_claim_it_lacks() -> None:
+    def found(**claims: str) -> list[tuple[str, str, str]]:
+        cost = measured("attention.fused", lambda n, d, h: 8 * d * d + 4 * n * d, mode="decode", mask="causal")
+        told = verdicts([replace(line, impl="their:step", claims=json.dumps(claims)) for line in cost], [])
+        return [(one.quantity, one.verdict, one.reason) for one in told if one.quantity != "time"]
+
+    reason = "`work` is claimed of a whole pass: claim `work_decode` of one token"
+    assert found(work="4nd") == [("work_decode", UNDETERMINED, reason)]
+    assert [one[:2] for one in found(work="4nd", work_decode="8d² + 4nd")] == [("work_decode", CONFIRMED)]
+    assert found(memory="nd") == []
 
 
 def recurrent(depth: Cost, *sizes: int, impl: str = "rnn.elman") -> dict[str, ClaimVerdict]:
