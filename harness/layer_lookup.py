@@ -161,8 +161,7 @@ def _instead(name: str) -> str:
     if any(known.startswith(f"{name}.") for known in IMPLS):
         return f"; did you mean 'impl={name}.*'?"
     module, attribute, layers = find_layers(name)
-    near = difflib.get_close_matches(attribute, layers, n=1)
-    if near:
+    if near := difflib.get_close_matches(attribute, layers, n=1):
         return f"; did you mean '{module}:{near[0]}'?"
     is_class = attribute[:1].isupper() or (layers and not attribute)  # registered names are in small letters
     if not is_class and (meant := difflib.get_close_matches(name, IMPLS, n=1)):
@@ -171,9 +170,8 @@ def _instead(name: str) -> str:
         return f"; give a class or function of it, as impl={module}:{layers[0]}: {_listed(layers)}"
     if attribute:
         return f"; did you mean '{module}:{attribute}'?"
-    if name.endswith(".py") and not module:
-        return ": there is no such file. Your own layer is impl=./file.py:Class"
-    return "; see `python -m harness list` (your own layer: impl=module:Class)"
+    why = ": there is no such file" if name.endswith(".py") and not module else "; see `python -m harness list`"
+    return f"{why} (your own layer: impl=module:Class)"
 
 
 @dataclass(frozen=True)

@@ -59,14 +59,12 @@ class DescribedLayers:
 
     def options(self, impl: str, env: str) -> dict[str, str | None] | None:
         """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
-        found = self._outcome(impl, env)
-        options: dict[str, str | None] | None = found.values.get("options") if found.ok else None
+        options: dict[str, str | None] | None = self._outcome(impl, env).values.get("options")
         return options
 
     def axes_text(self, impl: str, env: str = OWN_ENVIRONMENT) -> str | None:
         """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
-        found = self._outcome(impl, env)
-        text: str | None = found.values.get("own_axes") if found.ok else None
+        text: str | None = self._outcome(impl, env).values.get("own_axes")
         return text
 
     def lacked(self, config: SweepConfig, is_strict: bool = True) -> dict[str, list[str]]:

@@ -401,8 +401,7 @@ def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     """The lines, with the last known `own_axes` of each layer: a case whose facts failed has none itself."""
     held = list(lines)
     known = {line.impl: line.own_axes for line in held if line.own_axes}
-    wanted = ((line, known.get(line.impl)) for line in held)
-    return [line if line.own_axes == text else replace(line, own_axes=text) for line, text in wanted]
+    return [line if line.own_axes == (text := known.get(line.impl)) else replace(line, own_axes=text) for line in held]
 
 
 def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":

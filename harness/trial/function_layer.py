@@ -55,6 +55,8 @@ class FunctionLayer(nn.Module):
     # Inputs after these are passed by name.
     positional: ClassVar[int]
     layout: ClassVar[str]
+    # What to write if q, k and v have another layout; empty if the function states its own.
+    layout_hint: ClassVar[str]
     # Whether a call is one token of each sequence.
     decodes: ClassVar[bool] = False
 
@@ -102,6 +104,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         if layout and _layout(function, signature, name) != layout:
             function = _in_other_layout(function, _layout(function, signature, name), layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
+    is_usual = layout == "bhnd" and not any(attribute(function, one) is not _MISSING for one in ("layout", "inputs"))
     stated = attribute(function, "output")
     output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)
@@ -124,6 +127,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         "output": output,
         "positional": positional,
         "layout": layout,
+        "layout_hint": f'If q, k, v are (b, n, h, head_dim), write {name}.layout = "bnhd"' if is_usual else "",
         "forward": forward,
         "__doc__": getattr(function, "__doc__", None),
         "__module__": function.__module__ if inspect.isfunction(function) else module,

@@ -37,7 +37,7 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
 
 # A smaller error may be of a correct formula, in another order or with fewer bits.
 _ROUNDING = 1e-4
-_OTHER_LAYOUT = {"bhnd": "bnhd", "bnhd": "bhnd"}
+OTHER_LAYOUT = {"bhnd": "bnhd", "bnhd": "bhnd"}
 
 
 def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: float = 0.0, hint: str = "") -> float:
@@ -73,9 +73,11 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, laye
         raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
     if y.shape != wanted:
         but = f", where {wanted} is wanted" if x.shape != wanted else ""
-        other = _OTHER_LAYOUT.get(getattr(layer, "layout", ""))
+        other = OTHER_LAYOUT.get(getattr(layer, "layout", ""))
         if other and y.dim() == 4 and y.transpose(1, 2).shape == wanted:
             but = f'. Return y.transpose(1, 2), or set {type(layer).__name__}.layout = "{other}" if q, k, v are so too'
+        elif hint := getattr(layer, "layout_hint", ""):
+            but = f", read as (b, h, n, head_dim), and {wanted} is wanted. {hint}"
         raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
     return check_dtype(y, x, dtype)
 

@@ -168,10 +168,9 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    notes = (note for note in getattr(error, "__notes__", ()) if note.endswith(" fails:"))
-    message = _SECOND_BACKWARD.sub(
-        r"\1: does it keep a result of an earlier call?", " ".join([*notes, *str(error).split()])
-    )
+    notes = getattr(error, "__notes__", ())
+    words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
+    message = _SECOND_BACKWARD.sub(r"\1: does it keep a result of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
@@ -184,9 +183,10 @@ def _failure(error: BaseException) -> dict[str, Any]:
     # Triton raises TOO_LARGE, or torch around Triton's exception.
     if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
         return {"status": "unsupported", "reason": message}
+    hint = "".join(f". {note}" for note in notes if note.startswith("If "))
     return {
         "status": "error",
-        "reason": f"{type(error).__name__}: {message or 'no message'}{_place(error)}",
+        "reason": f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}",
         "traceback": _traceback(error),
     }
 

@@ -191,9 +191,15 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
-    if case.dtype in _HALF:
-        _verify_twin(replace(case, dtype="float32"), seed)
-    return _verify(case, seed) | {"verified": case.as_dict()}
+    try:
+        if case.dtype in _HALF:
+            _verify_twin(replace(case, dtype="float32"), seed)
+        return _verify(case, seed) | {"verified": case.as_dict()}
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
+        if hint and layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
+            error.add_note(hint)  # the shapes may be of the other layout
+        raise
 
 
 def _verify_twin(twin: Case, seed: int) -> None:
@@ -215,6 +221,15 @@ def _verify_twin(twin: Case, seed: int) -> None:
             raise
     finally:
         torch.set_grad_enabled(True)
+
+
+def _is_of_other_layout(case: Case, inputs: list[Tensor], y: Tensor, limit: float) -> bool:
+    """Whether the output is softmax attention of q, k and v whose dimensions of tokens and of heads are exchanged."""
+    if case.mask == "padding" or len({one.shape for one in inputs}) > 1:
+        return False
+    q, k, v = (one.detach().transpose(1, 2) for one in inputs)
+    want = softmax_attention(q, k, v, is_causal=case.mask == "causal").transpose(1, 2)
+    return bool((y.detach().to(want) - want).norm() <= limit * want.norm())
 
 
 def _verify(case: Case, seed: int) -> dict[str, Any]:
@@ -267,7 +282,11 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     except WrongResult as error:
         if against != softmax_attention.__name__:
             raise
-        name = case.impl.rpartition(":")[2]
+        name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
+        if other and _is_of_other_layout(case, inputs, y, limit):
+            shape = f"({', '.join(other[:3])}, head_dim)"
+            text = f'{error}, compared with softmax attention. It is that of {shape}: write {name}.layout = "{other}"'
+            raise WrongResult(text) from None
         raise WrongResult(
             f"{error}, compared with softmax attention. If {name} computes something else, write "
             f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"

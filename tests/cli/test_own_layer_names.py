@@ -54,7 +54,7 @@ def test_a_layer_that_is_not_there_is_told_in_the_users_words(
         ),
         ("./kern.py", f"; {GIVE}./kern.py:attend: it has attend, Layer"),
         ("./kern.py:", f"; {GIVE}./kern.py:attend: it has attend, Layer"),
-        ("./kren.py", ": there is no such file. Your own layer is impl=./file.py:Class"),
+        ("./kren.py", ": there is no such file (your own layer: impl=module:Class)"),
         ("mine_package.Good", "; did you mean 'mine_package:Good'?"),
         ("mine_broken.Good", "; did you mean 'mine_broken:Good'?"),
         ("rnn.toch", "; did you mean 'rnn.torch'? (your own layer: impl=module:Class)"),

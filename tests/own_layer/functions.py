@@ -247,3 +247,22 @@ def other_default(q: Tensor, k: Tensor, v: Tensor, window: int = 4) -> Tensor:
 
 
 other_default.axes = {"window": ("w", 8)}
+
+
+def tokens_first_unstated(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """(b, n, h, D) each, which nothing tells."""
+    return tokens_first(q, k, v, causal=is_causal)[0]
+
+
+def biased_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(b, n, h, D) each, for n = 12 alone."""
+    return torch.einsum("bhnm,bmhd->bnhd", torch.einsum("bnhd,bmhd->bhnm", q, k) + torch.zeros(12, 12), v)
+
+
+biased_tokens_first_stated = partial(biased_tokens_first)
+biased_tokens_first_stated.layout = "bnhd"  # type: ignore[attr-defined]
+
+
+def flat_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(b, n, h, D) each to (b, n, h·D)."""
+    return tokens_first(q, k, v, causal=False)[0].flatten(2)

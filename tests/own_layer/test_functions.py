@@ -20,6 +20,7 @@ from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult
 from harness.trial.reuse_between_calls import Renewal
+from harness.trial.trial_kinds import outcome_of_exception
 from harness.trial.verify import verify
 from harness.trial.workload import build
 from impls.attention.reference import softmax_attention
@@ -130,6 +131,34 @@ def test_exact_flops_of_a_function_equal_its_claim(mode: str, times: int) -> Non
 def test_a_function_that_computes_something_else_is_incorrect(name: str, said: str) -> None:
     with pytest.raises(WrongResult, match=said):
         verify(case_of(name), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "said"),
+    [
+        ("tokens_first_unstated", "none", "softmax attention. It is that of (b, n, h, head_dim): write "),
+        ("tokens_first_unstated", "causal", "softmax attention. It is that of (b, n, h, head_dim): write "),
+        ("biased_tokens_first", "none", "must match the size of tensor b (12) at non-singleton dimension 3 "),
+        (
+            "flat_tokens_first",
+            "none",
+            "shape (2, 4, 48) for an input of shape (2, 4, 12, 4), read as (b, h, n, ",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["forward", "backward"])
+def test_a_function_that_does_not_state_its_other_layout_is_told_so(name: str, mask: str, said: str, mode: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        verify(case_of(name, mask=mask, mode=mode), seed=0)
+    reason = outcome_of_exception(raised.value)["reason"]
+    assert said in reason
+    assert reason.endswith(f'write {name}.layout = "bnhd"')
+
+
+def test_a_function_that_states_its_layout_is_told_no_other() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        verify(case_of("biased_tokens_first_stated", seq_len=8), seed=0)
+    assert "layout" not in outcome_of_exception(raised.value)["reason"]
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])

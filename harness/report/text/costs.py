@@ -5,7 +5,8 @@ Each sentence is written here once, and the reports show it in several places.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from harness import formatting, own_axes
@@ -333,12 +334,10 @@ def tables_over_own_axes(lines: Sequence[CaseResult], opening: Panel | None = No
 
     The tables that have a case of the panel `opening` come first.
     """
-    # A panel shows lines without heads as if measured at its h.
-    h, first = (opening.num_heads, {*opening.lines}) if opening else (1, set())
-    tables = []
-    for panel in sorted(
-        own_axis_panels(lines), key=lambda one: first.isdisjoint(replace(line, num_heads=h) for line in one.lines)
-    ):
+    # By their times, because a panel shows lines without heads as if measured at its h.
+    case_of = attrgetter("impl", "options", "seq_len", "time_s")
+    first, tables = {*map(case_of, opening.lines if opening else ())}, []
+    for panel in sorted(own_axis_panels(lines), key=lambda one: first.isdisjoint(map(case_of, one.lines))):
         sizes = sorted({line.seq_len for line in panel.lines})
         named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
         named += [(formatting.printable(line.impl), line) for line in panel.beside]
