@@ -352,13 +352,13 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         return verify.expected_output(module, replace(case, seq_len=part.first), first)
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
-    if packed_sequences.is_packed(module):
-        q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
-        return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")
     if isinstance(module, FunctionLayer) and not _is_softmax(module):
         keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
         own: Tensor = module(*inputs, **keywords, rows=part.rows)
         return own
+    if packed_sequences.is_packed(module):
+        q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
+        return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")
     source = inputs[1] if len(inputs) > 1 and not is_function else None
     if case.mask == "causal" and not layer_protocol.kv_len(module, case) and not layer_protocol.is_causal(module):
         place = torch.arange(case.seq_len, device=case.device)

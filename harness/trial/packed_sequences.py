@@ -99,13 +99,21 @@ def lengths_facts(case: Case) -> dict[str, Any]:
 
 
 def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..., Tensor]:
-    """Attention over (b, h, n, D), or (b, n, h, D), as a function of packed sequences: a call for each sequence."""
+    """Attention over (b, h, n, D), or (b, n, h, D), as a function of packed sequences: a call for each sequence.
+
+    With `rows`, ascending places among all tokens, each call has its own of them, and a sequence without any has none.
+    """
 
     @wraps(function)
-    def call(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *others: Tensor, **keywords: Any) -> Tensor:
-        ends = starts.tolist()
+    def call(
+        q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *others: Tensor, rows: Tensor | None = None, **keywords: Any
+    ) -> Tensor:
         found = []
-        for first, end in pairwise(ends):
+        for first, end in pairwise(starts.tolist()):
+            if rows is not None:
+                keywords["rows"] = rows[(rows >= first) & (rows < end)] - first
+                if not len(keywords["rows"]):
+                    continue
             parts = [one[first:end][None] for one in (q, k, v)]  # (1, nᵢ, h, D)
             parts = [one.transpose(1, 2) for one in parts] if heads_first else parts
             y = function(*parts, **keywords)

@@ -41,6 +41,33 @@ def _plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 by_other_names.reference = _plain  # type: ignore[attr-defined]
 
 
+def _near(
+    q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, window: int = 8, rows: Tensor | None = None
+) -> Tensor:
+    place = torch.arange(k.shape[2])
+    apart = (place if rows is None else rows)[:, None] - place
+    near = (apart.abs() < window) & (apart >= 0 if is_causal else True)
+    scores = (q if rows is None else q[:, :, rows]) @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return scores.masked_fill(~near, -torch.inf).softmax(-1) @ v
+
+
+def near(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, is_causal: bool = False, window: int = 8) -> Tensor:
+    found = []
+    for first, end in pairwise(cu_seqlens.tolist()):
+        parts = (one[first:end].transpose(0, 1)[None] for one in (q, k, v))
+        found.append(_near(*parts, is_causal, window)[0].transpose(0, 1))
+    return torch.cat(found)
+
+
+def forgets_its_window(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, window: int = 8) -> Tensor:
+    """It looks far in long batches alone."""
+    return near(q, k, v, cu_seqlens, window=window if len(q) < 100 else 99)
+
+
+near.axes = forgets_its_window.axes = {"window": ("w", 8)}  # type: ignore[attr-defined]
+near.reference = forgets_its_window.reference = _near  # type: ignore[attr-defined]
+
+
 def forgets_the_end(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
     """As a kernel that is tested up to 256 tokens."""
     y = by_other_names(q, k, v, max_seqlen, cu_seqlens)

@@ -87,6 +87,17 @@ def test_errors_at_the_timed_size_are_those_of_64_tokens_of_any_sequences(mode: 
     assert 0.5 < facts["error_ratio"] < 2
 
 
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_reference_for_one_sequence_computes_the_rows_of_each(mode: str, mask: str) -> None:
+    case = case_of("near", seq_len=70, mode=mode, mask=mask, options="window=4")
+    facts = collect_metrics(case, 0, measure_accuracy)
+    assert (facts["facts_unknown"], facts["accuracy_by"]) == ([], "64 rows, _near")
+    assert 0 < facts["output_error"] < 1e-6
+    with pytest.raises(WrongResult, match=r"at n = 70 \(64 rows\)"):
+        collect_metrics(case_of("forgets_its_window", seq_len=70), 0, measure_accuracy)
+
+
 def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
     case = case_of("forgets_the_end", seq_len=400)
     verify(case.small(), seed=0)
