@@ -132,11 +132,13 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
     try:
         text = layer_class.supports(case) if getattr(layer_class, "supports", None) else None
+        if not (text is None or isinstance(text, str)):
+            raise TypeError(f"it returned {text!r}")
     except Exception as error:
         error.add_note(f"{layer_class.__name__}.supports(case), which returns a reason or None, fails:")
         raise
     if text:
-        return str(text)
+        return text
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"

@@ -97,6 +97,10 @@ def test_a_reference_that_is_not_finite_at_the_timed_size_is_named(tmp_path: Pat
             "TypeError: f.supports(case), which returns a reason or None, fails: <lambda>() takes 0",
         ),
         (
+            "f.supports = lambda case: case.seq_len % 64 == 0",
+            "TypeError: f.supports(case), which returns a reason or None, fails: it returned False",
+        ),
+        (
             "f.reference = 7",
             "UsageError: its reference: 7 is no function: write f.reference = a function, or None",
         ),
