@@ -90,7 +90,8 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
 def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        is_part = word in line.impl and word not in layers and word not in _VALUES
+        whole = {one for one in layers if word in (one, one.rpartition(":")[2])}
+        is_part = line.impl in whole if whole else word in line.impl and word not in _VALUES
         return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
     return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")

@@ -93,6 +93,8 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
     if not callable(fill) and fill not in (*_FILLS, *_OF_LENGTHS):
         fills = ", ".join((*_FILLS, *_OF_LENGTHS))
         raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}: give a function, or one of {fills}")
+    if not isinstance(grad := known.get("grad", True), bool):
+        raise UsageError(f"inputs['{name}'] has 'grad': {grad!r}: give True or False")
     if fill in _OF_LENGTHS:
         dtype = dtype or "int32"
     if dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
@@ -103,9 +105,7 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
             f"inputs['{name}'] is {dtype} and needs a 'fill', such as lambda *shape: torch.randint(0, 9, shape): "
             "normal values are no whole numbers"
         )
-    return Input(
-        name, read_shape(name, known["shape"], own), dtype, has_gradient and bool(known.get("grad", True)), fill
-    )
+    return Input(name, read_shape(name, known["shape"], own), dtype, has_gradient and grad, fill)
 
 
 def read_shape(name: str, text: str, own: Iterable[str] = ()) -> tuple[str, ...]:

@@ -555,6 +555,8 @@ def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:
     assert chosen(stored, "attention.fused n=20 causal").case == causal
     assert chosen(stored, "attention.fused seq_len=40 mask=causal").case == longer
     assert chosen(stored, "packed").case.impl == "attention.packed"
+    theirs = run_of(tmp_path / "theirs", [replace(FUSED, impl=f"mine:{name}") for name in ("Thread", "Thread2")])
+    assert chosen(theirs, "Thread n=20").case.impl == "mine:Thread"
     with pytest.raises(UsageError, match=r"2 cases that 'n=40' describes: .* as by \"--case 'attention.fused n=40"):
         chosen(stored, "n=40")
     with pytest.raises(UsageError, match=r"4 cases that 'attention' describes: .* of .*'attention.packed n=40"):

@@ -292,6 +292,7 @@ def test_inputs_that_are_not_known_are_a_mistake_in_words(name: str, said: str) 
             {"x": {"shape": "b n", "dtype": "int64"}},
             r"is int64 and needs a 'fill', such as lambda \*shape: torch",
         ),
+        ({"x": {"shape": "b n d", "grad": "no"}}, "has 'grad': 'no': give True or False"),
         ({"x": 3}, "give its shape"),
     ],
 )
