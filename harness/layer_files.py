@@ -14,7 +14,7 @@ from harness.file_io import read_bytes
 # Digest by file; the built-in layers share the single key `BUILTIN`. A run stores the digests to detect changed code.
 Digests = Mapping[str, str]
 BUILTIN = "impls/"
-_STDLIB = sysconfig.get_path("stdlib") + os.sep
+STDLIB = sysconfig.get_path("stdlib") + os.sep
 _NOT_USER_PACKAGES = ("torch", "harness")
 # Unrelated packages lie side by side in these directories.
 INSTALLED = ("site-packages", "dist-packages")
@@ -29,8 +29,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     """
     own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
     defining = {name: file for name, module in own.items() if (file := _file_of_module(name, module))}
-    folders = {os.path.dirname(file) for file in defining.values()}
-    folders = {folder for folder in folders if os.path.basename(folder) not in INSTALLED}
+    folders = {os.path.dirname(file) for file in defining.values() if Path(file).parent.name not in INSTALLED}
     package = layer_class.__module__.partition(".")[0]
     files = set(defining.values())
     for name, module in list(sys.modules.items()):
@@ -43,7 +42,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
 def imported_files() -> list[str]:
     """The files of all modules that this process has imported, without those of Python, torch, harness and packages."""
     files = {_file_of_module(name, module) for name, module in list(sys.modules.items())}
-    return sorted(file for file in files if file and not _is_installed(file))
+    return sorted(file for file in files if file and not is_installed(file))
 
 
 def files_of_builtin_layers() -> dict[str, str]:
@@ -73,10 +72,16 @@ def _file_of_module(name: str, module: ModuleType | None) -> str | None:
     if not isinstance(file, str) or name.partition(".")[0] in _NOT_USER_PACKAGES:
         return None
     file = os.path.abspath(file)
-    return None if file.startswith(_STDLIB) and not _is_installed(file) else file
+    return None if file.startswith(STDLIB) and not is_installed(file) else file
 
 
-def _is_installed(file: str) -> bool:
+def is_of_user(module: str) -> bool:
+    """Whether an imported module is no part of Python, torch, this harness or an installed package."""
+    return bool((file := _file_of_module(module, sys.modules.get(module))) and not is_installed(file))
+
+
+def is_installed(file: str) -> bool:
+    """Whether the file lies where Python installs packages."""
     return any(f"{os.sep}{folder}{os.sep}" in file for folder in INSTALLED)
 
 

@@ -1,4 +1,4 @@
-"""What a layer's source says of it: its equation, and what its methods take. Imports no layer and no torch.
+"""What a layer's source says of it: its equation, its attributes, and what its methods take. Imports no torch.
 
 The source of the class and of its base classes is parsed, which takes milliseconds. Importing torch takes a second.
 """
@@ -7,7 +7,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
@@ -18,6 +18,16 @@ from typing import Any
 from harness.file_io import read_bytes
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Attributes that describe a class or a function, and would be ignored if misspelt, each with the type of its value.
+OF_CLASSES: dict[str, Any] = {
+    **dict.fromkeys(("claims", "kernels", "axes"), Mapping),
+    **dict.fromkeys(("has_heads", "causal", "compiled", "kinks"), bool),
+    **{"family": str, "reference": Callable | str, "allowed_error": float, "supports": staticmethod},
+}
+OF_FUNCTIONS = OF_CLASSES | {
+    **dict.fromkeys(("supports", "prepare", "load_package"), Callable),
+    **{"inputs": Mapping, "output": str, "layout": str, "lengths_as": str, "output_dtype": str, "decodes": bool},
+}
 _RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
 
 
@@ -57,6 +67,20 @@ class LayerSource:
         if name == "kv_len":
             return "source" in self.parameters.get("forward", ())
         return name in self.parameters.get("__init__", ())
+
+
+def misspelt(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
+    """The names of given attributes that are misspelt, each with the known name that it means.
+
+    It is one letter off, or two are swapped, and the value has the known type: another one has a meaning of its own.
+    """
+    fitting = ((name, one) for name, value in given.items() for one, kind in known.items() if isinstance(value, kind))
+    return {name: one for name, one in fitting if name not in known and name[0] != "_" and _is_one_edit(name, one)}
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    tails = ((one[i:], other[i:]) for i in range(len(one) + 1) if one[:i] == other[:i])
+    return any(a[1:] in (b, b[1:]) or b[1:] == a or a[1::-1] + a[2:] == b for a, b in tails)
 
 
 def read_layer_source(target: str) -> LayerSource:

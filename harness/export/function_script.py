@@ -75,18 +75,17 @@ def _settings(script: Script) -> str:
     texts = {"causal": "causal(n)", "longest": "max(LENGTHS[n])" if lengths else "n"}
     lines = [f'N, DTYPE, DEVICE = {case.seq_len}, torch.{case.dtype}, "{case.device}"']
     lines += script_parts.process_settings(script)
-    names, variables = [one["name"] for one in script.first["inputs"]], _variables(script)
+    variables = _variables(script)
     lines += [f"LENGTHS = {dict(lengths or ())}  # of the sequences, for each n"] * bool(lengths)
     lines.append("SIDES = {")
     for name, one in script.built.items():
-        function, count, own = script.source.names[one["target"]], one["arguments"].get("positional"), variables
-        if count is None:  # a layer without weights
+        function, by_name, own = script.source.names[one["target"]], one["arguments"].get("named"), variables
+        if by_name is None:  # a layer without weights
             function += f"({', '.join(f'{key}={value!r}' for key, value in one['arguments'].items())})"
-            count, own = len(names), ["x"]
+            by_name, own = [], ["x"]
         words = {key: texts.get(str(value), repr(value)) for key, value in one["keywords"].items()}
         function += one["arguments"].get("loaded", "")
-        by_name = one["arguments"].get("named") or names[count:]
-        count = len(names) - len(by_name)
+        count = len(variables) - len(by_name)
         words |= dict(zip(by_name, variables[count:], strict=True))
         named = [f"{key}={value}" for key, value in words.items()]
         if one["prepares"]:

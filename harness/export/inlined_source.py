@@ -24,14 +24,12 @@ from harness.export.parsed_module import (
     import_lines,
     segment,
 )
+from harness.layer_source import OF_FUNCTIONS
 
 _INSTALLED = ("site-packages", "dist-packages")
 # Attributes of a class, and of a function, that only the harness reads.
 _FOR_THE_HARNESS = frozenset({"claims", "kernels", "supports", "attention_weights", "family", "has_heads", "reference"})
-_OF_A_FUNCTION = _FOR_THE_HARNESS | {
-    *("layout", "inputs", "output", "output_dtype", "axes", "causal", "kinks", "compiled", "lengths_as", "decodes"),
-    *("allowed_error", "load_package"),
-}
+_OF_A_FUNCTION = _FOR_THE_HARNESS | OF_FUNCTIONS.keys() - {"prepare"}
 # A block of the project finds the layers inside it by name. In a script, it finds them in `LAYERS`.
 _FIND = "def find(target):\n    return LAYERS[target]"
 # Base classes that call none of a layer's methods but `forward`.

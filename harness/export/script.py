@@ -30,8 +30,6 @@ _METHODS = {"decode": ("forward", "start", "step", "prefill")}
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
-# An error that lists cases names at most this many.
-_MOST_LISTED = 6
 
 
 def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:
@@ -125,8 +123,7 @@ def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[st
 
 
 def _listed(lines: Sequence[CaseResult]) -> str:
-    more = f", … and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
-    return ", ".join(f"'{line.case}'" for line in lines[:_MOST_LISTED]) + more
+    return formatting.listed([f"'{line.case}'" for line in lines], "case")
 
 
 def _differing(one: Case, other: Case) -> list[str]:

@@ -116,11 +116,11 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     """A function as `module:function`, its layout, its keyword arguments, and whether it has `prepare`.
 
     `positional` inputs are passed by position, and all others by name. The word of an argument that is the longest
-    length is `longest`. With `of_each`, packed sequences are passed to the function one by one. Of a kernel of the
-    table, `named` are its own names for the last inputs, and `loaded` is what follows `get_kernel` if it is on the Hub.
+    length is `longest`. With `of_each`, packed sequences are passed to the function one by one. For a kernel of the
+    table, see `Kernel.user_call`.
     """
     function: Any = layer_class.function
-    layout, told = layer_class.layout, dict[str, Any]()
+    layout, told = layer_class.layout, {"named": [one.name for one in layer_class.inputs[layer_class.positional :]]}
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
@@ -137,9 +137,7 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     keywords = workload.forward_keywords(layer, replace(case.small(), device="cpu"), None) | layer.options
     keywords |= {name: "longest" for name in keywords if is_longest(name)}
     if kernel := KERNELS.get(case.impl) if target else None:  # called as by a user of its package
-        (target, loaded), causal = kernel.imported, keywords.get("is_causal")
-        keywords = kernel.keywords | ({"causal": causal} if causal else {})
-        told = {"named": kernel.gates, "loaded": loaded}
+        target, keywords, told = kernel.user_call(keywords.get("is_causal", False))
     prepare = _place(layer_class.prepare, "") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),

@@ -43,6 +43,7 @@ def describe_layer(case: Case) -> dict[str, Any]:
     import_s, forkable = perf_counter() - began, not _left_running()
     refused = None
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
+        layer_protocol.check_attributes(layer_class)
         layer_lookup.claims_of_class(layer_class, case)
         layer_lookup.load_reference(case.impl)
         layer_protocol.allowed_error(layer_class)
@@ -96,6 +97,7 @@ def describe_page(case: Case) -> dict[str, Any]:
     """
     layer_class: Any = layer_lookup.load_class(case.impl)
     layer_protocol.check_signature(layer_class)
+    layer_protocol.check_attributes(layer_class)
     layer_lookup.claims_of_class(layer_class, case)  # raises UsageError for a wrong one
     is_function = issubclass(layer_class, FunctionLayer)
     shown: Any = layer_class.function if is_function else layer_class

@@ -15,7 +15,7 @@ import ast
 import copy
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, ClassVar, get_args
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
+from harness.layer_source import OF_FUNCTIONS
 from harness.trial import packed_sequences
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
 from impls.adapters.transformers_functions import is_of_model, of_model
@@ -33,12 +34,6 @@ from impls.attention.reference import softmax_attention
 _ATTENTION = ("q", "k", "v")
 _LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
 _UNCOMPILED = "_torchdynamo_orig_callable"
-# Attributes that have the same meaning as those of a class, and those that are found by name if called.
-_ATTRIBUTES = (
-    *("family", "has_heads", "claims", "kernels", "causal", "output_dtype", "compiled", "kinks"),
-    *("lengths_as", "decodes", "allowed_error"),
-)
-_METHODS = ("supports", "prepare", "load_package")
 _MISSING = object()
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
@@ -115,11 +110,11 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
 
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
     forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
-    own = {one: attribute(function, one) for one in (*_ATTRIBUTES, *_METHODS)}
+    own = {one: attribute(function, one) for one in OF_FUNCTIONS}
     members = {
         "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
-        **{x: staticmethod(y) if x in _METHODS else y for x, y in own.items() if y is not _MISSING},
+        **{x: staticmethod(y) if callable(y) else y for x, y in own.items() if y is not _MISSING},
         "axes": axes,
         "reference": attribute(function, "reference"),
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
@@ -148,21 +143,22 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
 
 def attribute(function: Any, name: str) -> Any:
     """An attribute of the function, or of the one that it wraps; `_MISSING` without one."""
-    seen: Any = function
-    for _ in range(8):
-        if isinstance(seen, partial):
-            if name in vars(seen):
-                return vars(seen)[name]
-            seen = seen.func
-            continue
-        found = getattr(seen, name, _MISSING)
+    for seen in wrapped_functions(function):
+        found = vars(seen).get(name, _MISSING) if isinstance(seen, partial) else getattr(seen, name, _MISSING)
         if found is not _MISSING:
             return found
-        wrapped = getattr(seen, _UNCOMPILED, getattr(seen, "__wrapped__", getattr(seen, "fn", None)))
-        if wrapped is None or wrapped is seen:
-            break
-        seen = wrapped
     return _MISSING
+
+
+def wrapped_functions(function: Any) -> Iterator[Any]:
+    """The function, and those that it wraps, from the outside in."""
+    for _ in range(8):
+        yield function
+        wrapped = getattr(function, _UNCOMPILED, getattr(function, "__wrapped__", getattr(function, "fn", None)))
+        wrapped = function.func if isinstance(function, partial) else wrapped
+        if wrapped is None or wrapped is function:
+            return
+        function = wrapped
 
 
 def _name(function: Any) -> str:

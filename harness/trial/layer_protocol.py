@@ -19,9 +19,9 @@ docs/how-to/own-layer.md. A function is found by inspection too: `harness.trial.
 
 import inspect
 import os
-import sysconfig
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ from torch import nn
 
 from harness import layer_lookup, own_axes
 from harness.errors import UsageError, did_you_mean
+from harness.layer_files import STDLIB, is_installed, is_of_user
 from harness.layer_options import options_of
+from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.other_names import MEANT
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
-from harness.trial.function_layer import required
+from harness.trial.function_layer import required, wrapped_functions
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_packed, knows_lengths
 
@@ -82,6 +84,16 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
         )
     if len(inputs) != 1 and not takes_any:
         raise TypeError(f"forward({', '.join(inputs)}) is called as forward(x): give all other parameters a default")
+
+
+def check_attributes(layer_class: Any) -> None:
+    """Raise UsageError for a misspelt attribute of the user's own class or function: it would be ignored."""
+    of_function = is_function(layer_class)
+    known = OF_FUNCTIONS if of_function else OF_CLASSES
+    for owner in wrapped_functions(layer_class.function) if of_function else layer_class.__mro__:
+        if isinstance(owner, partial) or (hasattr(owner, "__qualname__") and is_of_user(owner.__module__)):
+            for name, meant in misspelt(vars(owner), known).items():
+                raise UsageError(f"{layer_class.__name__}.{name} is not read; did you mean '{meant}'?")
 
 
 def is_function(layer: Any) -> bool:
@@ -314,11 +326,10 @@ def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:
 
 
 # Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
-# Python's directory, so `is_of_a_layer` treats `site-packages` apart.
-_PYTHON = sysconfig.get_path("stdlib") + os.sep
+# Python's directory, so `is_of_a_layer` treats these apart.
 _NOT_A_LAYER = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 
 
 def is_of_a_layer(file: str) -> bool:
     """Whether the code in this file may be a layer's, or of a package that the layer uses."""
-    return not file.startswith(_NOT_A_LAYER) and (not file.startswith(_PYTHON) or "site-packages" in file)
+    return not file.startswith(_NOT_A_LAYER) and (not file.startswith(STDLIB) or is_installed(file))

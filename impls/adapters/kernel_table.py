@@ -46,13 +46,17 @@ class Kernel:
         """The expression that loads a repository of the Hub, for a user to type."""
         return f"get_kernel('{self.source}', version={VERSION})"
 
-    @property
-    def imported(self) -> tuple[str, str]:
-        """What a user imports as `module:name`, and what follows that name to get the kernel."""
-        if not self.is_on_hub:
-            return f"{self.source}:{self.function}", ""
-        name, bracket, arguments = self.load_call.partition("(")
-        return f"{self.package}:{name}", f"{bracket}{arguments}.{self.function}"
+    def user_call(self, is_causal: bool) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """How its user calls it: what to import, as `module:name`, the keyword arguments, and two more facts.
+
+        `named` are its names for the inputs after q, k and v, and `loaded` follows the imported name to get the kernel.
+        """
+        target, loaded = f"{self.source}:{self.function}", ""
+        if self.is_on_hub:
+            name, bracket, arguments = self.load_call.partition("(")
+            target, loaded = f"{self.package}:{name}", f"{bracket}{arguments}.{self.function}"
+        keywords = self.keywords | ({"causal": True} if is_causal else {})
+        return target, keywords, {"named": self.gates, "loaded": loaded}
 
     @property
     def package(self) -> str:

@@ -14,13 +14,11 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
-from harness.export.inlined_source import _OF_A_FUNCTION
 from harness.export.script import _related, chosen, export_script
 from harness.measure.executor import Executor
 from harness.results import row_files, run_directory
 from harness.results.stored_run import StoredRun, read_run_directory
 from harness.sweep_axes import Case
-from harness.trial.function_layer import _ATTRIBUTES
 
 OWN = """
 import torch
@@ -503,10 +501,6 @@ def test_a_layer_whose_name_begins_like_the_reference_is_decoded_step_by_step(sc
 def test_a_script_says_where_it_did_not_check(ended: dict[str, tuple[str, str]]) -> None:
     assert "Not checked at n = 8192: a float64 reference" in ended["not checked at n"][1]
     assert "in float64 at n = 8192; allowed" in ended["checked with itself at n"][1]
-
-
-def test_what_only_the_harness_reads_of_a_function_is_left_out() -> None:
-    assert set(_ATTRIBUTES) <= _OF_A_FUNCTION
 
 
 @pytest.mark.parametrize("kind", WRONG)
