@@ -191,12 +191,13 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
+    # Looked up before the layer is called, which may replace built-in functions.
+    hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
         if case.dtype in _HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
         if hint and layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
             error.add_note(hint)  # the shapes may be of the other layout
         raise
