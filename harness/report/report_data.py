@@ -39,7 +39,8 @@ class Contents:
     - `opening`: the setting that every report begins with; None without cases
     - `overviews`: time, memory and sequential depth of each setting at a glance
     - `apart`: which layers have no crossovers, because their own axes differ; empty if none
-    - `over_own_axes`: tables of times over own axes that vary
+    - `drawn_answers`: those of `answers` whose settings are drawn
+    - `over_own_axes`: tables of times over own axes that vary, those with a case of a drawn answer first
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
     - `held_out`: how well cost models predict. `published`: a paper's section, or None.
@@ -73,7 +74,11 @@ class Contents:
         in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)
         self.answers = costs.answers(in_order, self.crossovers, laws, baseline)
         self.apart = costs.apart_sentence(lines)
-        self.over_own_axes = costs.tables_over_own_axes(lines, self.answers[0].panel if self.answers else None)
+        # One value of an own axis is enough beside the tables over it.
+        drawn = {setting.title for setting in parts.drawn_settings(self.settings)}
+        self.drawn_answers = [one for one in self.answers if one.title in drawn]
+        in_answers = (line for one in self.drawn_answers for line in one.panel.lines)
+        self.over_own_axes = costs.tables_over_own_axes(lines, in_answers)
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = cost_models.held_out_sentences(findings.held_out)
@@ -110,11 +115,8 @@ def show_answer(contents: Contents, console: Console) -> None:
     """
     about = " · ".join(text for text in contents.about if not text.startswith("harness "))
     shown: list[Table | str] = [about, *contents.quality]
-    # One value of an own axis is enough beside the tables over it.
-    drawn = {setting.title for setting in parts.drawn_settings(contents.settings)}
-    for one in contents.answers:
-        if one.title in drawn:
-            shown += ("", one.table)
+    for one in contents.drawn_answers:
+        shown += ("", one.table)
     if not contents.answers:
         shown += ("", "Nothing was timed.")
     sentences = _sentences(contents, console.width)

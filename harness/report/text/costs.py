@@ -329,14 +329,14 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     return tables
 
 
-def tables_over_own_axes(lines: Sequence[CaseResult], opening: Panel | None = None) -> list[Table]:
+def tables_over_own_axes(lines: Sequence[CaseResult], in_answers: Iterable[CaseResult] = ()) -> list[Table]:
     """The time of one call over each own axis that varies, at every n, and of the layers without the axis.
 
-    The tables that have a case of the panel `opening` come first.
+    The tables that have a case of `in_answers` come first.
     """
     # By their times, because a panel shows lines without heads as if measured at its h.
     case_of = attrgetter("impl", "options", "seq_len", "time_s")
-    first, tables = {*map(case_of, opening.lines if opening else ())}, []
+    first, tables = {*map(case_of, in_answers)}, []
     for panel in sorted(own_axis_panels(lines), key=lambda one: first.isdisjoint(map(case_of, one.lines))):
         sizes = sorted({line.seq_len for line in panel.lines})
         named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
