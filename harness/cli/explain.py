@@ -52,10 +52,11 @@ def run_explain(options: argparse.Namespace) -> int:
         for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
             try:
                 session.check_devices(config)
-                traced.append(collapsed(replace(case, impl=impl), session.has_heads))
+                one = collapsed(replace(case, impl=impl), session.has_heads)
+                traced += session.distinct_cases(config, [one])
             except UsageError as error:
                 raise UsageError(f"{name}: {error}" if of_commits else str(error)) from error
-        sizes = str(traced[0]).partition(" ")[2]
+        sizes = max((str(one).partition(" ")[2] for one in traced), key=len)  # a side may lack heads or an own axis
         title = f"{sides[1]} compared with {sides[0]}: {f'{case.impl} ' if of_commits else ''}{sizes}"
         out.mkdir(parents=True, exist_ok=True)
         pair = [

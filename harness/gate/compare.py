@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import formatting
 from harness.gate.check_rules import Outcome, judge_count
+from harness.layer_options import NO_OPTIONS
 from harness.results.columns import CaseResult
 from harness.stats import paired_verdicts
 from harness.stats.paired_evidence import Rules, ratio_text
@@ -58,6 +59,11 @@ class ComparedCase:
     flops: Amount
     reason: str = ""
     is_excused: bool = False
+
+    @property
+    def label(self) -> str:
+        """The pair in readable form."""
+        return pair_label(self.head, self.base)
 
     @property
     def verdict(self) -> Verdict:
@@ -155,8 +161,13 @@ def outcomes_of(comparison: Comparison) -> list[Outcome]:
     return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
 
 
-def pair_label(case: Case) -> str:
-    """A case in readable form, as `str` gives it, but with `steady` as the allocator that is not named."""
+def pair_label(case: Case, base: Case | None = None) -> str:
+    """A case in readable form, as `str` gives it, but with `steady` as the allocator that is not named.
+
+    Options that another layer, the base, has alone are named as the base's.
+    """
+    if base is not None and base.impl != case.impl and base.options not in (case.options, NO_OPTIONS):
+        return f"{pair_label(case)} (base: {base.options})"
     if case.allocator == "steady":
         return str(replace(case, allocator="default"))
     # The C library's allocator does not manage a GPU's memory, so it is not named there.
@@ -164,7 +175,7 @@ def pair_label(case: Case) -> str:
 
 
 def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
-    name = pair_label(one.head)
+    name = one.label
     yield _time_outcome(name, one, control)
     for quantity, amount, written in (
         ("peak memory", one.memory, formatting.size),
@@ -207,7 +218,7 @@ COLUMNS = (
     *AXES,
     *("verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control", "base", "reason"),
     *("memory_verdict", "memory_ratio", "flops_verdict", "flops_ratio"),
-    *("base_side", "head_side", "base_versions", "head_versions"),
+    *("base_side", "head_side", "base_versions", "head_versions", "base_options"),
 )
 
 
@@ -244,6 +255,7 @@ def _row(one: ComparedCase, control: str) -> dict[str, Any]:
         "verdict": one.verdict.time,
         "control": control,
         "base": one.base.impl,
+        "base_options": one.base.options,
         "memory_verdict": one.memory.verdict.amount,
         "memory_ratio": one.memory.ratio,
         "flops_verdict": one.flops.verdict.amount,

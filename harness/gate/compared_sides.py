@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -153,7 +154,8 @@ def measure_comparison(
         if timed:
             blocks = stack.enter_context((out / BLOCKS).open("a", encoding="utf-8", buffering=1))
             chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
-            screen = ComparisonScreen([pair_label(pair.head) for pair in chosen], request.rules, limit_s, console)
+            labels = [pair_label(pair.head, pair.base) for pair in chosen]
+            screen = ComparisonScreen(labels, request.rules, limit_s, console)
             write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
             rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
             measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
@@ -168,7 +170,7 @@ def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[
         if one.verdict is Verdict.WORSE and comparison.control == HELD:
             base = "base", f"{number}_base", sides.base, one.base
             head = "head", f"{number}_head", sides.head, one.head
-            yield trace_pair(f"Where to look, head compared with base: {pair_label(one.head)}", (base, head), out)
+            yield trace_pair(f"Where to look, head compared with base: {one.label}", (base, head), out)
 
 
 # The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.
@@ -232,14 +234,24 @@ def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) ->
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
-    """The pairs of cases to compare, base and head. Raises UsageError if both sides of a pair are the same."""
+    """The pairs of cases to compare, base and head.
+
+    Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. An option at two
+    commits is left to the trials, since one of them may not know it yet.
+    """
     own = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
+
+    def measured(at: int, case: Case) -> Case:
+        session, config = (opened.base, opened.head)[at], request.config_of(at)
+        config = replace(config, axes={**config.axes, "impl": tuple(session.traits)})
+        case = collapsed(replace(case, **own[at]), session.has_heads)
+        return session.distinct_cases(config, [case], is_strict=request.ref is None)[0]
+
     pairs: dict[tuple[Case, Case], None] = {}
     for base, head in impls:
         for point in product(*(request.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
-            of_base = collapsed(replace(Case(*point), **own[0]), opened.base.has_heads)
-            of_head = collapsed(replace(Case(head, *point[1:]), **own[1]), opened.head.has_heads)
+            of_base, of_head = measured(0, Case(*point)), measured(1, Case(head, *point[1:]))
             if request.sides and opened.sides.interchangeable and of_base == of_head:
                 raise UsageError(f"both sides are the same case, {of_base}: let another setting differ")
             pairs[of_base, of_head] = None
@@ -275,8 +287,8 @@ def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides
     alike, control = runtimes[0] == runtimes[1] and request.control is None, None
     if alike:
         base = session_of_side(request.config, out / COMPILE_CACHE, runtimes[0])
-        head = Session(base.executor.twin(), base.precision, base.seed, base.devices)
-        head.traits = base.traits
+        head = copy(base)  # it shares what is known of the layers
+        head.executor = base.executor.twin()
     else:
         base, head = (
             session_of_side(request.config, out / COMPILE_CACHE / name, runtime)

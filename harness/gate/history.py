@@ -143,8 +143,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
             has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
-    lacked = opened.session.layers.lacked(replace(config, axes=axes), is_strict=False)
-    opened.cases = opened.session.layers.without_default_options(every, lacked)
+    opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

@@ -247,7 +247,7 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
 
 def _comparison_row(one: ComparedCase) -> Row:
     # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
-    impl, _, sizes = pair_label(one.head).partition(" ")
+    impl, _, sizes = one.label.partition(" ")
     time, seen = "", ""
     if one.time is not None:
         least = one.time.smallest_detectable
@@ -264,7 +264,7 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     for one in comparison.compared:
         why = one.time.reason if one.time is not None else one.reason
         if one.verdict is not Verdict.EQUIVALENT:
-            yield f"{pair_label(one.head)}: {one.verdict.time}: {why}."
+            yield f"{one.label}: {one.verdict.time}: {why}."
     for case, control in comparison.controls:
         if control.failure is not None:
             yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."

@@ -102,7 +102,7 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
         elif key == _PYTHON:
             python = interpreter_of(value)
         elif key == "impl":
-            raise UsageError(f"side='{text}': give two layers as impl=A,B, without side=")
+            raise UsageError(f"side='{text}': give two layers as impl=A,B, without side=, and their options beside")
         elif key in AXES:
             axes[key] = option
         else:

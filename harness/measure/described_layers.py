@@ -84,7 +84,8 @@ class DescribedLayers:
             found[name] = list(without) if is_axis else []
             if without and not is_axis and is_strict:
                 known = dict.fromkeys(chain(*without.values()))
-                instead = ": sweep them apart" if others else did_you_mean(name, known)
+                apart = f": measure them apart, or declare '{name}' in the axes of the others"
+                instead = apart if others else did_you_mean(name, known)
                 verb = "has" if len(without) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
         return {name: impls for name, impls in found.items() if impls}

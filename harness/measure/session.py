@@ -109,13 +109,20 @@ class Session:
         """The cases of the configured grid. All its layers are described first."""
         for impl in config.axes["impl"]:
             self.describe(impl)
-        lacked = self.layers.lacked(config)
-        for name, impls in lacked.items():
+        return self.distinct_cases(config, grid(config.axes, self.has_heads, config.points))
+
+    def distinct_cases(self, config: SweepConfig, cases: Iterable[Case], is_strict: bool = True) -> list[Case]:
+        """The cases without options that their layers lack or have as defaults, as `DescribedLayers` finds them.
+
+        If `is_strict`, the first call names layers without an own axis on stderr.
+        """
+        lacked = self.layers.lacked(config, is_strict)
+        for name, impls in lacked.items() if is_strict else ():
             note = f"harness: {', '.join(impls)}: no option '{name}', so measured without it"
             if note not in self._printed:
                 print(note, file=sys.stderr)
             self._printed.add(note)
-        return self.layers.without_default_options(grid(config.axes, self.has_heads, config.points), lacked)
+        return self.layers.without_default_options(cases, lacked)
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""

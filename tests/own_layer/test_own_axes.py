@@ -309,7 +309,8 @@ def test_check_judges_exponents_along_an_axis_of_its_own_and_the_cases_of_one_va
         (["layer.tims=3"], "layer.tims: {own} has no option 'tims'; did you mean 'times'?"),
         (
             ["impl=encoder6.fused,rnn.elman", "layer.attention=rnn.elman"],
-            "layer.attention: rnn.elman has no option 'attention': sweep them apart",
+            "layer.attention: rnn.elman has no option 'attention': measure them apart, or declare "
+            "'attention' in the axes of the others",
         ),
     ],
 )
