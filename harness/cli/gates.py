@@ -114,6 +114,11 @@ def _two_sides(given: Sequence[str]) -> tuple[str, str]:
         )
     for name in names:
         layer_lookup.check_name(name)
+    if names[0] == names[1]:
+        raise UsageError(
+            f"both layers are {names[0]}: name another one, or compare two settings of it, side='seq_len=512' "
+            "side='seq_len=1024'"
+        )
     return names[0], names[1]
 
 

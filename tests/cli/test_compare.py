@@ -80,7 +80,9 @@ def test_two_layers_are_compared_at_every_size(elsewhere: Path, capsys: pytest.C
 
 def test_it_ends_when_its_time_is_up_and_says_what_is_undecided(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:
     asked = [*(key for key in TINY if key != "blocks=16"), "blocks=1000", "threshold=0.001", "minutes=0.02"]
-    assert main(["compare", "impl=rnn.torch,rnn.torch", "seq_len=16", *asked]) in (0, 3)  # 3: the control failed
+    for name in ("one.py", "copy.py"):
+        Path(name).write_text(LAYER.format(products=4))
+    assert main(["compare", "impl=./one.py:Layer,./copy.py:Layer", "seq_len=16", *asked]) in (0, 3)  # 3: control failed
     (row,) = pd.read_csv("found/comparison.csv").itertuples()
     assert row.verdict == "undecided"
     assert row.blocks < 1000

@@ -127,6 +127,11 @@ def test_two_settings_are_of_one_layer(impl: list[str]) -> None:
         read_comparison_request(["side=", "side=threads=1", *impl], None)
 
 
+def test_a_layer_is_not_compared_with_itself() -> None:
+    with pytest.raises(UsageError, match="both layers are kern:sinks: name another one, or compare two settings of it"):
+        read_comparison_request(["impl=kern:sinks,kern:sinks", "layer.window=32,64"], None)
+
+
 def test_an_environment_whose_torch_is_too_old_is_named(tmp_path: Path) -> None:
     old = plant_environment(tmp_path / "old", "1.0", "")
     packages = packages_of(old)
