@@ -1,7 +1,7 @@
 """Errors a user can cause: one line that says what is wrong and what to do."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from harness.other_names import MEANT, OPTIONS
@@ -38,3 +38,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return f"; did you mean '{near[0]}'?"
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+
+
+def unknown_key(name: str, known: Collection[str], suggest: Callable[..., str] = did_you_mean) -> str:
+    """The message about an unknown key. A key like none of those known may be a keyword of the layer."""
+    instead = suggest(name, known)
+    is_option = "options" in known and name.isidentifier() and "; known: " in instead
+    return f"unknown key '{name}'{instead}" + (f"; a keyword of the layer is layer.{name}=…" if is_option else "")

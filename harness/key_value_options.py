@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import background_process, layer_lookup, sequence_lengths
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.layer_options import point_with_options, sorted_options, with_options
 from harness.other_names import FORMER, VALUES, complement, our_point_values, our_values, present_names, whole_numbers
@@ -163,7 +163,7 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
         if not equals:
             raise UsageError(f"'{text}' is not of the form key=value")
         if name not in keys:
-            raise UsageError(f"unknown key '{name}'{did_you_mean(name, keys)}")
+            raise UsageError(unknown_key(name, keys))
         if name in given:
             raise UsageError(f"{name} is given twice")
         given[name] = keys[name].value(value)

@@ -14,10 +14,10 @@ import numpy as np
 from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
 from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer
 from harness.analysis.series import Series, point_of, series_groups, series_of
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Range
 from harness.layer_lookup import near_layer
-from harness.layer_options import NO_OPTIONS, options_of, typed
+from harness.layer_options import NO_OPTIONS, OPTION, options_of, typed
 from harness.polynomial import OwnSize, Size
 from harness.results.columns import CaseResult
 from harness.stats.interval import NORMAL
@@ -56,7 +56,7 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     timed = [series for series in held if series.metric == "time"]
     if not timed:
         raise UsageError(f"{run} has no times to predict from")
-    wanted, options = _own_values(given["options"], timed)
+    wanted, options = _own_values(run, given["options"], timed)
     setting = _setting(run, [series.setting for series in timed], {**given, "options": options})
     there = [series for series in timed if series.setting == setting]
     if given.get("impl"):  # the sizes of other layers do not matter
@@ -79,14 +79,18 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     return [SizeRequest((n, d, h, b), setting, own) for n in given["seq_len"]]
 
 
-def _own_values(options: str | None, timed: Sequence[Series]) -> tuple[dict[str, float], str | None]:
+def _own_values(run: object, options: str | None, timed: Sequence[Series]) -> tuple[dict[str, float], str | None]:
     """The given values of axes that are sizes of the layers, by name, and the other options; None if none is given.
 
-    Raises UsageError for a value that is no size.
+    Raises UsageError for a value that is no size, and for an option that the run lacks while it has others.
     """
     if options is None:
         return {}, None
     names = {name for series in timed for name in series.names.values()}
+    known = sorted(f"{OPTION}{name}" for name in names.union(*(options_of(one.setting.options) for one in timed)))
+    for key in map(f"{OPTION}{{}}".format, options_of(options) if known else ()):
+        if key not in known:
+            raise UsageError(f"{run} has no {key}{did_you_mean(key, known)}")
     given = {name: value for name, value in options_of(options).items() if name in names}
     for name, value in given.items():
         if type(value) not in (int, float) or value <= 0:

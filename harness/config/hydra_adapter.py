@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness import layer_lookup
 from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
 from harness.other_names import FORMER, present_names
@@ -226,9 +226,7 @@ def split(
             if override.is_delete():
                 raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if override is None or (name not in keys and name not in groups):
-            instead = nearest(name, [*keys, *groups])
-            of_layer = f"; a keyword of the layer is layer.{name}=…" if "; known: impl" in instead else ""
-            raise UsageError(f"unknown key '{name}'{instead}{of_layer}")
+            raise UsageError(unknown_key(name, [*keys, *groups], nearest))
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:

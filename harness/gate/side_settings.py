@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.background_process import interpreter_of
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, unknown_key
 from harness.key_value_options import present_option
 from harness.layer_options import with_options
 from harness.measure.fork_client import Runtime
@@ -107,7 +107,7 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
             axes[key] = option
         else:
             known = [*(axis for axis in AXES if axis != "impl"), _PYTHON, "env.NAME"]
-            raise UsageError(f"side='{text}': unknown key '{key}'{did_you_mean(key, known)}")
+            raise UsageError(f"side='{text}': {unknown_key(key, known)}")
     return text, axes, Runtime(python, variables)
 
 

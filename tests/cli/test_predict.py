@@ -46,6 +46,11 @@ def test_a_setting_is_compared_as_a_number(value: str, run: Path) -> None:
     assert main(["predict", str(run), "impl=attention.fused", *size, value]) == 0
 
 
+def test_a_key_that_may_be_a_keyword_of_the_layer_is_hinted_at(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(run), "seq_len=1024", "window=48"]) == 2
+    assert capsys.readouterr().err.endswith("; a keyword of the layer is layer.window=…\n")
+
+
 def ranked(*times: Prediction) -> Recommendation:
     candidates = tuple(Candidate(f"layer.{at}", time, None) for at, time in enumerate(times))
     first, second = times[:2]

@@ -101,6 +101,7 @@ def test_a_control_is_a_third_environment(environments: Path) -> None:
         (["side=", "side=env.1X=1"], "unknown key 'env.1X'"),
         (["side=", "side=env.OMP_NUM_THREADS=8"], "the harness sets the number of threads: give threads=N"),
         (["side=", "side=env.PYTHONPATH=src"], "give python=… for another environment"),
+        (["side=", "side=window=8"], "; a keyword of the layer is layer.window=…"),
         (["side=", "side=impl=rnn.elman"], "give two layers as impl=A,B"),
         (["side=", "side=threads=1", "ref=main"], "ref=main gives both sides"),
         (["env=a,b", "side=threads=1"], "env=A,B gives both sides"),

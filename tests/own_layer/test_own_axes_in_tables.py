@@ -177,3 +177,9 @@ def test_usual_options_can_be_chosen_where_a_run_has_others_too() -> None:
     assert size.setting.options == "none"
     with pytest.raises(UsageError, match="choose one"):
         sizes_requested({**given, "options": None}, fit_laws(held), "run")
+
+
+def test_a_misspelt_option_of_a_prediction_is_corrected() -> None:
+    given = {"seq_len": [2048], "d_model": None, "num_heads": None, "batch_size": None, "options": "windw=3"}
+    with pytest.raises(UsageError, match=r"^run has no layer\.windw; did you mean 'layer\.window'\?$"):
+        sizes_requested(given, fit_laws(lines()), "run")
