@@ -19,14 +19,15 @@ from harness.file_io import read_bytes
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Attributes that describe a class or a function, and would be ignored if misspelt, each with the type of its value.
-OF_CLASSES: dict[str, Any] = {
+_OF_BOTH: dict[str, Any] = {
     **dict.fromkeys(("claims", "kernels", "axes"), Mapping),
     **dict.fromkeys(("has_heads", "causal", "compiled", "kinks"), bool),
-    **{"family": str, "reference": Callable | str, "allowed_error": float, "supports": staticmethod},
+    **{"family": str, "output_dtype": str, "reference": Callable | str | None, "allowed_error": float | int},
 }
-OF_FUNCTIONS = OF_CLASSES | {
+OF_CLASSES = _OF_BOTH | {"needs_source": bool, "input_width": int, "supports": staticmethod}
+OF_FUNCTIONS = _OF_BOTH | {
     **dict.fromkeys(("supports", "prepare", "load_package"), Callable),
-    **{"inputs": Mapping, "output": str, "layout": str, "lengths_as": str, "output_dtype": str, "decodes": bool},
+    **{"inputs": Mapping, "output": str, "layout": str, "lengths_as": str, "decodes": bool},
 }
 _RETURNS = re.compile(r"Return (why|None\b).*?(\.\s+|\.?$)", re.DOTALL)
 
@@ -72,9 +73,11 @@ class LayerSource:
 def misspelt(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
     """The names of given attributes that are misspelt, each with the known name that it means.
 
-    It is one letter off, or two are swapped, and the value has the known type: another one has a meaning of its own.
+    It is one letter off, or two are swapped, and the value has the known type. A value of another type is taken for the
+    user's own attribute, and so is a name beside the known one.
     """
-    fitting = ((name, one) for name, value in given.items() for one, kind in known.items() if isinstance(value, kind))
+    lacking = {name: kind for name, kind in known.items() if name not in given}
+    fitting = ((name, one) for name, value in given.items() for one, kind in lacking.items() if isinstance(value, kind))
     return {name: one for name, one in fitting if name not in known and name[0] != "_" and _is_one_edit(name, one)}
 
 

@@ -87,12 +87,20 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
 
 
 def check_attributes(layer_class: Any) -> None:
-    """Raise UsageError for a misspelt attribute of the user's own class or function: it would be ignored."""
-    of_function = is_function(layer_class)
-    known = OF_FUNCTIONS if of_function else OF_CLASSES
-    for owner in wrapped_functions(layer_class.function) if of_function else layer_class.__mro__:
-        if isinstance(owner, partial) or (hasattr(owner, "__qualname__") and is_of_user(owner.__module__)):
-            for name, meant in misspelt(vars(owner), known).items():
+    """Raise UsageError for a misspelt attribute of the user's own class or function: it would be ignored.
+
+    A method of a class has any name. An object that can be called has the attributes of its class too.
+    """
+    known, owners = OF_CLASSES, list(layer_class.__mro__)
+    if is_function(layer_class):
+        known, owners = OF_FUNCTIONS, list(wrapped_functions(layer_class.function))
+        owners += [base for one in owners if not hasattr(one, "__qualname__") for base in type(one).__mro__]
+    for owner in owners:
+        if isinstance(owner, partial) or is_of_user(getattr(owner, "__module__", None) or ""):
+            given = dict(getattr(owner, "__dict__", {}))  # a function in C has none
+            if isinstance(owner, type):
+                given = {name: one for name, one in given.items() if not inspect.isfunction(one)}
+            for name, meant in misspelt(given, known).items():
                 raise UsageError(f"{layer_class.__name__}.{name} is not read; did you mean '{meant}'?")
 
 
