@@ -15,14 +15,11 @@ a reference of which the counts promised too much.
 """
 
 import inspect
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import torch
@@ -36,7 +33,7 @@ from harness.trial.device import to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
-from harness.trial.sandbox import is_out_of_memory
+from harness.trial.sandbox import is_out_of_memory, time_limit
 from harness.trial.workload import Workload
 from impls.attention.reference import softmax_attention
 
@@ -128,24 +125,28 @@ def measure_accuracy(
     """
     began = time.perf_counter()
     errors: dict[str, Any] = dict.fromkeys(NAMES)
-    why = ""
     try:
-        errors |= _measured(work, case, seed, y, flops)
-    except WrongResult:
-        raise
-    except NotCompared as error:
-        why = str(error)
+        errors |= _measured(work, case, seed, y, flops, unknown)
     except Exception as error:  # the layer has run before, so only its reference fails
-        line = " ".join(str(error).split())[:200]
-        why = "out of memory" if is_out_of_memory(error) else f"the reference fails: {type(error).__name__}: {line}"
+        unknown.append(f"output_error: {_reason(error, 'the reference fails')}")
     finally:
         work.forget()
-    if why:
-        unknown.append(f"output_error: {why}")
     return {**errors, "accuracy_s": time.perf_counter() - began}
 
 
-def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None) -> dict[str, Any]:
+def _reason(error: Exception, what: str) -> str:
+    """Why there is no comparison. Raises `error` again if it is the result of one."""
+    if isinstance(error, WrongResult):
+        raise error
+    if isinstance(error, NotCompared):
+        return str(error)
+    line = " ".join(str(error).split())[:200]
+    return "out of memory" if is_out_of_memory(error) else f"{what}: {type(error).__name__}: {line}"
+
+
+def _measured(
+    work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]
+) -> dict[str, Any]:
     reference, against = verify.reference_of(case, work.layer)
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
@@ -159,7 +160,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     drawn = torch.get_rng_state()
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
     if part.first is not None and not torch.equal(drawn, torch.get_rng_state()):
-        raise NotCompared(f"the layer draws random numbers, other ones for its first tokens alone, and {_TOO_SLOW}")
+        raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
@@ -167,9 +168,13 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         check_reference(against, wanted.y, own.y, real)
     errors = _errors(own, wanted, real)
     beside, of_plain, compared = list(errors), None, part.name
-    if part.first is not None and (at_end := _errors_at_the_end(work, case, inputs[0], y)) is not None:
-        errors[:2] = (max(pair) for pair in zip(errors, at_end, strict=False))
-        compared = f"{part.name} and the last {_LAST}"
+    if part.first is not None:
+        try:
+            if at_end := _errors_at_the_end(work, case, inputs[0], y):
+                errors[:2] = (max(pair) for pair in zip(errors, at_end, strict=False))
+                compared = f"{part.name} and the last {_LAST}"
+        except Exception as error:  # the first tokens count all the same
+            unknown.append(f"output_error of the last {_LAST} tokens: {_reason(error, 'prefill or step fails')}")
     if against != verify.ITSELF and case.dtype != "float64":
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[part.dim] > _FEW
         if loops_over_time and work.gradient is None and by_first:
@@ -201,7 +206,7 @@ def _part(
 ) -> _Part:
     """Which outputs to compare. Raises NotCompared if all of them are too many, and there is no cheaper way.
 
-    The reference may be the layer itself. That has run at this size before, so it is neither too slow nor too large.
+    The reference may be the layer itself. It is never too slow to count: the clock alone limits it.
     """
     n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
     decodes, is_function = case.mode == "decode", layer_protocol.is_function(work.layer)
@@ -354,6 +359,8 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         return part.of(verify.expected_output(module, case, inputs))
     if isinstance(module, FunctionLayer) and not _is_softmax(module):
         keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
+        if not packed_sequences.is_packed(module) and (mask := keywords.get("attn_mask")) is not None:
+            keywords["attn_mask"] = mask if mask.shape[-2] == 1 else mask.index_select(-2, part.rows)
         own: Tensor = module(*inputs, **keywords, rows=part.rows)
         return own
     if packed_sequences.is_packed(module):
@@ -380,7 +387,7 @@ def _plain(
     try:
         module = deepcopy(reference).to(getattr(torch, case.dtype))
         return _side(module, case, seed, inputs, part, gradient)
-    except (NotCompared, MemoryError, RuntimeError):  # such as a kernel that is missing in half precision
+    except Exception:  # a kernel is missing in half precision, or the reference takes no other dtype than float64
         return None
 
 
@@ -428,22 +435,11 @@ def _judge(
 
 @contextmanager
 def _limited(threads: int, too_slow: str) -> Iterator[None]:
-    """Run the body with so many threads. Raise NotCompared in it after `_MOST_S`, when an operation ends."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise NotCompared(f"{too_slow}: more than {_MOST_S:g} s")
-
+    """Run the body with so many threads. Raise NotCompared in it after `_MOST_S`; `too_slow` begins its reason."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    handler: Any = signal.SIG_DFL
-    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
     try:
-        if is_main:
-            handler = signal.signal(signal.SIGALRM, end)
-            signal.setitimer(signal.ITIMER_REAL, _MOST_S, _MOST_S)  # again, if somebody ignores the first
-        yield
+        with time_limit(_MOST_S, NotCompared(f"{too_slow}: more than {_MOST_S:g} s")):
+            yield
     finally:
         torch.set_num_threads(before)
-        if is_main:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, handler)

@@ -110,13 +110,18 @@ def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..
     ) -> Tensor:
         found = []
         for first, end in pairwise(starts.tolist()):
+            given = dict(keywords)
+            if (mask := keywords.get("attn_mask")) is not None:  # of the longest sequence
+                given["attn_mask"] = mask[..., : end - first, : end - first]
             if rows is not None:
-                keywords["rows"] = rows[(rows >= first) & (rows < end)] - first
-                if not len(keywords["rows"]):
+                given["rows"] = rows[(rows >= first) & (rows < end)] - first
+                if not len(given["rows"]):
                     continue
+                if mask is not None:
+                    given["attn_mask"] = given["attn_mask"].index_select(-2, given["rows"])
             parts = [one[first:end][None] for one in (q, k, v)]  # (1, nᵢ, h, D)
             parts = [one.transpose(1, 2) for one in parts] if heads_first else parts
-            y = function(*parts, **keywords)
+            y = function(*parts, **given)
             y = y[0] if isinstance(y, tuple | list) else y
             found.append((y.transpose(1, 2) if heads_first else y)[0])
         return torch.cat(found)  # (t, h, D)

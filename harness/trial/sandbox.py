@@ -16,10 +16,12 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import write
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from harness import file_io, formatting
@@ -383,3 +385,23 @@ def _is_stopped_for_good(driver: int, server: int) -> bool:
         if received is not None and received.si_signo == signal.SIGTERM:
             return False
     return False
+
+
+@contextlib.contextmanager
+def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
+    """Raise `failure` in the body after `most_s`, when an operation ends."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise failure
+
+    handler: Any = signal.SIG_DFL
+    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
+    try:
+        if is_main:
+            handler = signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
+        yield
+    finally:
+        if is_main:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)

@@ -125,7 +125,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-_SECOND_BACKWARD = re.compile(r"^(Trying to backward through the graph a second time)\b.*")
+_SECOND_BACKWARD = re.compile(r"(Trying to backward through the graph a second time)\b.*")
 _NO_KERNEL = re.compile(
     r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
 )
@@ -170,7 +170,7 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
 def _failure(error: BaseException) -> dict[str, Any]:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
-    message = _SECOND_BACKWARD.sub(r"\1: does it keep a result of an earlier call?", " ".join(words))
+    message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 # The largest n that is verified.
 VERIFIED = 256
@@ -182,6 +183,23 @@ class LateWithAState(WithAState):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.mix(x)
         return y if x.shape[1] <= VERIFIED else torch.cat([y[:, :-1], y[:, :1]], dim=1)
+
+
+class WithoutAStateInFloat64(WithAState):
+    """It goes on from a state in float32 alone."""
+
+    def prefill(self, x: Tensor, state: Tensor) -> Tensor:
+        if x.dtype == torch.float64:
+            raise ValueError("no float64 kernel")
+        return state
+
+
+class EarlyWithoutAStateInFloat64(WithoutAStateInFloat64):
+    """Its first token is that of another place beyond what is verified."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        return y if x.shape[1] <= VERIFIED else torch.cat([y[:, -1:], y[:, 1:]], dim=1)
 
 
 class InFloat32Alone(_Linear):
@@ -400,3 +418,24 @@ def causal_sum_of_pairs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 causal_sum_of_pairs.causal, causal_sum_of_pairs.reference = True, dear_sum  # type: ignore[attr-defined]
 for _sum in (causal_sum, late_sum):
     _sum.causal, _sum.reference = True, slow_sum  # type: ignore[attr-defined]
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    """Softmax attention in float32 and float64 alone."""
+    if q.dtype == torch.bfloat16:
+        raise ValueError("float32 or float64")
+    q = q if rows is None else q[:, :, rows]
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return (scores if attn_mask is None else scores.masked_fill(~attn_mask, -torch.inf)).softmax(-1) @ v
+
+
+def has_a_masked_reference(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+
+def late_in_any_dtype(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    y = scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    return y if y.shape[2] <= VERIFIED else y.flip(2)
+
+
+has_a_masked_reference.reference = late_in_any_dtype.reference = masked  # type: ignore[attr-defined]

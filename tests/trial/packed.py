@@ -64,6 +64,17 @@ def forgets_its_window(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, wind
     return near(q, k, v, cu_seqlens, window=window if len(q) < 100 else 99)
 
 
+def _masked(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    scores = (q if rows is None else q[:, :, rows]) @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return (scores if attn_mask is None else scores.masked_fill(~attn_mask, -torch.inf)).softmax(-1) @ v
+
+
+def has_a_masked_reference(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, is_causal: bool = False) -> Tensor:
+    longest = int(cu_seqlens.diff().max())
+    return varlen(q, k, v, cu_seqlens, cu_seqlens, longest, longest, is_causal)
+
+
+has_a_masked_reference.reference = _masked  # type: ignore[attr-defined]
 near.axes = forgets_its_window.axes = {"window": ("w", 8)}  # type: ignore[attr-defined]
 near.reference = forgets_its_window.reference = _near  # type: ignore[attr-defined]
 

@@ -117,7 +117,7 @@ def test_random_numbers_are_the_reason_where_a_layer_that_draws_them_cannot_be_c
     facts = facts_of(late("DrawsRandomNumbers", 512))
     assert facts["accuracy_by"] is None
     slow = "the float64 reference is too slow at this size"
-    reason = f"output_error: the layer draws random numbers, other ones for its first tokens alone, and {slow}"
+    reason = f"output_error: {slow}, and the layer draws other random numbers for its first tokens alone"
     assert reason in facts["facts_unknown"]
 
 
@@ -158,6 +158,27 @@ def test_beyond_them_the_last_tokens_are_computed_from_a_state_in_float64(
     assert 0 < facts["output_error"] < 1e-6
     with pytest.raises(WrongResult, match=r"output is off by .* \(first 256 tokens and the last 16\)"):
         facts_of(late("LateWithAState", 512, mode=mode))
+
+
+def test_without_such_a_state_the_first_tokens_are_judged_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "_MOST_OPS", 50_000)
+    facts = facts_of(late("WithoutAStateInFloat64", 512))
+    assert facts["accuracy_by"] == "first 256 tokens, SlowReference"
+    fails = "output_error of the last 16 tokens: prefill or step fails: ValueError: no float64 kernel"
+    assert facts["facts_unknown"] == [fails]
+    with pytest.raises(WrongResult, match=r"output is off by .* \(first 256 tokens\)"):
+        facts_of(late("EarlyWithoutAStateInFloat64", 512))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_reference_of_rows_gets_their_rows_of_a_mask_and_may_refuse_the_dtype(mask: str, dtype: str) -> None:
+    facts = facts_of(late("has_a_masked_reference", 300, mask=mask, dtype=dtype))
+    assert (facts["facts_unknown"], facts["accuracy_by"]) == ([], "64 rows, masked")
+    assert facts["output_error"] < (1e-6 if dtype == "float32" else 1e-2)
+    assert (facts["error_ratio"] is None) == (dtype == "bfloat16")
+    with pytest.raises(WrongResult, match=r"output is off by .* \(64 rows\)"):
+        facts_of(late("late_in_any_dtype", 300, mask=mask, dtype=dtype))
 
 
 def test_in_float64_and_without_a_reference_there_is_no_plain_layer() -> None:

@@ -98,6 +98,13 @@ def test_a_reference_for_one_sequence_computes_the_rows_of_each(mode: str, mask:
         collect_metrics(case_of("forgets_its_window", seq_len=70), 0, measure_accuracy)
 
 
+@pytest.mark.parametrize("seq_len", [24, 70])
+def test_a_reference_for_one_sequence_gets_a_mask_of_its_length(seq_len: int) -> None:
+    case = case_of("has_a_masked_reference", seq_len=seq_len, mask="causal")
+    assert verify(case, seed=0)["output_error"] < 1e-6
+    assert collect_metrics(case, 0, measure_accuracy)["output_error"] < 1e-6
+
+
 def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
     case = case_of("forgets_the_end", seq_len=400)
     verify(case.small(), seed=0)

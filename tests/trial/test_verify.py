@@ -41,7 +41,7 @@ def test_a_wrong_layer_is_wrong_and_says_how(runner: Executor, layer: str, mode:
 
 def test_a_layer_whose_kept_result_has_no_graph_left_is_asked_whether_it_keeps_results(runner: Executor) -> None:
     outcome = runner.run("verify", Case("planted:KeepsItsResult", 32, 8, 2, mode="train"))
-    assert "graph a second time: does it keep a result of an earlier call?" in outcome.reason
+    assert "graph a second time: does the layer keep a tensor of an earlier call?" in outcome.reason
 
 
 def test_wrong_gradients_do_not_spoil_a_forward_pass(runner: Executor) -> None:
