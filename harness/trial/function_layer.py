@@ -99,7 +99,8 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         if layout and _layout(function, signature, name) != layout:
             function = _in_other_layout(function, _layout(function, signature, name), layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
-    is_usual = layout == "bhnd" and not any(attribute(function, one) is not _MISSING for one in ("layout", "inputs"))
+    is_usual = layout == "bhnd" and not any(map(_annotated, signature.parameters.values()))
+    is_usual = is_usual and all(attribute(function, one) is _MISSING for one in ("layout", "inputs"))
     stated = attribute(function, "output")
     output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)

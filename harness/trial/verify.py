@@ -286,8 +286,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
         if other and _is_of_other_layout(case, inputs, y, limit):
             shape = f"({', '.join(other[:3])}, head_dim)"
-            text = f'{error}, compared with softmax attention. It is that of {shape}: write {name}.layout = "{other}"'
-            raise WrongResult(text) from None
+            text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
+            raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
         raise WrongResult(
             f"{error}, compared with softmax attention. If {name} computes something else, write "
             f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"

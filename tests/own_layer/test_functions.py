@@ -136,8 +136,8 @@ def test_a_function_that_computes_something_else_is_incorrect(name: str, said: s
 @pytest.mark.parametrize(
     ("name", "mask", "said"),
     [
-        ("tokens_first_unstated", "none", "softmax attention. It is that of (b, n, h, head_dim): write "),
-        ("tokens_first_unstated", "causal", "softmax attention. It is that of (b, n, h, head_dim): write "),
+        ("tokens_first_unstated", "none", "It is softmax attention of q, k, v in (b, n, h, head_dim): write "),
+        ("tokens_first_unstated", "causal", "It is softmax attention of q, k, v in (b, n, h, head_dim): write "),
         ("biased_tokens_first", "none", "must match the size of tensor b (12) at non-singleton dimension 3 "),
         (
             "flat_tokens_first",
@@ -155,9 +155,10 @@ def test_a_function_that_does_not_state_its_other_layout_is_told_so(name: str, m
     assert reason.endswith(f'write {name}.layout = "bnhd"')
 
 
-def test_a_function_that_states_its_layout_is_told_no_other() -> None:
+@pytest.mark.parametrize("name", ["biased_tokens_first_stated", "biased_heads_first"])
+def test_a_function_that_states_its_layout_is_told_no_other(name: str) -> None:
     with pytest.raises(RuntimeError) as raised:
-        verify(case_of("biased_tokens_first_stated", seq_len=8), seed=0)
+        verify(case_of(name, seq_len=8), seed=0)
     assert "layout" not in outcome_of_exception(raised.value)["reason"]
 
 
