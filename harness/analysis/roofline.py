@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from harness.formatting import counted
-from harness.results.columns import CaseResult
+from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
@@ -124,8 +124,6 @@ _TOO_FAST = {
     "compute": "it takes less time than its FLOPs at the measured peak",
     "memory": "it takes less time than its least traffic at the measured bandwidth",
 }
-# Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
-_THREADS_AFTER = 0.25
 
 
 def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
@@ -142,8 +140,8 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
         least_s, bound = _least_s(line, roof)
         if line.time_hi_s * roof.noise < least_s:
             return _TOO_FAST[bound]
-    if (line.threads_after or 0.0) > _THREADS_AFTER:
-        return "threads of the layer run on after a call has returned"
+    if (line.threads_after or 0.0) > MOST_THREADS_AFTER:
+        return THREADS_RUN_ON
     return None
 
 

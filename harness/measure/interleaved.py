@@ -13,11 +13,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, TypeVar
 
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.measure.progress import ComparisonScreen
+from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.stats.paired_evidence import PATTERN, Rules, carry_over
 from harness.stats.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.sweep_axes import Case
@@ -59,11 +61,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Block:
-    """The result of a block. `log_ratio` is log(B's fastest / A's fastest). `order` names the side of each turn."""
+    """The result of a block. `log_ratio` is log(B's fastest / A's fastest). `order` names the side of each turn.
+
+    `threads_after` is the result column of this name, by the name of the side.
+    """
 
     log_ratio: float
     order: str
     turns: tuple[Turn, ...]
+    threads_after: Mapping[str, float] = field(default_factory=dict)
 
 
 def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
@@ -82,15 +88,17 @@ def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
             call_s += _for_side(side, trials[name].wait_until_warm) / 2
         order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
+        threads_after = {}
         for name, trial in trials.items():
             outcome = trial.end()
             if not outcome.ok:
                 raise BlockFailed(f"{sides[name].name}: {outcome.status}: {outcome.reason}")
+            threads_after[sides[name].name] = outcome.values.get("threads_after") or 0.0
     finally:
         for trial in trials.values():
             trial.abandon()
     fastest = {name: min(turn.min_s for who, turn in zip(order, turns, strict=True) if who == name) for name in "AB"}
-    return Block(math.log(fastest["B"] / fastest["A"]), order, turns)
+    return Block(math.log(fastest["B"] / fastest["A"]), order, turns, threads_after)
 
 
 def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
@@ -226,6 +234,8 @@ class _Timer(Host):
     failed_once: set[tuple[int, bool]] = field(default_factory=set)
     # `paired_evidence.carry_over` of the blocks of each control.
     carry_over: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    # `Block.threads_after` of the blocks of each pair, by the name of the side.
+    threads_after: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     # Fork servers are replaced before the next block that is measured.
     needs_servers: bool = True
     generation: int = 0  # the number of replacements
@@ -257,7 +267,10 @@ class _Timer(Host):
         self.screen.end_round(standing, self.round in [look * rules.generation for look in rules.looks])
 
     def take(self, index: int, control: bool) -> float:
-        """The log ratio of a block. Raises BlockFailed if the case has failed twice."""
+        """The log ratio of a block.
+
+        Raises BlockFailed if the case has failed twice, and if the threads of one side work on after its calls.
+        """
         pair = self.pairs[index]
         about = {"base": pair.base.key, "head": pair.head.key, "control": control}
         about |= {"stage": self.stage, "round": self.round}
@@ -272,10 +285,22 @@ class _Timer(Host):
                 self.screen.block(self.used_s)
                 if control:
                     self.carry_over[index] += carry_over(row["order"], row["min_s"])
+                else:
+                    self._check_threads(index, row.get("threads_after", {}))
                 return float(row["log_ratio"])
             if (index, control) in self.failed_once:
                 raise BlockFailed(row["failure"])
             self.failed_once.add((index, control))
+
+    def _check_threads(self, index: int, threads_after: Mapping[str, float]) -> None:
+        """Raise BlockFailed for threads that work on, unless both sides are one layer with such threads."""
+        for name, share in threads_after.items():
+            self.threads_after[index, name].append(share)
+        shares = {name: self.threads_after[index, name] for name in threads_after}
+        found = [name for name, of in shares.items() if len(of) >= _LEAST_SHARES and median(of) > MOST_THREADS_AFTER]
+        pair = self.pairs[index]
+        if found and (len(found) == 1 or pair.base.impl != pair.head.impl):
+            raise BlockFailed(f"{' and '.join(found)}: {THREADS_RUN_ON}, so the time is too short")
 
     def _measure(self, index: int, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
         """Measure a block and log its row."""
@@ -308,6 +333,8 @@ class _Timer(Host):
         return row
 
 
+# `threads_after` of so many blocks tells whether threads work on.
+_LEAST_SHARES = 3
 # These values identify a block among the rows of a comparison.
 _KEY = ("base", "head", "control", "stage", "round")
 
@@ -324,4 +351,5 @@ def _row(block: Block) -> dict[str, Any]:
         "order": block.order,
         "min_s": [turn.min_s for turn in block.turns],
         "mean_s": [turn.mean_s for turn in block.turns],
+        "threads_after": dict(block.threads_after),
     }

@@ -17,6 +17,10 @@ from harness.other_names import FORMER, STATUSES
 from harness.polynomial import OwnSize
 from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 
+# Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
+MOST_THREADS_AFTER = 0.25
+THREADS_RUN_ON = "threads of the layer run on after a call has returned"
+
 
 @dataclass(frozen=True)
 class Column:

@@ -283,7 +283,7 @@ KINDS: dict[str, TrialKind] = {
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
     ),
-    "turns": TrialKind({"turns": _count}, is_timed=True),
+    "turns": TrialKind({"turns": _count, "threads_after": _none_or(_at_least_0)}, is_timed=True),
     "probe": TrialKind({"probe_s": _positive}, builds_layer=False),
     "flops": TrialKind({"flops_per_s": _positive, "size": _count}, builds_layer=False),
     "bandwidth": TrialKind({"bandwidth_bytes_per_s": _positive}, builds_layer=False),

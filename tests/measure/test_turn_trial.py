@@ -71,6 +71,17 @@ def misbehaving(layer: str) -> Case:
     return Case(f"measure.misbehaving:{layer}", 32, 16, 2)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are watched on Linux only")
+@pytest.mark.parametrize(("layer", "least", "most"), [("WorksOn", 0.25, 2.0), ("HasAnIdleThread", 0.0, 0.05)])
+def test_its_outcome_has_the_work_of_threads_after_a_call(
+    impatient: Executor, layer: str, least: float, most: float
+) -> None:
+    trial = impatient.turns(Case(f"trial.late:{layer}", 32, 8, 1), TURN_S)
+    trial.wait_until_warm()
+    trial.turn()
+    assert least <= trial.end().values["threads_after"] <= most
+
+
 def test_it_is_warmed_takes_turns_and_ends(impatient: Executor, case: Case) -> None:
     trial = impatient.turns(case, TURN_S)
     assert trial.wait_until_warm() > 0

@@ -256,15 +256,16 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     milliseconds. A disturbance of a shared machine lasts a second or two. It slows both sides equally, and cancels in
     their ratio.
 
-    Return the number of turns under `turns`. Every two bytes on the descriptor `ask` request a turn, and one line of
-    JSON on `answer` reports its result. The first byte is the number of the CPU set to run on (see `cpu_places`). The
-    second one is whether to rebuild the layer before the turn. A line before the first turn reports that the layer is
-    warm. A turn's line has the fastest and the mean time of a call, in seconds. The warm-up ends as in a trial
-    that samples for `warm_up_s`.
+    Return the number of turns under `turns`, and `threads_after` of a last call. Every two bytes on the descriptor
+    `ask` request a turn, and one line of JSON on `answer` reports its result. The first byte is the number of the CPU
+    set to run on (see `cpu_places`). The second one is whether to rebuild the layer before the turn. A line before the
+    first turn reports that the layer is warm. A turn's line has the fastest and the mean time of a call, in seconds.
+    The warm-up ends as in a trial that samples for `warm_up_s`.
 
     Raises WrongResult if a call returned a kept result, and CompiledAgain if the layer was compiled again during the
     turns.
     """
+    others = OtherThreads()
     layer = _Layer(case, seed)
     layer.settle()
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
@@ -296,12 +297,15 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         turns += 1
     if case.launch == "graph":
         layer.work.call = eager  # a replay does not run the code that sets the gradients
+    if layer.renewal.restores:
+        layer.renewal()
+    threads_after = others.running_after(layer.work.call)
     last = layer.take_last_call(calls)
     if compiles:
         _check_not_compiled_since(made)
     del layer
     check_last_call(last, case, seed)
-    return {"turns": turns}
+    return {"turns": turns, "threads_after": rounded(threads_after)}
 
 
 def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], bool]:

@@ -69,6 +69,7 @@ class Timed:
         self.fails: set[str] = set()
         self.forgives = -1  # number of failures to come; unlimited if negative
         self.log_ratio = 0.0
+        self.threads_after: dict[str, float] = {}
         self.now_s = 0.0
         self.block_s, self.servers_s, self.slow_from = 0.3, 2.9, 10**9
         renew = self.sides.renew
@@ -93,7 +94,7 @@ class Timed:
             self.forgives -= 1
             raise BlockFailed(f"{b.name}: killed: by SIGKILL")
         log_ratio = (self.log_ratio if b.name == "head" else 0.0) + self.noise * (draw.random() - 0.5)
-        return Block(log_ratio, ORDER, tuple(Turn(time, 2 * time) for time in TIMES))
+        return Block(log_ratio, ORDER, tuple(Turn(time, 2 * time) for time in TIMES), self.threads_after)
 
     def time(
         self, pairs: list[Pair], rules: Rules = ONE_LOOK, minutes: float = math.inf, past: Rows = ()
@@ -183,6 +184,28 @@ def test_after_a_failure_the_others_go_on_in_new_processes(timed: Timed) -> None
     assert len(measured.cases[0].first) == 16
     assert timed.told.count("machine control") == 10  # before every second of 16 rounds, and after each failure
     assert [row["failure"] for row in timed.rows if "failure" in row] == ["control: killed: by SIGKILL"] * 2
+
+
+@pytest.mark.parametrize(
+    ("head", "threads_after", "failure"),
+    [
+        (B, {"base": 0.0, "head": 0.9}, "head: threads of the layer run on after a call has returned"),
+        (B, {"base": 0.9, "head": 0.9}, "base and head: threads of the layer run on"),
+        (replace(A, seq_len=32), {"base": 0.9, "head": 0.9}, None),
+        (B, {"base": 0.0, "head": 0.1}, None),
+    ],
+)
+def test_threads_that_work_on_after_calls_of_one_side_end_the_pair(
+    timed: Timed, head: Case, threads_after: dict[str, float], failure: str | None
+) -> None:
+    timed.threads_after = threads_after
+    measured = timed.time([Pair(A, head)])
+    found = measured.cases[0].failure
+    assert found is None if failure is None else str(found).startswith(failure), found
+    assert len(measured.cases[0].first) == (2 if failure else 16)
+    assert measured.controls[0].failure is None
+    past = [dict(row) for row in timed.rows]
+    assert timed.time([Pair(A, head)], past=past).cases == measured.cases
 
 
 def test_one_failure_of_a_case_is_forgiven(timed: Timed) -> None:

@@ -44,14 +44,14 @@ def serve(case: Case, asked: list[tuple[int, int]], into: Path) -> tuple[dict[st
 
 def test_first_it_says_that_it_is_warm_then_a_line_a_turn(case: Case, built: list[Case], tmp_path: Path) -> None:
     outcome, lines = serve(case, [(0, 0), (1, 0), (0, 0)], tmp_path / "said")
-    assert outcome == {"turns": 3}
+    assert outcome == {"turns": 3, "threads_after": 0.0}
     assert lines[0].keys() == {"call_s"}
     assert [line.keys() for line in lines[1:]] == [{"min_s", "mean_s"}] * 3
     assert all(0 < line["min_s"] <= line["mean_s"] for line in lines[1:])
 
 
 def test_without_a_turn_it_ends(case: Case, built: list[Case], tmp_path: Path) -> None:
-    assert serve(case, [], tmp_path / "said")[0] == {"turns": 0}
+    assert serve(case, [], tmp_path / "said")[0] == {"turns": 0, "threads_after": 0.0}
 
 
 def test_the_layer_is_built_anew_only_when_asked(case: Case, built: list[Case], tmp_path: Path) -> None:
