@@ -236,8 +236,8 @@ def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) ->
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
     """The pairs of cases to compare, base and head.
 
-    Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. An option at two
-    commits is left to the trials, since one of them may not know it yet.
+    Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. Of two commits, the
+    base may not know an option yet, and one of several layers may lack it: trials find out.
     """
     own = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
@@ -246,7 +246,8 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, C
         session, config = (opened.base, opened.head)[at], request.config_of(at)
         config = replace(config, axes={**config.axes, "impl": tuple(session.traits)})
         case = collapsed(replace(case, **own[at]), session.has_heads)
-        return session.distinct_cases(config, [case], is_strict=request.ref is None)[0]
+        is_strict = request.ref is None or (at == 1 and len(session.traits) == 1)
+        return session.distinct_cases(config, [case], is_strict)[0]
 
     pairs: dict[tuple[Case, Case], None] = {}
     for base, head in impls:

@@ -186,6 +186,16 @@ def test_what_cannot_be_held_against_another_commit_is_2(
     assert not Path("found").exists()
 
 
+def test_a_misspelt_option_of_the_working_tree_is_an_error(repository: Path, capsys: pytest.CaptureFixture) -> None:
+    layer = LAYER.format(products=4).replace("num_heads: int)", "num_heads: int, window: int = 8)")
+    (repository / "compared_layer.py").write_text(layer)
+    assert main(["compare", "ref=HEAD", "impl=compared_layer:Layer", "layer.windw=4", "seq_len=32", *TINY]) == 2
+    assert capsys.readouterr().err == (
+        "harness: layer.windw: compared_layer:Layer has no option 'windw'; did you mean 'window'?\n"
+    )
+    assert not Path("found").exists()
+
+
 @pytest.mark.parametrize(
     ("most", "looks"),
     [(16, (8,)), (40, (8, 12, 18, 20)), (41, (8, 12, 18, 21)), (200, (8, 12, 18, 27, 40, 60, 90, 100))],
