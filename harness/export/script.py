@@ -10,6 +10,7 @@ from typing import Any
 
 from harness import __version__, formatting, own_axes
 from harness.analysis.complete_lines import with_ratio_to
+from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
 from harness.export import function_script, layer_script
 from harness.export.formats import Exported
@@ -50,7 +51,7 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
             raise UsageError(reason)
         lines, described = lines[:1], described[:1]
     # Whoever runs the script may have one GPU.
-    lines = [replace(line, device=device_kind(line.device)) for line in lines]
+    lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
     return Exported(_text(stored, lines, described).encode(), len(lines), _notices(lines))
 
 
@@ -173,7 +174,19 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
-    return "\n\n\n".join(filter(None, parts)) + "\n"
+    doubted = (
+        f"Do not quote {name}, which is {doubt}"
+        for name, line in zip(names, lines, strict=True)
+        if (doubt := _doubt(line))
+    )
+    prints = "".join(f"print({text!r})\n" for text in doubted)
+    return "\n\n\n".join(filter(None, parts)) + f"\n{prints}"
+
+
+def _doubt(line: CaseResult) -> str:
+    """Why the time of a case may not be quoted; empty if nothing is wrong with it."""
+    wrong = f"incorrect: {line.reason}" if line.status == "incorrect" else ""
+    return formatting.printable(f"suspect: {line.suspect}" if line.suspect else wrong)
 
 
 def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
@@ -255,6 +268,8 @@ def _measured(name: str, line: CaseResult) -> str:
     figures = []
     if line.status != "ok":
         figures.append(f"{line.status}: {formatting.printable(line.reason or '')}")
+    figures += [_doubt(line)] if line.suspect else []
+    figures += [f"prepare takes {formatting.seconds(line.prepare_s)}"] if line.prepare_s else []
     if line.time_s is not None:
         interval = ""
         if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
@@ -268,7 +283,7 @@ def _measured(name: str, line: CaseResult) -> str:
 
 def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     """The ratio of both times, with its interval as of independent times."""
-    if len(lines) != 2 or not all(line.time_s for line in lines):
+    if len(lines) != 2 or not all(line.time_s for line in lines) or any(map(_doubt, lines)):
         return []
     found = with_ratio_to(*lines)
     ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]

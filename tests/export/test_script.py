@@ -491,6 +491,25 @@ def test_the_other_side_is_the_case_with_the_most_in_common(tmp_path: Path) -> N
         assert [one.options for one in _related(stored, line)] == [case.options]
 
 
+@pytest.mark.parametrize(
+    ("found", "doubt"),
+    [
+        ({"threads_after": 0.98}, "suspect: threads of the layer run on after a call has returned"),
+        ({"status": "incorrect", "reason": "it is off"}, "incorrect: it is off"),
+    ],
+)
+def test_a_script_says_first_and_last_which_time_is_not_right(
+    found: dict, doubt: str, tmp_path: Path, executor: Executor
+) -> None:
+    stored = run_of(tmp_path / "run", [FUSED, PACKED])
+    wrong = replace(stored.lines[0], prepare_s=0.4, **found)
+    lines = replace(stored, lines=[wrong, stored.lines[1]])
+    text = export_script(lines, [str(FUSED), str(PACKED)], executor).content.decode().splitlines()
+    assert text[2].startswith(f"# attention.fused n=20 d=16 h=2: {doubt}, prepare takes 400 ms, 1.00 ms")
+    assert text[-1] == f"print('Do not quote attention.fused, which is {doubt}')"
+    assert not any("times as long as the second" in line for line in text)
+
+
 def test_a_layer_whose_name_begins_like_the_reference_is_decoded_step_by_step(scripts: dict[str, str]) -> None:
     found = re.search(r"if (name.*):  # all tokens at once", scripts["decode, step by step"])
     assert found is not None

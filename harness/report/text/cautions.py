@@ -257,9 +257,8 @@ def _preparing(lines: Sequence[CaseResult]) -> list[str]:
 
 
 def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
-    alike = [
-        one for one in lines if one.time_s and not one.prepare_s and one.case.at("impl", 0) == line.case.at("impl", 0)
-    ]
+    usual = (one for one in lines if one.time_s and not (one.prepare_s or one.suspect))
+    alike = [one for one in usual if one.case.at("impl", 0) == line.case.at("impl", 0)]
     text = f"prepare: {_cases([line])}: it prepares for {formatting.seconds(line.prepare_s or 0.0)} outside its calls"
     slower = [one for one in alike if (one.time_s or 0.0) > (line.time_s or 0.0)]
     if not slower:

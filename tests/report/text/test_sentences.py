@@ -69,6 +69,8 @@ def test_a_layer_that_prepares_pays_off_after_some_calls() -> None:
     (text,) = report_cautions([fast, slow])
     assert text.startswith("prepare: fast ")
     assert text.endswith("25.0 ms outside its calls. Beside slow, that pays off after 13 calls.")
+    suspect = replace(slow, impl="suspect", time_s=2e-3, suspect="its threads work on")
+    assert "Beside slow, that" in report_cautions([fast, slow, suspect])[-1]
     (text,) = report_cautions([fast, replace(slow, time_s=0.5e-3)])
     assert text.endswith("outside its calls.")
     assert report_cautions([replace(fast, prepare_s=1e-6), slow]) == []
