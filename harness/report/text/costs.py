@@ -256,7 +256,9 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
         names = formatting.listed(close, "layer")
         return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
-    return f"Fastest at n={first.seq_len}: {first.impl}. {second.impl} takes {longer:.2f} times as long."
+    prepared = first.prepare_s or 0.0
+    before = f", after {formatting.seconds(prepared)} of prepare" if prepared > (first.time_s or 0.0) else ""
+    return f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:

@@ -63,6 +63,15 @@ def test_a_caution_names_the_options_of_its_case() -> None:
     assert f"1 case bimodal ({name})" in caution_summary([line], [])
 
 
+def test_the_fastest_layer_is_named_with_what_it_prepares_if_that_takes_longer_than_a_call() -> None:
+    def fastest(prepare_s: float) -> str:
+        lines = [replace(line, prepare_s=prepare_s * (line.time_s or 0.0)) for line in usual_lines()]
+        return answers(panel_settings(lines), {}, {})[0].fastest
+
+    assert " of prepare. " in fastest(2.0)
+    assert " of prepare" not in fastest(0.5)
+
+
 def test_a_layer_that_prepares_pays_off_after_some_calls() -> None:
     line = max(usual_lines(), key=lambda line: line.seq_len)
     fast, slow = replace(line, impl="fast", time_s=1e-3, prepare_s=25e-3), replace(line, impl="slow", time_s=3e-3)
