@@ -123,7 +123,7 @@ def show_answer(contents: Contents, console: Console) -> None:
     shown += ("", *sentences) if sentences else ()
     for table in contents.over_own_axes[:_MOST_SETTINGS]:
         shown += ("", table)
-    if more := _more(len(contents.over_own_axes), "table", _MOST_SETTINGS).text:
+    if more := _more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS).text:
         shown += ("", more)
     show(shown, console)
 
@@ -244,7 +244,7 @@ def _short(contents: Contents) -> Iterator[Part]:
     crossings = _crossovers(contents.findings.crossovers)
     joint = Sentence(costs.CROSSOVER_INTERVALS if crossings else "")
     yield Section("Crossovers", [joint, *_listed(crossings, "crossover"), Sentence(contents.apart)])
-    left = _more(len(contents.over_own_axes), "table", _MOST_SETTINGS)
+    left = _more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS)
     yield Section("Own axes of layers", [*contents.over_own_axes[:_MOST_SETTINGS], left])
     elsewhere = "The tables of every n of the other settings are in report.html." if several else ""
     yield Section("Every n", [*contents.answers[0].by_size, Sentence(elsewhere)] if contents.answers else [])

@@ -210,7 +210,7 @@ class CaseResult(Case):
         "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
     )
     threads_after: float | None = _column(
-        "CPU time of the threads after a call, over its time or the time watched", "1", ("threads_after",), "median"
+        "CPU time of threads after a call, over the time of the call or watched", "1", ("threads_after",), "median"
     )
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"

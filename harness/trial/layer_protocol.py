@@ -150,13 +150,14 @@ def _wrapped_text(layer_class: Any) -> str:
 
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
+    place = f"{layer_class.__name__}.supports(case)"
     try:
         text = layer_class.supports(case) if getattr(layer_class, "supports", None) else None
-        if not (text is None or isinstance(text, str)):
-            raise TypeError(f"it returned {text!r}")
     except Exception as error:
-        error.add_note(f"{layer_class.__name__}.supports(case), which returns a reason or None, fails:")
+        error.add_note(f"{place}, which returns a reason or None, fails:")
         raise
+    if not (text is None or isinstance(text, str)):
+        raise TypeError(f"{place} returned {text!r}: return None if the case can run, or a text that says why not")
     if text:
         return text
     for name in _OF_LAYER:

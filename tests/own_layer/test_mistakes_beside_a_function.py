@@ -98,7 +98,7 @@ def test_a_reference_that_is_not_finite_at_the_timed_size_is_named(tmp_path: Pat
         ),
         (
             "f.supports = lambda case: case.seq_len % 64 == 0",
-            "TypeError: f.supports(case), which returns a reason or None, fails: it returned False",
+            "TypeError: f.supports(case) returned False: return None if the case can run, or a text that says why",
         ),
         (
             "f.reference = 7",
