@@ -152,6 +152,8 @@ def check_name(name: str) -> None:
             raise UsageError(f"impl '{name}': the key '{key}' is no name of Python. Register the function as {instead}")
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
+    elif is_foreign(name) and not name.endswith(".py:") and not find_layers(name[:-1])[2]:
+        raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:
         raise UsageError(f"unknown impl '{name}'{_instead(name.rstrip(':'))}")
 
