@@ -115,17 +115,18 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("asked_s", [0.2e-3, 1e-3, 5e-3])
 def test_a_hold_lasts_as_long_as_asked_or_longer_where_the_clock_rate_is_lowered(bench: Bench, asked_s: float) -> None:
-    lowest_hz = bench.sampling.clock_hz()
-    start = bench.device.mark()
-    bench.device.hold(asked_s)
-    end = bench.device.mark()
-    bench.device.sync()
-    held_s = start.elapsed_time(end) / 1e3
-    lowest_hz = min(lowest_hz, bench.sampling.clock_hz())
+    rates_hz, held_s = [bench.sampling.clock_hz()], []
+    for _ in range(5):  # beside each of them the host, or the GPU, may stall
+        start = bench.device.mark()
+        bench.device.hold(asked_s)
+        end = bench.device.mark()
+        bench.device.sync()
+        held_s.append(start.elapsed_time(end) / 1e3)
+        rates_hz.append(bench.sampling.clock_hz())
     # NVML rounds the highest clock rate, by which a hold is computed. It may be far from the present one: at rest, or
     # locked, or with a limit of power.
-    assert 0.98 * asked_s <= held_s
-    assert held_s <= 1.05 * asked_s * bench.device._cycles_per_s / lowest_hz + 20e-6
+    assert 0.98 * asked_s <= min(held_s)
+    assert min(held_s) <= 1.05 * asked_s * bench.device._cycles_per_s / min(rates_hz) + 20e-6
 
 
 def test_an_event_behind_a_hold_is_not_reached_before_its_end_and_then_it_is(bench: Bench) -> None:
