@@ -172,8 +172,9 @@ def _instead(name: str) -> str:
         return f"; give a class or function of it, as impl={module}:{layers[0]}: {_listed(layers)}"
     if attribute:
         return f"; did you mean '{module}:{attribute}'?"
-    why = ": there is no such file" if name.endswith(".py") and not module else "; see `python -m harness list`"
-    return f"{why} (your own layer: impl=module:Class)"
+    if name.endswith(".py"):
+        return f": no class or function can be read in '{module}'" if module else ": there is no such file"
+    return "; see `python -m harness list` (your own layer: impl=module:Class)"
 
 
 @dataclass(frozen=True)

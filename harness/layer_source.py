@@ -157,7 +157,7 @@ def find_layers(name: str) -> tuple[str, str, list[str]]:
 def _public_names(file: Path) -> list[str]:
     try:
         tree = ast.parse(read_bytes(file))
-    except (OSError, SyntaxError, ValueError):  # the error when the module is imported says what is wrong
+    except (OSError, SyntaxError, ValueError):  # nothing can be suggested; an import says what is wrong
         return []
     defined = (node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
     return [name for name in defined if not name.startswith("_")]

@@ -32,6 +32,8 @@ _BY_MODE = {
 }
 # Stands for a claim of FLOPs that is made case by case and not as one polynomial.
 OWN_FORMULA = "its own formula"
+# Stands for a claim that nobody made, in a row that says which one could be judged. It does not count as a claim.
+NOT_CLAIMED = "not claimed"
 _OF_A_PASS = "`work` is claimed of a whole pass: claim `work_decode` of one token"
 
 
@@ -115,7 +117,7 @@ def _judge_layer(
         elif quantity not in BY_ORDER and any(line.flops_claimed is not None for line in lines):
             yield quantity, text, judge_work(lines, None)
         elif quantity == "work_decode" and "work" in stated and lines[0].impl not in IMPLS:
-            yield quantity, "not claimed", Judgement("", UNDETERMINED, _OF_A_PASS)
+            yield quantity, NOT_CLAIMED, Judgement("", UNDETERMINED, _OF_A_PASS)
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
         # Decoding one token is one step, however many tokens came before.

@@ -88,8 +88,8 @@ def _own_values(run: object, options: str | None, timed: Sequence[Series]) -> tu
         return {}, None
     names = {name for series in timed for name in series.names.values()}
     known = sorted(f"{OPTION}{name}" for name in names.union(*(options_of(one.setting.options) for one in timed)))
-    for key in map(f"{OPTION}{{}}".format, options_of(options) if known else ()):
-        if key not in known:
+    for name in options_of(options):
+        if known and (key := f"{OPTION}{name}") not in known:
             raise UsageError(f"{run} has no {key}{did_you_mean(key, known)}")
     given = {name: value for name, value in options_of(options).items() if name in names}
     for name, value in given.items():

@@ -24,9 +24,9 @@ from harness.export.parsed_module import (
     import_lines,
     segment,
 )
+from harness.layer_files import is_installed
 from harness.layer_source import OF_FUNCTIONS
 
-_INSTALLED = ("site-packages", "dist-packages")
 # Attributes of a class, and of a function, that only the harness reads.
 _FOR_THE_HARNESS = frozenset({"claims", "kernels", "supports", "attention_weights", "family", "has_heads", "reference"})
 _OF_A_FUNCTION = _FOR_THE_HARNESS | OF_FUNCTIONS.keys() - {"prepare"}
@@ -148,7 +148,7 @@ class _Inliner:
             file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
             return self._opened(name, file, True)
         spec = find_module(name)
-        if spec is None or spec.origin is None or any(f"/{one}/" in spec.origin for one in _INSTALLED):
+        if spec is None or spec.origin is None or is_installed(spec.origin):
             return None
         if not spec.origin.endswith(".py"):
             raise UsageError(f"{name} is not Python source ({spec.origin}), so no script can hold it")

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.analysis.analyse import Analysis
+from harness.analysis.claims_table import NOT_CLAIMED
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import points_above_roof
 from harness.formatting import code, counted
@@ -79,7 +80,7 @@ class Contents:
         self.drawn_answers = [one for one in self.answers if one.title in drawn]
         in_answers = (line for one in self.drawn_answers for line in one.panel.lines)
         self.over_own_axes = costs.tables_over_own_axes(lines, in_answers)
-        self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts])
+        self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts if one.claimed != NOT_CLAIMED])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = cost_models.held_out_sentences(findings.held_out)
         paper = findings.published

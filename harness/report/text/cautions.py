@@ -154,7 +154,7 @@ def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> 
     without = [line for line in lines if line.time_s is not None and roof_of(line, known) is None]
     if "calibration" not in machine or not without:
         return []
-    of_others = "no peak for this dtype, device and number of threads: `python -m harness calibrate` with these"
+    of_others = "the calibration has no peak for their dtype, device or threads, as `calibrate threads=1` would give"
     return [f"{lacking} in {_cases(without)}: {of_others}." if known else why_no_roof(machine, lacking)]
 
 

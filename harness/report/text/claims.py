@@ -27,10 +27,10 @@ QUANTITIES = {
 }
 
 
-def verdict_count(found: Sequence[str], of_what: str = "claims") -> str:
+def verdict_count(found: Sequence[str], whose: str = "") -> str:
     """Count the verdicts: `Of 30 claims 27 confirmed, 1 refuted, 2 undetermined.`"""
     text = [f"{found.count(kind)} {kind}" for kind in (*VERDICTS, NOT_MEASURED) if kind in found]
-    return f"Of {len(found)} {of_what} {', '.join(text)}." if text else ""
+    return f"Of {formatting.counted(len(found), 'claim')}{whose} {', '.join(text)}." if text else ""
 
 
 def refuted_sentences(verdicts: Sequence[ClaimVerdict]) -> list[str]:
@@ -174,7 +174,7 @@ def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
 
 def claim_count(found: Sequence[JudgedClaim]) -> str:
     """`Of 5 claims of the paper 4 confirmed, 1 refuted.`"""
-    return verdict_count([one.judgement.verdict for one in found], "claims of the paper")
+    return verdict_count([one.judgement.verdict for one in found], " of the paper")
 
 
 def claim_sentence(one: JudgedClaim) -> str:

@@ -6,8 +6,11 @@ import pytest
 from report.found import FORWARD, some_findings
 from rows import usual_lines
 
+from harness.analysis.analyse import Analysis
+from harness.analysis.claims_table import NOT_CLAIMED, ClaimVerdict
 from harness.analysis.crossovers import Crossover
 from harness.report.figure_panels import panel_settings
+from harness.report.report_data import Contents
 from harness.report.text.cautions import caution_summary, report_cautions, unchecked_times
 from harness.report.text.costs import COST_TEXTS, answers, possible_crossings
 
@@ -61,6 +64,14 @@ def test_a_caution_names_the_options_of_its_case() -> None:
     name = f"{line.impl} n={line.seq_len} d={line.d_model} h={line.num_heads} window=32"
     assert report_cautions([line])[0].startswith(f"bimodal: {name}: ")
     assert f"1 case bimodal ({name})" in caution_summary([line], [])
+
+
+def test_a_claim_that_nobody_made_is_not_counted() -> None:
+    lines = usual_lines()
+    made = ClaimVerdict("their:step", lines[0].series, "memory", "nd", "nd", "confirmed", "")
+    lacking = replace(made, quantity="work_decode", claimed=NOT_CLAIMED, verdict="undetermined")
+    assert Contents(lines, Analysis(verdicts=[made, lacking])).verdicts == "Of 1 claim 1 confirmed."
+    assert Contents(lines, Analysis(verdicts=[lacking])).verdicts == ""
 
 
 def test_the_fastest_layer_is_named_with_what_it_prepares_if_that_takes_longer_than_a_call() -> None:
