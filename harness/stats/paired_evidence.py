@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +64,8 @@ class Rules:
 
     def means(self, logs: Sequence[float]) -> list[float]:
         """The mean of each generation of a case's blocks, given in their order. The last may have fewer blocks."""
-        return [fmean(logs[at : at + self.generation]) for at in range(0, len(logs), self.generation)]
+        parts = (logs[at : at + self.generation] for at in range(0, len(logs), self.generation))
+        return [sum(part) / len(part) for part in parts]
 
 
 Floats = NDArray[np.float64]
@@ -87,12 +87,12 @@ def p_value_above(averages: Floats, value: float) -> float:
     Averages equal to `value` do not count as above.
     """
     above = len(averages) - int(np.searchsorted(averages, value, side="right"))
-    return float(_rank_tails(_number_of_values(averages))[above])
+    return float(_rank_tails(len(averages))[above])
 
 
 def p_value_below(averages: Floats, value: float) -> float:
     """The p-value of the hypothesis that the true value is at least `value`, from the Walsh averages below it."""
-    return float(_rank_tails(_number_of_values(averages))[int(np.searchsorted(averages, value, side="left"))])
+    return float(_rank_tails(len(averages))[int(np.searchsorted(averages, value, side="left"))])
 
 
 def pseudomedian(averages: Floats) -> float:
@@ -106,16 +106,12 @@ def pseudomedian(averages: Floats) -> float:
 
 def signed_rank_interval(averages: Floats, alpha: float) -> tuple[float, float]:
     """A confidence interval for the true value at level 1 − `alpha` or higher; infinite with too few blocks."""
-    tails = _rank_tails(_number_of_values(averages))
+    tails = _rank_tails(len(averages))
     # The largest number of averages that may lie outside the interval on one side.
     outside = len(averages) - int(np.argmax(tails <= alpha / 2)) if tails[-1] <= alpha / 2 else -1
     if outside < 0:
         return -math.inf, math.inf
     return float(averages[outside]), float(averages[-1 - outside])
-
-
-def _number_of_values(averages: Floats) -> int:
-    return round((math.sqrt(8 * len(averages) + 1) - 1) / 2)
 
 
 @lru_cache
@@ -124,11 +120,12 @@ def _number_of_pairs(number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 @lru_cache
-def _rank_tails(number: int) -> Floats:
-    """P(W ≥ w) for w from 0 to N(N + 1)/2, where W is the sum of a random subset of the ranks 1 … N.
+def _rank_tails(averages: int) -> Floats:
+    """P(W ≥ w) for w from 0 to N(N + 1)/2, the number of `averages`.
 
-    Each rank is in the subset with probability ½.
+    W is the sum of a random subset of the ranks 1 … N, in which each rank is with probability ½.
     """
+    number = round((math.sqrt(8 * averages + 1) - 1) / 2)
     counts = np.ones(1)
     for rank in range(1, number + 1):
         counts = np.concatenate([counts, np.zeros(rank)]) + np.concatenate([np.zeros(rank), counts])
