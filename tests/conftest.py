@@ -21,10 +21,11 @@ from harness.sweep_axes import Case
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
-# Idle threads of torch spin for a while before they sleep. Beside other workers, that takes CPUs from whole commands,
-# which took twice as long. OpenMP reads the variable when torch is loaded, in any process of a test.
+# Idle threads of torch and of numpy's OpenBLAS spin for a while before they sleep. Beside other workers, that takes CPUs
+# from whole commands, which took twice as long. The variables are read when a process of a test loads the libraries.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # `sitecustomize` of the simulated GPU does the same where pytest does not import the harness by itself.
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
