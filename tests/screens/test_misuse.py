@@ -187,20 +187,25 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield here
 
 
+def files(directory: Path) -> list[Path]:
+    """All files but the modules that Python has compiled, and their directory."""
+    return sorted(path for path in directory.rglob("*") if "__pycache__" not in path.parts)
+
+
 @pytest.mark.parametrize("command", MISUSE)
 def test_a_mistake_gets_one_line(
     command: str, project: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:
     if command == "without-a-gpu" and Path("/dev/nvidia0").exists():
         pytest.skip("there may be a CUDA device here")
-    before = sorted(project.rglob("*"))
+    before = files(project)
     table = []
     for typed in MISUSE[command]:
         status = main(shlex.split(typed))
         out, err = capsys.readouterr()
         assert (status, out, err.count("\n"), err[:9]) == (2, "", 1, "harness: "), typed
         table.append(f"$ {_short(typed)}\n  {_short(without_paths(err.removeprefix('harness: '), project))}")
-    assert sorted(project.rglob("*")) == before
+    assert files(project) == before
     assert "\n".join([*table, ""]) == snapshot
 
 
