@@ -233,6 +233,10 @@ def load_class(name: str) -> type:
     return _load(target(name))
 
 
+# What a layer without a reference is compared with.
+ITSELF = "itself in float64"
+
+
 def load_reference(name: str) -> type | None:
     """The class that defines what the layer must compute, with the same `state_dict`; None if the layer names none.
 

@@ -21,8 +21,8 @@ from harness.sweep_axes import Case
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 
-# Idle threads of torch and of numpy's OpenBLAS spin for a while before they sleep. Beside other workers, that takes CPUs
-# from whole commands, which took twice as long. The variables are read when a process of a test loads the libraries.
+# Idle threads of torch and OpenBLAS spin for a while before they sleep. Beside other workers, that takes CPUs from
+# whole commands, which took twice as long. The variables are read when a process of a test loads the libraries.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -30,6 +30,8 @@ def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
     layers = [one["layer"] for one in described if one["inputs"] is None]
     functions = [_in_one_layout(one) for one in described if one["inputs"] is not None]
+    if len({one["input_width"] for one in described if one["inputs"] is None}) > 1:
+        return "both layers of a script take the same input: one of these takes q, k and v side by side, (b, n, 3d)"
     if len(functions) == 2 and functions[0] != functions[1]:
         return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
     if len(functions) == 1 and not all(_takes_packed(layer, functions[0]) for layer in layers):

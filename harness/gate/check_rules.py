@@ -151,8 +151,9 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
 def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Finding:
     """Judge whether a theoretical claim is newly refuted."""
     if now is None:
-        return Verdict.UNMEASURED, "it is not claimed any more"
-    change = f"{now.claimed} was {was.verdict}, is {now.verdict}"
+        return Verdict.UNMEASURED, "it is not claimed any more, or not over these axes"
+    of_another = f"{now.claimed} " if now.claimed != was.claimed else ""
+    change = f"{was.claimed} was {was.verdict}, {of_another}is {now.verdict}"
     if was.verdict == now.verdict:
         return Verdict.EQUIVALENT, ""
     if now.verdict == REFUTED:

@@ -21,9 +21,18 @@ def error_of(line: CaseResult) -> float | None:
 
 
 def approximations(lines: Iterable[CaseResult]) -> list[str]:
-    """A sentence on each layer with an `allowed_error`: how far its output is off from its reference, at most."""
-    worst = dict(sorted((line.impl, line.output_error or 0.0) for line in lines if line.allowed_error))
-    return [f"approximate: {impl}: it is off from its reference by {formatting.share(worst[impl])}." for impl in worst]
+    """A sentence on each layer with an `allowed_error`: how far it is off from its reference, at most.
+
+    Nobody judges the gradients of an approximation, so the sentence has them too.
+    """
+    text = []
+    approximate = [line for line in lines if line.allowed_error]
+    for impl, own in sorted(grouped(approximate, lambda line: line.impl).items()):
+        output = max(line.output_error or 0.0 for line in own)
+        gradients = max(line.gradient_error or 0.0 for line in own)
+        of_gradients = f", and its gradients by {formatting.share(gradients)}" if gradients else ""
+        text.append(f"approximate: {impl}: it is off from its reference by {formatting.share(output)}{of_gradients}.")
+    return text
 
 
 def accuracy_chart(panel: Panel) -> dict[str, Any] | None:

@@ -133,12 +133,18 @@ def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
 
 
 def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
-    """The settings to draw: of those that differ along own axes alone, the last. An `OwnAxisPanel` has all."""
+    """The settings to draw: of those that differ along own axes alone, the last with the most timed cases.
+
+    An `OwnAxisPanel` has all. A kernel may refuse a window larger than n.
+    """
 
     def apart(one: PanelSetting) -> frozenset[Any]:
         return frozenset((line.impl, line.batch_size, line.series) for panel in one.panels for line in panel.lines)
 
-    return [alike[-1] for alike in grouped(settings, apart).values()]
+    def timed(one: PanelSetting) -> int:
+        return sum(line.time_s is not None for panel in one.panels for line in panel.lines)
+
+    return [max(reversed(alike), key=timed) for alike in grouped(settings, apart).values()]
 
 
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:

@@ -184,13 +184,16 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
     if more_precise := _more_precise(contents):
         lines.append(f"Next:   {more_precise}")
     elif contents.answers and contents.findings.laws:
-        panel = contents.answers[0].panel
+        panel = (contents.drawn_answers or contents.answers)[0].panel
         largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
         sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
         others = [f"{axis}={getattr(largest, axis)}" for axis in varying if axis != "options"]
-        if "options" in varying and largest.options != NO_OPTIONS:
-            others += [f"layer.{option}" for option in largest.options.split("+")]
+        if "options" in varying:  # a value of each option of any layer: the largest line's own comes last
+            timed = (line for line in (*contents.lines, largest) if line.time_s is not None)
+            parts_of = (part for line in timed for part in line.options.split("+"))
+            options = dict(part.split("=", 1) for part in parts_of if part != NO_OPTIONS)
+            others += [f"layer.{name}={value}" for name, value in options.items()]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
         lines.append(

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
 from harness.trial.device import to_float64
@@ -47,8 +48,8 @@ _COUNTED, _FLOPS_AN_ELEMENT = (16, 32), 16
 _MOST_S, _TOO_SLOW = 10.0, "the float64 reference is too slow at this size"
 # An error at the timed size is incorrect beyond this, beyond 32 times the plain layer's, and beyond what is tolerated
 # of a small case. A scan in log space loses two digits more than the plain recurrence. Wrong numbers in one row of 64
-# are an error of an eighth.
-_WRONG, _TIMES_PLAIN = 1e-3, 32
+# are an error of an eighth. Without a plain layer, as against itself, there is one limit, higher in half precision.
+_WRONG, _TIMES_PLAIN, _WRONG_ALONE = 1e-3, 32, 1e-2
 _ERRORS = ("output_error", "output_error_max", "gradient_error", "gradient_error_max")
 NAMES = (*_ERRORS, "error_ratio", "accuracy_by", "allowed_error")
 
@@ -148,13 +149,14 @@ def _measured(
     work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]
 ) -> dict[str, Any]:
     reference, against = verify.reference_of(case, work.layer)
+    case = verify.as_masked(case, work.layer)
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
     # A loop over time has small operations, on which several threads would only wait for each other.
-    loops_over_time = against != verify.ITSELF and not _computes_rows(reference)
+    loops_over_time = against != layer_lookup.ITSELF and not _computes_rows(reference)
     threads = 1 if loops_over_time else torch.get_num_threads()
     with _limited(threads, _TOO_SLOW):
-        part = _part(case, work, reference, inputs, flops, is_the_layer=against == verify.ITSELF)
+        part = _part(case, work, reference, inputs, flops, is_the_layer=against == layer_lookup.ITSELF)
         wanted = _side(reference, case, seed, inputs, part, work.gradient)
     torch.manual_seed(seed)
     drawn = torch.get_rng_state()
@@ -164,7 +166,7 @@ def _measured(
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
-    if against != verify.ITSELF:
+    if against != layer_lookup.ITSELF:
         check_reference(against, wanted.y, own.y, real)
     errors = _errors(own, wanted, real)
     beside, of_plain, compared = list(errors), None, part.name
@@ -175,7 +177,7 @@ def _measured(
                 compared = f"{part.name} and the last {_LAST}"
         except Exception as error:  # the first tokens count all the same
             unknown.append(f"output_error of the last {_LAST} tokens: {_reason(error, 'prefill or step fails')}")
-    if against != verify.ITSELF and case.dtype != "float64":
+    if against != layer_lookup.ITSELF and case.dtype != "float64":
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[part.dim] > _FEW
         if loops_over_time and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
@@ -190,7 +192,7 @@ def _measured(
     # The gradients of an approximation are not those of its reference.
     allowed = layer_protocol.allowed_error(work.layer)
     judged = errors[:2] if allowed else errors
-    _judge(judged, of_plain, verify.limits(case, work.layer, against != verify.ITSELF), case.seq_len, compared)
+    _judge(judged, of_plain, verify.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
     pairs = zip(beside[::2], (of_plain or ())[::2], strict=False)
     ratios = [own_part / plain_part for own_part, plain_part in pairs if plain_part]
     return {
@@ -417,18 +419,19 @@ def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[
 
 
 def _judge(
-    errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], n: int, compared: str
+    errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], case: Case, compared: str
 ) -> None:
     """Raise WrongResult for an error that neither rounding nor the plain layer's own error explains."""
+    alone = verify.MOST if case.dtype in verify.HALF else _WRONG_ALONE
     for what, at, limit in zip(("output", "gradient"), (0, 2), limits, strict=True):
         if at >= len(errors):
             return
         plain = None if of_plain is None else of_plain[at]
-        most = verify.MOST if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, verify.MOST))
+        most = alone if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, verify.MOST))
         if not errors[at] <= max(limit, most):
             beside = "" if plain is None else f"; the plain layer is off by {plain:.1e}"
             raise WrongResult(
-                f"{what} is off by {errors[at]:.1e} of its norm at n = {n} ({compared}), where at most "
+                f"{what} is off by {errors[at]:.1e} of its norm at n = {case.seq_len} ({compared}), where at most "
                 f"{max(limit, most):.1e} is tolerated{beside}"
             )
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import input_width, inputs_of, is_function
+from harness.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
 from harness.trial.result_checks import WrongResult, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 
@@ -68,7 +68,7 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]
 def _refusal(layer_class: Any, case: Case) -> str | None:
     if not callable(getattr(layer_class, "attention_weights", None)):
         return "it has no method attention_weights(x, attn_mask) to look at"
-    return layer_class.supports(case) if hasattr(layer_class, "supports") else None
+    return what_supports_says(layer_class, case) if hasattr(layer_class, "supports") else None
 
 
 def _row_error(weights: Any, n: int) -> float:

@@ -158,7 +158,7 @@ def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
 def _reference(case: Case, layer_class: Any) -> str:
     found: Any = verify.reference_class_of(case, layer_class)
     if found is None:
-        return verify.ITSELF
+        return layer_lookup.ITSELF
     shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found
     module = file_or_module(getattr(shown, "__module__", None) or found.__module__)
     allowed = layer_protocol.allowed_error(layer_class)

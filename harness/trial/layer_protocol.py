@@ -11,7 +11,7 @@ output_dtype = "float32"      the dtype that it returns, if that is not the dtyp
 prepare(x, …) -> dict         converts the arguments above to its own layout, outside the measured time
 start(batch_size, seq_len) -> state, step(x_t, state) -> (y_t, state)       decoding, (b, d) -> (b, d)
 prefill(x, state) -> state    the state after t steps, computed at once
-supports(case) -> str | None  why the layer cannot run a case
+supports(case, window, …) -> str | None  why the layer cannot run a case
 
 A class also has attributes that describe it, such as `has_heads`, `compiled`, `claims` and `reference`:
 docs/how-to/own-layer.md. A function is found by inspection too: `harness.trial.function_layer`.
@@ -31,7 +31,7 @@ from torch import nn
 from harness import layer_lookup, own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_files import STDLIB, is_installed, is_of_user
-from harness.layer_options import options_of
+from harness.layer_options import joined, options_of
 from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.other_names import MEANT
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
@@ -148,11 +148,20 @@ def _wrapped_text(layer_class: Any) -> str:
     )
 
 
+def what_supports_says(layer_class: Any, case: Case) -> Any:
+    """What `supports` returns. Its parameters beside the case get the values of the layer's options of these names."""
+    _, *names = inspect.signature(layer_class.supports).parameters
+    defaults = own_axes.option_defaults(layer_class) if names else {}
+    values = options_of(joined(f"{name}={text}" for name, text in defaults.items() if text is not None))
+    values = {**values, **options_of(case.options)}
+    return layer_class.supports(case, **{name: values[name] for name in names if name in values})
+
+
 def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     """Return why the layer cannot run this case, or None if nothing prevents it."""
     place = f"{layer_class.__name__}.supports(case)"
     try:
-        text = layer_class.supports(case) if getattr(layer_class, "supports", None) else None
+        text = what_supports_says(layer_class, case) if getattr(layer_class, "supports", None) else None
     except Exception as error:
         error.add_note(f"{place}, which returns a reason or None, fails:")
         raise

@@ -70,7 +70,8 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, laye
     Raises WrongResult for any other output.
     """
     if not isinstance(y, Tensor):
-        raise WrongResult(f"it returned a {type(y).__name__}, not a tensor")
+        alone = ": return the output alone" if isinstance(y, tuple) else ""
+        raise WrongResult(f"it returned a {type(y).__name__}, not a tensor{alone}")
     if y.shape != wanted:
         but = f", where {wanted} is wanted" if x.shape != wanted else ""
         other = OTHER_LAYOUT.get(getattr(layer, "layout", ""))

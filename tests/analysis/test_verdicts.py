@@ -37,6 +37,16 @@ def test_claims_that_cannot_be_read_are_undetermined_with_the_reason(stated: str
     assert (one.verdict, "is no sum of terms" in one.reason) == ("undetermined", True)
 
 
+def test_a_constant_depth_may_be_a_step_less_where_n_is_small() -> None:
+    stated = '{"depth": "1"}'
+    steps = {64: 6}
+    one = verdict("depth", measured("their:Layer", attention, depth=lambda n, d, h: steps.get(n, 7), claims=stated))
+    assert one.verdict == "confirmed"
+    grows = measured("their:Layer", attention, depth=lambda n, d, h: n.bit_length(), claims=stated)
+    grown = verdict("depth", grows)
+    assert (grown.verdict, "where the claim is" in grown.reason) == ("refuted", True)
+
+
 def test_settings_are_judged_apart() -> None:
     of = measured("attention.fused", attention, depth=lambda n, d, h: 5)
     wrong = [replace(line, dtype="bfloat16", flops=1, flops_full=1) for line in of]

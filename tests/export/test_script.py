@@ -540,6 +540,7 @@ def test_sides_of_one_function_are_named_by_what_differs_and_have_a_reference_ea
 REFUSED = {
     "one of sdpa.* with the same heads": [function("softmax"), FUSED],
     "unless it is one of sdpa": [function("softmax", num_kv_heads=1), replace(FUSED, impl="sdpa.fused")],
+    "take the same input:": [replace(FUSED, impl="attention.naive"), replace(FUSED, impl="sdpa.fused")],
     "the same inputs": [function("softmax"), function("decay")],
     "export its class": [function("built")],
     "as by a model, and a script has none": [function("of_model")],

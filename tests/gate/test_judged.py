@@ -125,6 +125,11 @@ def test_a_claim_must_not_be_newly_refuted(was: str, now: str, of_time: bool, ve
     )
 
 
+def test_a_claim_that_has_changed_is_named_before_and_now() -> None:
+    now = ClaimKept(claimed="O(n²)", measured="n", verdict="refuted")
+    assert judge_claim(claim("n", "confirmed"), now, False)[1].startswith("O(n) was confirmed, O(n²) is refuted")
+
+
 def test_a_claim_that_nobody_makes_any_more_is_not_passed() -> None:
     assert judge_claim(claim("n", "confirmed"), None, False)[0].outcome == "unmeasured"
 

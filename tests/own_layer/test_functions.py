@@ -40,6 +40,22 @@ def test_attention_over_heads_is_verified_in_every_mode(name: str, mode: str, ma
     assert verify(case_of(name, mode=mode, mask=mask), seed=0)["against"] == against
 
 
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_function_that_is_causal_by_nature_is_compared_with_causal_attention_whatever_the_mask(mask: str) -> None:
+    case = case_of("always_causal", mask=mask, mode="train")
+    assert verify(case, seed=0)["against"] == "softmax_attention"
+    found = measure_accuracy(build(replace(case, seq_len=300), seed=0), replace(case, seq_len=300), 0, None, None, [])
+    assert found["output_error"] < 1e-5
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_outliers_may_cost_digits_and_a_wrong_scale_is_wrong_all_the_same(mode: str) -> None:
+    shape = {"seq_len": 64, "d_model": 256, "mode": mode, "inputs": "outliers"}
+    assert verify(case_of("attention", **shape), seed=0)["output_error"] < 1e-4
+    with pytest.raises(WrongResult, match="off by"):
+        verify(case_of("unscaled", **shape), seed=0)
+
+
 def test_an_annotation_tells_the_layout() -> None:
     assert [tuple(x.shape) for x in build(case_of("annotated"), seed=0).inputs] == [(2, 12, 4, 4)] * 3
     assert verify(case_of("annotated"), seed=0)["against"] == "softmax_attention"
@@ -153,6 +169,15 @@ def test_a_function_that_does_not_state_its_other_layout_is_told_so(name: str, m
     reason = outcome_of_exception(raised.value)["reason"]
     assert said in reason
     assert reason.endswith(f'write {name}.layout = "bnhd"')
+
+
+def test_an_error_that_is_not_of_shapes_is_told_no_layout() -> None:
+    with pytest.raises(ValueError, match="a window of whole tiles") as found:
+        verify(case_of("of_whole_tiles"), seed=0)
+    assert not hasattr(found.value, "__notes__")
+    with pytest.raises(RuntimeError) as few:
+        verify(case_of("biased_tokens_first", seq_len=8, num_kv_heads=2), seed=0)
+    assert few.value.__notes__ == ["k and v have 2 heads, and q has 4: repeat those of k and v"]
 
 
 @pytest.mark.parametrize("name", ["biased_tokens_first_stated", "biased_heads_first"])

@@ -108,6 +108,9 @@ def test_one_value_of_each_axis_is_drawn_over_n() -> None:
     assert len(settings) == 9
     (drawn,) = drawn_settings(settings)
     assert "page_size=32, window=256" in drawn.title
+    timed = [line if "window=256" not in line.options else replace(line, time_s=None) for line in lines()]
+    (drawn,) = drawn_settings(panel_settings(complete_lines(timed, {})))
+    assert "page_size=32, window=128" in drawn.title
     apart = panel_settings([replace(line, threads=2) if line.seq_len == 512 else line for line in lines()])
     assert len(drawn_settings(apart)) == 2
 

@@ -110,6 +110,14 @@ def test_a_slow_reference_computes_as_many_tokens_as_verification_or_none(
     assert "output_error: the float64 reference is too slow at this size" in facts["facts_unknown"]
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 0.01), ("bfloat16", 0.1)])
+def test_without_a_plain_layer_one_limit_holds_for_each_dtype(dtype: str, most: float) -> None:
+    case = Case("rnn.elman", 512, 8, 1, dtype=dtype)
+    accuracy._judge([0.9 * most, 1.0], None, (1e-5, 1e-5), case, "all tokens")
+    with pytest.raises(WrongResult, match=f"where at most {most:.1e} is tolerated"):
+        accuracy._judge([1.1 * most, 1.0], None, (1e-5, 1e-5), case, "all tokens")
+
+
 def test_random_numbers_are_the_reason_where_a_layer_that_draws_them_cannot_be_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

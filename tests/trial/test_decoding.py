@@ -34,6 +34,20 @@ class WrongPrefill(Elman):
         return h
 
 
+class StartsAnewAfterAPrefill(Elman):
+    """Its first step after a prefill is right, and leaves a state without it."""
+
+    def prefill(self, x: Tensor, h: Tensor) -> tuple[Tensor]:
+        for x_t in x.unbind(1):
+            h = super().step(x_t, h)[1]
+        return (h,)
+
+    def step(self, x_t: Tensor, h: Any) -> tuple[Tensor, Tensor]:
+        if isinstance(h, tuple):
+            return super().step(x_t, h[0])[0], h[0]
+        return super().step(x_t, h)
+
+
 class NoPair(Elman):
     def step(self, x_t: Tensor, h: Tensor) -> Any:
         return super().step(x_t, h)[0]
@@ -64,6 +78,7 @@ CASE = {"seq_len": 12, "d_model": 8, "num_heads": 1, "batch_size": 2, "mode": "d
         (Forgetful, "what it decodes step by step is off by"),
         (Impatient, "the same step taken again is off by"),
         (WrongPrefill, "the last token after a prefill is off by"),
+        (StartsAnewAfterAPrefill, "steps after a prefill is off by"),
         (NoPair, "its step returned a Tensor, not a pair of an output and a state"),
         (WrongShape, r"its step returned shape \(2, 1, 8\) for an input of shape \(2, 8\)"),
         (KeepsSteps, "it returns the result of an earlier call: a new input takes"),

@@ -1,7 +1,7 @@
 """What a layer can be asked for is found by looking at it."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from torch import Tensor, nn
@@ -90,6 +90,22 @@ def test_its_own_reason_comes_first() -> None:
 
     assert unsupported_reason(Choosy, replace(CASE, seq_len=7, mask="causal")) == "no odd n"
     assert unsupported_reason(Choosy, CASE) is None
+
+
+def test_its_reason_may_depend_on_its_own_axes() -> None:
+    class Windowed(Plain):
+        axes: ClassVar = {"window": ("w", 4)}
+
+        def __init__(self, window: int = 4) -> None:
+            super().__init__()
+
+        @staticmethod
+        def supports(case: Case, window: int) -> str | None:
+            return f"window {window} is larger than n = {case.seq_len}" if window > case.seq_len else None
+
+    assert unsupported_reason(Windowed, CASE) is None
+    assert unsupported_reason(Windowed, replace(CASE, seq_len=2)) == "window 4 is larger than n = 2"
+    assert unsupported_reason(Windowed, replace(CASE, options="window=9")) == "window 9 is larger than n = 8"
 
 
 def test_a_layer_that_needs_a_source_gets_one_as_long_as_its_input_where_the_case_names_none() -> None:

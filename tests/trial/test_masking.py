@@ -30,6 +30,21 @@ class Liar(Ignores):
         return super().forward(x)
 
 
+class IgnoresAfterANorm(Ignores):
+    """A change that is the same in all channels of a token is none to it."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        return super().forward(nn.functional.layer_norm(x, x.shape[-1:]))
+
+
+class SeesItsTile(Ignores):
+    """Tokens see all of their tile of six, the later ones too."""
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        tiles = x.unflatten(1, (-1, 6))
+        return self.proj((tiles + tiles.mean(2, keepdim=True)).flatten(1, 2))
+
+
 class FillsThePadding(PackedAttention):
     """Outputs of padding are no numbers; all others are right."""
 
@@ -82,13 +97,20 @@ def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> d
     return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
 
 
-@pytest.mark.parametrize("layer", [Ignores, Liar])
+@pytest.mark.parametrize("layer", [Ignores, Liar, IgnoresAfterANorm, SeesItsTile])
 def test_one_that_sees_later_tokens_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongResult, match="it sees later tokens that the mask hides: its output is off by"):
         verified(layer, monkeypatch, mask="causal")
 
 
-@pytest.mark.parametrize("layer", [Ignores, Liar])
+def test_one_that_calls_itself_causal_sees_no_later_token_without_a_mask_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(WrongResult, match="it sees later tokens"):
+        verified(Liar, monkeypatch)
+
+
+@pytest.mark.parametrize("layer", [Ignores, Liar, IgnoresAfterANorm])
 def test_one_that_sees_padding_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongResult, match="it sees padding that the mask hides: its output is off by"):
         verified(layer, monkeypatch, mask="padding", padding_fraction=0.5)
