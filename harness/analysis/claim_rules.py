@@ -207,9 +207,11 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         longest = max(found, key=lambda one: len(one.depths))
         return Judgement(longest.measured, CONFIRMED, f"{longest.ends}{declared}")
     one = min(others, key=lambda one: bool(one.doubt))
-    claimed = claim.growth("n")
-    exponent = f": exponent {_exponent(one.depths):.2f} where the claim is of order {Term(*claimed)}"
-    text = one.doubt or (exponent if any(claimed) else ", where the claim is a constant")
+    claimed, exponent = claim.growth("n"), f"{_exponent(one.depths):.2f}"
+    beside = f": exponent {exponent} where the claim is of order {Term(*claimed)}"
+    if exponent == "0.00" and not any(claimed):  # it rises by a few steps
+        beside = ", where the claim is a constant"
+    text = one.doubt or beside
     return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
 
 

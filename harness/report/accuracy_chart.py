@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness import formatting
+from harness.layer_lookup import ITSELF, is_foreign
 from harness.report.document import grouped
 from harness.report.figure_panels import Panel, decimal_axis, seconds_axis
 from harness.results.columns import CaseResult
 
 # An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
 _BELOW_LEAST = 0.3
+# An error so large, of so many times the plain layer's, may be of wrong values: rounding takes up to 3.3 times.
+_LARGE_ERROR, _MUCH_LESS_EXACT = 1e-3, 8.0
 
 
 def error_of(line: CaseResult) -> float | None:
@@ -33,6 +36,17 @@ def approximations(lines: Iterable[CaseResult]) -> list[str]:
         of_gradients = f", and its gradients by {formatting.share(gradients)}" if gradients else ""
         text.append(f"approximate: {impl}: it is off from its reference by {formatting.share(output)}{of_gradients}.")
     return text
+
+
+def is_by_itself(line: CaseResult) -> bool:
+    """Whether a user's layer has no reference. The project's own tests compare each layer of the registry with one."""
+    return is_foreign(line.impl) and bool(line.accuracy_by and line.accuracy_by.endswith(ITSELF))
+
+
+def is_inexact(line: CaseResult) -> bool:
+    """Whether the errors are large, and may be more than rounding: far above the plain layer's in the same dtype."""
+    error = max(line.output_error or 0.0, line.gradient_error or 0.0)
+    return not line.allowed_error and error > _LARGE_ERROR and (line.error_ratio or 0.0) > _MUCH_LESS_EXACT
 
 
 def accuracy_chart(panel: Panel) -> dict[str, Any] | None:

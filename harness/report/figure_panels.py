@@ -133,18 +133,12 @@ def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
 
 
 def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
-    """The settings to draw: of those that differ along own axes alone, the last with the most timed cases.
-
-    An `OwnAxisPanel` has all. A kernel may refuse a window larger than n.
-    """
-
-    def apart(one: PanelSetting) -> frozenset[Any]:
-        return frozenset((line.impl, line.batch_size, line.series) for panel in one.panels for line in panel.lines)
-
-    def timed(one: PanelSetting) -> int:
-        return sum(line.time_s is not None for panel in one.panels for line in panel.lines)
-
-    return [max(reversed(alike), key=timed) for alike in grouped(settings, apart).values()]
+    """The settings to draw: of those that differ along own axes alone, the last with the most timed cases."""
+    apart = grouped(
+        settings,
+        lambda one: frozenset((line.impl, line.batch_size, line.series) for p in one.panels for line in p.lines),
+    )
+    return [max(reversed(alike), key=lambda one: sum(map(_timed, one.panels))) for alike in apart.values()]
 
 
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
@@ -179,9 +173,11 @@ def evenly_spread(values: Collection[int], most: int) -> list[int]:
 
 def fullest_panel(panels: Sequence[Panel]) -> Panel:
     """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
-    return max(
-        panels, key=lambda panel: (sum(line.time_s is not None for line in panel.lines), panel.d_model, panel.num_heads)
-    )
+    return max(panels, key=lambda panel: (_timed(panel), panel.d_model, panel.num_heads))
+
+
+def _timed(panel: Panel) -> int:
+    return sum(line.time_s is not None for line in panel.lines)
 
 
 # The place of a finding: a setting's values, a width, and a number of heads. A finding about layers without heads has

@@ -124,7 +124,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     again = work.call()
     worst = max(worst, check_error("the same step taken again", again, expected[:, -1], limit))
     if hasattr(layer, "prefill") and (half := case.seq_len // 2):
-        state, steps = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source)), []
+        state, steps = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source)), []  # type: ignore[operator]
         for x_t in x[:, half:].unbind(1):
             y_t, state = _step(layer, x_t, state)
             steps.append(y_t)

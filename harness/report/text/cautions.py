@@ -10,10 +10,9 @@ from harness import formatting
 from harness.analysis.claim_rules import is_masked
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
-from harness.layer_lookup import ITSELF, is_foreign
 from harness.layer_options import NO_OPTIONS
 from harness.machine import gpu_state_of, gpu_states, lock_advice, part
-from harness.report.accuracy_chart import approximations
+from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
@@ -122,8 +121,6 @@ def _factor(width: float) -> str:
     return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
-# An error so large, of so many times the plain layer's, may be of wrong values: rounding takes up to 3.3 times.
-_LARGE_ERROR, _MUCH_LESS_EXACT = 1e-3, 8.0
 # A share of left out samples that is worth a sentence.
 _MUCH_THROTTLED = 0.05
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
@@ -174,8 +171,8 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "without a GPU time": _is_without_gpu_time(line),
             "host-bound": line.host_bound and not _is_without_gpu_time(line),
             "compared in their first tokens alone": _is_by_first(line),
-            "compared with itself alone": _is_by_itself(line),
-            "much less exact than the plain layer": _is_inexact(line),
+            "compared with itself alone": is_by_itself(line),
+            "much less exact than the plain layer": is_inexact(line),
             "suspect": line.suspect,
         }
         for kind in filter(found.get, found):
@@ -192,25 +189,15 @@ def _is_by_first(line: CaseResult) -> bool:
     return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
 
-def _is_by_itself(line: CaseResult) -> bool:
-    """Whether a user's layer has no reference. The project's own tests compare each layer of the registry with one."""
-    return is_foreign(line.impl) and bool(line.accuracy_by and line.accuracy_by.endswith(ITSELF))
-
-
 def _by_itself(lines: Iterable[CaseResult]) -> list[str]:
-    alone = [line for line in lines if _is_by_itself(line)]
+    alone = [line for line in lines if is_by_itself(line)]
     told = "compared with itself in float64, a wrong formula or gradient passes: give it a `reference`"
     return [f"no reference: {_cases(alone)}: {told}."] if alone else []
 
 
-def _is_inexact(line: CaseResult) -> bool:
-    error = max(line.output_error or 0.0, line.gradient_error or 0.0)
-    return not line.allowed_error and error > _LARGE_ERROR and (line.error_ratio or 0.0) > _MUCH_LESS_EXACT
-
-
 def _inexact(lines: Iterable[CaseResult]) -> list[str]:
     """The layers whose errors may be more than rounding, at the largest ratio of each."""
-    found = {line.impl: line for line in sorted(filter(_is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
+    found = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
     text = [
         f"less exact: {_cases([line])}: its error is {line.error_ratio:.0f} times that of plain {line.dtype}. "
         "Is it right in every row and head?"
