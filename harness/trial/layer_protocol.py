@@ -150,7 +150,7 @@ def _wrapped_text(layer_class: Any) -> str:
 
 def what_supports_says(layer_class: Any, case: Case) -> Any:
     """What `supports` returns. Its parameters beside the case get the values of the layer's options of these names."""
-    _, *names = inspect.signature(layer_class.supports).parameters
+    names = list(inspect.signature(layer_class.supports).parameters)[1:]
     defaults = own_axes.option_defaults(layer_class) if names else {}
     values = options_of(joined(f"{name}={text}" for name, text in defaults.items() if text is not None))
     values = {**values, **options_of(case.options)}
