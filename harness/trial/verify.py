@@ -27,9 +27,9 @@ from impls.attention.reference import softmax_attention
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     """Verify the mask without a reference: changing hidden tokens must not change any visible output.
 
-    A causal mask hides about half of the tokens from those before them, an odd number of tokens: a kernel's tile may
-    not begin with the first hidden one. Padding is hidden from all real tokens. Raises WrongResult if an output changes
-    by more than `limit` of its norm. Without a mask, nothing is checked.
+    Under a causal mask, about half of the tokens change. The first of them has an odd place, so it lies inside a tile
+    of a kernel, whose earlier tokens must not see it. Padding is hidden from all real tokens. Raises WrongResult if an
+    output changes by more than `limit` of its norm. Without a mask, nothing is checked.
     """
     source_len = layer_protocol.kv_len(work.layer, case)
     if case.mask == "causal" and case.seq_len > 1 and not case.kv_len:
@@ -195,7 +195,7 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
 
 
 # What errors of wrong shapes say.
-_OF_SHAPES = re.compile(r"size|shape|dimension|unpack|broadcast|index")
+_OF_SHAPES = re.compile(r"\b(sizes?|shapes?|dimensions?|unpack|broadcast|index)\b")
 
 
 def verify(case: Case, seed: int) -> dict[str, Any]:
@@ -216,7 +216,8 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
         is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
         if hint and is_plain and _OF_SHAPES.search(str(error)):
             few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
-            error.add_note(few if case.num_kv_heads else hint)  # else the shapes may be of the other layout
+            is_few = 0 < case.num_kv_heads < case.num_heads
+            error.add_note(few if is_few else hint)  # else the shapes may be of the other layout
         raise
 
 

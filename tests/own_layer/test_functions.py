@@ -177,6 +177,9 @@ def test_an_error_that_is_not_of_shapes_is_told_no_layout() -> None:
     assert not hasattr(found.value, "__notes__")
     with pytest.raises(RuntimeError) as few:
         verify(case_of("biased_tokens_first", seq_len=8, num_kv_heads=2), seed=0)
+    with pytest.raises(RuntimeError) as equal:
+        verify(case_of("biased_tokens_first", seq_len=8, num_kv_heads=4), seed=0)
+    assert "layout" in equal.value.__notes__[0]
     assert few.value.__notes__ == ["k and v have 2 heads, and q has 4: repeat those of k and v"]
 
 

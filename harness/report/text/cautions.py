@@ -171,7 +171,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "without a GPU time": _is_without_gpu_time(line),
             "host-bound": line.host_bound and not _is_without_gpu_time(line),
             "compared in their first tokens alone": _is_by_first(line),
-            "compared with itself alone": is_by_itself(line),
+            "without a reference": is_by_itself(line),
             "much less exact than the plain layer": is_inexact(line),
             "suspect": line.suspect,
         }
@@ -199,7 +199,7 @@ def _inexact(lines: Iterable[CaseResult]) -> list[str]:
     """The layers whose errors may be more than rounding, at the largest ratio of each."""
     found = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
     text = [
-        f"less exact: {_cases([line])}: its error is {line.error_ratio:.0f} times that of plain {line.dtype}. "
+        f"less exact: {_cases([line])}: its error is {line.error_ratio:.0f} times the plain layer's. "
         "Is it right in every row and head?"
         for line in found.values()
     ]
