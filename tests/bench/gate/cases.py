@@ -19,13 +19,17 @@ SMALL = ((1024, 1024), (2048, 512), (512, 1024)) if ON_GPU else ((16, 64), (32, 
 if SIMULATED:
     SIZES, SMALL = ((16, 32), (32, 16), (16, 16)), ((8, 16), (16, 8), (8, 8))
 BATCH = 8 if ON_GPU else 1
+# In float32, products of a GPU take ten times as long.
+DTYPE = "bfloat16" if ON_GPU else "float32"
 # How many of the twelve are measured.
 CASES = int(os.environ.get("HARNESS_BENCH_CASES", "12"))
 
 
 def _case(impl: str, n: int, d: int, heads: bool = True) -> Case:
     allocator = "steady" if DEVICE == "cpu" else "default"
-    return Case(impl, n, d, 4 if heads else 1, batch_size=BATCH, device=DEVICE, threads=THREADS, allocator=allocator)
+    num_heads = 4 if heads else 1
+    about = {"device": DEVICE, "dtype": DTYPE, "threads": THREADS, "allocator": allocator}
+    return Case(impl, n, d, num_heads, batch_size=BATCH, **about)
 
 
 def alike() -> list[Pair]:

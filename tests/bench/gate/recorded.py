@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,17 +37,36 @@ class Recorded:
 
 
 def record(kind: str, pairs: Sequence[Pair], effects: Sequence[float], seed: int, into: Path) -> Recorded:
-    """Run one comparison, and append it to a file."""
-    rows: list[dict[str, Any]] = []
-    began = time.monotonic()
+    """Run one comparison, and append it to a file.
+
+    Its blocks are kept in a file beside that one as they are measured. A comparison that was interrupted continues
+    after them.
+    """
+    blocks = into.with_name(f"blocks-{kind}-{seed}.jsonl")
+    rows = list(_complete_rows(blocks))
+
+    def keep(row: dict[str, Any]) -> None:
+        rows.append(row)
+        with blocks.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
     screen = ComparisonScreen([pair.head.key for pair in pairs], RULES, math.inf, Console(quiet=True))
     with Sides(_runner(), _runner()) as sides:
-        measured = time_pairs(pairs, sides, RULES, Timing(), seed, lambda row: rows.append(dict(row)), screen)
-    wall_s = time.monotonic() - began
-    one = _recorded(kind, pairs, effects, measured, rows, wall_s)
+        measured = time_pairs(pairs, sides, RULES, Timing(), seed, keep, screen, past=list(rows))
+    comparison = _recorded(kind, pairs, effects, measured, rows, wall_s=rows[-1]["used_s"])
     with into.open("a") as file:
-        file.write(json.dumps(vars(one)) + "\n")
-    return one
+        file.write(json.dumps(vars(comparison)) + "\n")
+    return comparison
+
+
+def _complete_rows(blocks: Path) -> Iterator[dict[str, Any]]:
+    """The blocks of an interrupted comparison. The last line may be cut off, and is removed then."""
+    if not blocks.exists():
+        return
+    complete, newline, _ = blocks.read_text().rpartition("\n")
+    blocks.write_text(complete + newline)
+    for line in complete.splitlines():
+        yield json.loads(line)
 
 
 def _runner() -> Executor:
@@ -60,7 +78,7 @@ def _recorded(
     pairs: Sequence[Pair],
     effects: Sequence[float],
     measured: MeasuredBlocks,
-    rows: list[dict],
+    rows: list[dict[str, Any]],
     wall_s: float,
 ) -> Recorded:
     def of(pair: Pair, control: bool) -> list[dict[str, Any]]:

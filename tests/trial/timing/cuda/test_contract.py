@@ -93,7 +93,7 @@ SIMULATED: dict[str, Callable[[Path], SimGpu]] = {
     "simulation": lambda directory: _usual(),
     "simulation of an older GPU": lambda directory: _older(),
     "simulation of a record": _of_its_record,
-    # Of real GPUs, as `.ci/cuda record` writes them.
+    # Of real GPUs, as the part `record` of `.ci/cuda` writes them.
     **{name: lambda directory, path=path: gpu_of(read(path)) for name, path in recorded_files().items()},
 }
 ON_GPU = [

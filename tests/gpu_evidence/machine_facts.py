@@ -1,0 +1,264 @@
+"""What a GPU machine is, and the durations that decide how long everything else takes.
+
+    python -m gpu_evidence.machine_facts FACTS.json
+
+Each fact is printed and written as it is found. One that cannot be had is noted with its error, and the next follows.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn", "pytest", "transformers")
+_VARIABLES = ("CUDA", "CUDNN", "CUBLAS", "NVIDIA", "TORCH", "PYTORCH", "TRITON", "OMP", "MKL", "LD_LIBRARY", "PYTHON")
+_SMI = (
+    *("name", "driver_version", "persistence_mode", "power.limit", "power.draw", "clocks.sm", "clocks.max.sm"),
+    *("clocks.mem", "ecc.mode.current", "mig.mode.current", "compute_mode", "temperature.gpu", "memory.total"),
+)
+_QUERIES = 50
+_RENEWALS_S = 0.5
+# A process as a trial is one: torch is imported, then the GPU works for the first time.
+_NEW_PROCESS = """
+import time
+began = time.time()
+import torch
+imported = time.time()
+torch.zeros(1, device="cuda")
+torch.cuda.synchronize()
+print(imported - began, time.time() - imported)
+"""
+_SIMULATED = bool(os.environ.get("HARNESS_SIMULATED_CUDA"))
+_N = _D = 16 if _SIMULATED else 1024
+
+
+def seconds(call: Callable[[], Any], times: int = 1) -> float:
+    """The mean seconds of a call."""
+    began = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - began) / times
+
+
+def _printed(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def _python() -> str:
+    return f"{platform.python_version()} {sys.executable}, {platform.platform()}"
+
+
+def _cpus() -> dict[str, Any]:
+    return {"usable": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "free_disk_bytes": _free_bytes()}
+
+
+def _free_bytes() -> int:
+    return shutil.disk_usage("/tmp").free
+
+
+def _nvidia_smi() -> dict[str, str]:
+    if shutil.which("nvidia-smi") is None:
+        return {"nvidia-smi": "not on PATH"}
+    values = _printed("nvidia-smi", f"--query-gpu={','.join(_SMI)}", "--format=csv,noheader").split(", ")
+    return dict(zip(_SMI, values, strict=True))
+
+
+def _compilers() -> dict[str, str | None]:
+    return {name: shutil.which(name) for name in ("gcc", "g++", "clang", "nvcc", "git")}
+
+
+def _python_header() -> bool:
+    return Path(sysconfig.get_paths()["include"], "Python.h").exists()
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+
+
+def _packages() -> dict[str, str | None]:
+    return {name: _version(name) for name in _PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _import_of_torch() -> float:
+    return seconds(lambda: __import__("torch"))
+
+
+def _first_call() -> float:
+    import torch
+
+    return seconds(lambda: torch.zeros(1, device="cuda"))
+
+
+def _torch_libraries() -> dict[str, Any]:
+    import torch
+
+    return {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+
+
+def _gpu() -> str:
+    import torch
+
+    return torch.cuda.get_device_name()
+
+
+def _properties() -> str:
+    import torch
+
+    return str(torch.cuda.get_device_properties(0))
+
+
+def _gpu_state() -> dict[str, Any]:
+    import torch
+
+    from harness.trial import nvml
+
+    return nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(0)))
+
+
+def _nvml_seconds() -> dict[str, Any]:
+    """The seconds of a query, and how often the counter of energy is renewed."""
+    import torch
+
+    from harness.trial import nvml
+
+    where = nvml.addresses(torch.cuda.get_device_properties(0))
+    opened_s = seconds(lambda: nvml.NvmlGauge(where))
+    gauge = nvml.NvmlGauge(where)
+    if not gauge.is_open:
+        return {"missing": gauge.facts()["nvml_note"]}
+    return {
+        "open_s": opened_s,
+        "energy_s": seconds(gauge.energy_j, _QUERIES),
+        "reading_s": seconds(gauge.read, _QUERIES),
+        "energy_renewed_every_s": _renewal_s(gauge.energy_j),
+        "note": gauge.facts()["nvml_note"],
+    }
+
+
+def _renewal_s(energy_j: Callable[[], float | None]) -> float | None:
+    """The seconds between two changes of the counter; None if it did not change twice."""
+    changes: list[float] = []
+    last, began = energy_j(), time.perf_counter()
+    while (passed_s := time.perf_counter() - began) < _RENEWALS_S:
+        value = energy_j()
+        if value != last:
+            changes.append(passed_s)
+        last = value
+    return (changes[-1] - changes[0]) / (len(changes) - 1) if len(changes) > 1 else None
+
+
+def _calls() -> dict[str, Callable[[], Any]]:
+    """Calls in bfloat16 whose first use loads or plans something."""
+    import torch
+
+    x = torch.randn(_N, _D, device="cuda", dtype=torch.bfloat16)
+    q = torch.randn(4, 16, _N, 64, device="cuda", dtype=torch.bfloat16)
+    shorter = q[:, :, : 3 * _N // 4]
+    rnn = torch.nn.RNN(_D, _D, batch_first=True).to("cuda", torch.bfloat16)
+    tokens = torch.randn(4, _N // 2, _D, device="cuda", dtype=torch.bfloat16)
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    return {
+        "product": lambda: x @ x,
+        "sdpa": lambda: sdpa(q, q, q),
+        "sdpa of another size": lambda: sdpa(shorter, q, q),
+        "rnn": lambda: rnn(tokens),
+        "sum": lambda: x.sum(),
+    }
+
+
+def _first_uses() -> dict[str, dict[str, float]]:
+    """The seconds of each call's first use, and of later ones."""
+    import torch
+
+    durations = {}
+    for name, call in _calls().items():
+        waited = _with_a_wait(call, torch)
+        durations[name] = {"first_s": seconds(waited), "later_s": seconds(waited, 5)}
+    return durations
+
+
+def _with_a_wait(call: Callable[[], Any], torch: Any) -> Callable[[], None]:
+    def waited() -> None:
+        with torch.no_grad():
+            call()
+        torch.cuda.synchronize()
+
+    return waited
+
+
+def _kernels() -> dict[str, str]:
+    """The kernels that torch chooses for attention and an RNN in bfloat16, as the column `backend` names them."""
+    import torch
+
+    from harness.trial.metrics.opaque_kernels import backend_name
+
+    chosen = {}
+    for name in ("sdpa", "rnn"):
+        with torch.no_grad(), torch.autograd.profiler.profile() as recorded:
+            _calls()[name]()
+        operations = [event.name() for event in recorded.kineto_results.events()]
+        chosen[name] = backend_name(operations)
+    return chosen
+
+
+def _new_processes() -> list[dict[str, float]]:
+    """The seconds of an import of torch and of the first use of the GPU, in two processes one after the other."""
+    durations = []
+    for _ in range(2):
+        import_s, first_use_s = _printed(sys.executable, "-c", _NEW_PROCESS).split()
+        durations.append({"import_s": float(import_s), "first_use_s": float(first_use_s)})
+    return durations
+
+
+FACTS: dict[str, Callable[[], Any]] = {
+    "python": _python,
+    "nvidia_smi": _nvidia_smi,
+    "compilers": _compilers,
+    "python_header": _python_header,
+    "variables": _variables,
+    "cpus": _cpus,
+    "packages": _packages,
+    "import_of_torch_s": _import_of_torch,
+    "torch": _torch_libraries,
+    "first_call_s": _first_call,
+    "gpu": _gpu,
+    "properties": _properties,
+    "gpu_state": _gpu_state,
+    "nvml": _nvml_seconds,
+    "first_uses": _first_uses,
+    "kernels": _kernels,
+    "new_processes": _new_processes,
+}
+
+
+def main() -> int:
+    """Find all facts. Return 1 if torch sees no GPU."""
+    into = Path(sys.argv[1])
+    found: dict[str, Any] = {}
+    for name, find in FACTS.items():
+        try:
+            found[name] = find()
+        except Exception as error:  # one missing fact must not cost the others: it is noted, and shown
+            found[name] = f"error: {type(error).__name__}: {error}"[:300]
+        print(f"{name}: {found[name]}", flush=True)
+        into.write_text(json.dumps(found, indent=1, default=str))
+    return 1 if str(found["gpu"]).startswith("error") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Rehearse `.ci/cuda` on a simulated GPU as on a bare machine that ends at any moment.
+
+    python tests/gpu_evidence/rehearsal.py [FOLDER]
+
+Two plain copies of the project's files stand for two machines. Python finds its packages by PYTHONPATH alone; the
+project is not installed, and PATH has neither git nor a compiler. On the first machine every part is killed once it has
+measured something. The second one has nothing but the archive of the first, and finishes every part. Whatever was
+measured before the kill must still be there.
+
+The short parts and the long ones are rehearsed beside each other. FOLDER (build/cuda-rehearsal) gets what they publish.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+from forked_servers import ADDRESS, WITH_LAYERS, Origin  # noqa: E402
+from gpu_evidence.part_folder import RUNNING, PartFolder  # noqa: E402
+from gpu_evidence.parts import Part, all_parts, rehearsed  # noqa: E402
+from gpu_evidence.runner import environment  # noqa: E402
+
+_LONGEST_S = 300
+# A part that keeps nothing while it measures is killed after this time.
+_KILLED_AFTER_S = 1.0
+_LOOK_EVERY_S = 0.02
+# The first of the long parts.
+_LONG = "widths"
+_APPENDED = (".jsonl", ".txt")
+
+
+class RehearsalFailed(Exception):
+    """What `.ci/cuda` must do and has not done."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A copy of the project's files, and the folders that a command on it uses.
+
+    The fork servers of its commands come from one process, so that torch is imported once.
+    """
+
+    folder: Path
+    origin: Origin
+
+    @classmethod
+    def new(cls, folder: Path, origin: Origin) -> "Machine":
+        """A machine with nothing but the project's files."""
+        shutil.rmtree(folder, ignore_errors=True)
+        _copy_project(folder)
+        return cls(folder, origin)
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "build" / "cuda-rehearsal"
+
+    def command(self, *arguments: str) -> list[str]:
+        """`.ci/cuda` under an interpreter that knows no installed project."""
+        python = getattr(sys, "_base_executable", sys.executable)
+        return [python, str(self.folder / ".ci" / "cuda"), *arguments, "--rehearse"]
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """Start `.ci/cuda`, with packages from PYTHONPATH alone and without git and compilers."""
+        temporary = self.folder / "tmp"
+        (self.folder / "bin").mkdir(exist_ok=True)
+        temporary.mkdir(exist_ok=True)
+        inherited = {name for name in os.environ if not name.startswith(("VIRTUAL_ENV", "PYTHON"))}
+        variables = {name: os.environ[name] for name in inherited} | {
+            "PATH": str(self.folder / "bin"),
+            "PYTHONPATH": sysconfig.get_paths()["purelib"],
+            "TMPDIR": str(temporary),
+            ADDRESS: self.origin.address,
+        }
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def _copy_project(into: Path) -> None:
+    """Copy the project's files, without git's own."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        file = into / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).exists():
+            shutil.copy2(ROOT / name, file)
+
+
+def kill_while_it_measures(machine: Machine, part: Part) -> None:
+    """Begin a part, and kill `.ci/cuda` as soon as the part has kept something."""
+    process = machine.start("inf", part.name)
+    began = running_since = time.monotonic()
+    while process.poll() is None:
+        folder = PartFolder(part, machine.runs)
+        if folder.state.status != RUNNING:
+            running_since = time.monotonic()
+        has_kept = any(file.stat().st_size for file in folder.kept_files())
+        is_due = time.monotonic() - running_since > _KILLED_AFTER_S and not _keeps_rows(part)
+        if folder.state.status == RUNNING and (has_kept or is_due):
+            break
+        if time.monotonic() - began > _LONGEST_S:
+            raise RehearsalFailed(f"{part.name}: it has kept nothing after {_LONGEST_S} s")
+        time.sleep(_LOOK_EVERY_S)
+    measuring = PartFolder(part, machine.runs).state.process
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    if measuring is not None:
+        _wait_for_end(part, measuring)
+
+
+def _keeps_rows(part: Part) -> bool:
+    return Path(part.kept).suffix != ".json"
+
+
+def _wait_for_end(part: Part, process: int) -> None:
+    """Fail if the command of a killed part works on."""
+    began = time.monotonic()
+    while Path(f"/proc/{process}").exists():
+        if time.monotonic() - began > 10:
+            raise RehearsalFailed(f"{part.name}: its command goes on after .ci/cuda was killed")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def complete_lines(parts: Sequence[Part], runs: Path) -> dict[Path, str]:
+    """The text of all kept files that grow, up to the last complete line."""
+    files = [file for part in parts for file in PartFolder(part, runs).kept_files() if file.suffix in _APPENDED]
+    return {file.relative_to(runs): file.read_text().rpartition("\n")[0] for file in files}
+
+
+def rehearse(parts: Sequence[Part], folder: Path) -> Path:
+    """Kill each part on one machine, and finish all of them on another. Return the folder of what is published."""
+    place, origin = folder / "machine", Origin(WITH_LAYERS)
+    first = Machine.new(place, origin)
+    # Python would find the harness in the current directory first.
+    origin.start({**environment(rehearse=True, root=place), "PYTHONSAFEPATH": "1"})
+    names = [part.name for part in parts]
+    for part in parts:
+        kill_while_it_measures(first, part)
+        print(f"{part.name}: killed while it measured", flush=True)
+    packing = first.start("0")
+    packing.communicate()
+    measured = complete_lines(parts, first.runs)
+    packed = folder / "packed.tar.gz"
+    shutil.move(first.runs.with_name("cuda-rehearsal.tar.gz"), packed)
+    second = Machine.new(place, origin)
+    published = folder / "published"
+    # What is published is named after the GPU, which the first part finds out.
+    chosen = names if "facts" in names else ["facts", *names]
+    finishing = second.start("inf", *chosen, "--resume", str(packed), "--publish", str(published))
+    output, _ = finishing.communicate()
+    print(*(line for line in output.splitlines() if line.startswith("===")), sep="\n", flush=True)
+    if finishing.returncode != 0:
+        raise RehearsalFailed(f"{output}\nexit status {finishing.returncode}")
+    for name, text in measured.items():
+        if not (second.runs / name).read_text().startswith(text):
+            raise RehearsalFailed(f"{name}: the second machine has lost what the first one measured")
+    errors = [line for line in _facts(second).items() if str(line[1]).startswith("error")]
+    if errors:
+        raise RehearsalFailed(f"facts: {errors}")
+    return published
+
+
+def _facts(machine: Machine) -> dict[str, str]:
+    facts: dict[str, str] = json.loads((machine.runs / "facts" / "facts.json").read_text())
+    return facts
+
+
+def main() -> None:
+    """Rehearse all parts. Raises RehearsalFailed with what is wrong."""
+    began = time.monotonic()
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cuda-rehearsal")
+    parts = [rehearsed(part) for part in all_parts()]
+    first_long = [part.name for part in parts].index(_LONG)
+    groups = {"short": parts[:first_long], "long": parts[first_long:]}
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:
+        results = [pool.submit(rehearse, group, Path(temporary, name)) for name, group in groups.items()]
+        for result in results:
+            shutil.copytree(result.result(), target, dirs_exist_ok=True)
+    print(f"=== rehearsed {len(parts)} parts in {time.monotonic() - began:.0f} s; left: nothing")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""How `.ci/cuda` runs parts within a time, keeps what they measure, and continues after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_evidence import archive, runner
+from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
+from gpu_evidence.parts import ROOT, Part, all_parts
+from gpu_evidence.publish import publish
+from gpu_evidence.runner import Runner
+
+# Each time it is run, it keeps a further row.
+ONE_ROW = "open('rows.jsonl', 'a').write('{}\\n')"
+# It keeps a row, and measures on until Ctrl-C, at which it reports.
+UNTIL_CTRL_C = f"""
+import time
+{ONE_ROW}
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print('report')
+    raise SystemExit(130)
+"""
+
+
+def part(code: str, name: str = "part", **changed: Any) -> Part:
+    """A part that runs this code in its own folder."""
+    command = (sys.executable, "-c", f"import os; os.chdir('{{folder}}')\n{code}")
+    given: dict[str, Any] = {"estimated_s": 1, "least_s": 1, "most_s": 60, "kept": "rows.jsonl"}
+    return Part(name, "what it shows", command=command, **{**given, "evidence": "rows.jsonl", **changed})
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+def run(*parts: Part, runs: Path, seconds: float = 100) -> list[str]:
+    """Run the parts, and return the names of those that are left."""
+    return Runner(runs, runs.with_name("runs.tar.gz"), seconds, rehearse=False).run(parts)
+
+
+def state(part: Part, runs: Path) -> tuple[str, str]:
+    found = PartFolder(part, runs).state
+    return found.status, found.reason
+
+
+def rows(part: Part, runs: Path) -> int:
+    return len((runs / part.name / "rows.jsonl").read_text().splitlines())
+
+
+def test_a_part_that_is_done_is_not_run_again(runs: Path) -> None:
+    measuring = part(ONE_ROW)
+    assert [run(measuring, runs=runs) for _ in range(2)] == [[], []]
+    assert state(measuring, runs) == (DONE, "")
+    assert rows(measuring, runs) == 1
+
+
+def test_a_part_that_fails_is_left_with_its_exit_status_and_the_next_one_runs(runs: Path) -> None:
+    failing, good = part("raise SystemExit(4)", "failing"), part(ONE_ROW, "good")
+    assert run(failing, good, runs=runs) == ["failing"]
+    assert state(failing, runs) == (FAILED, "exit status 4")
+
+
+def test_an_exit_status_that_the_part_accepts_is_no_failure(runs: Path) -> None:
+    assert run(part(f"{ONE_ROW}; raise SystemExit(3)", accepts=(0, 3)), runs=runs) == []
+
+
+def test_a_part_without_evidence_is_left(runs: Path) -> None:
+    silent = part("pass")
+    assert run(silent, runs=runs) == ["part"]
+    assert state(silent, runs) == (FAILED, "it has written no rows.jsonl")
+
+
+def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(runs: Path) -> None:
+    skipped = part("print('SKIPPED [1] tests/test_a.py:50: no triton')")
+    assert run(skipped, runs=runs) == ["part"]
+    assert state(skipped, runs) == (FAILED, "SKIPPED [1] tests/test_a.py:50: no triton")
+
+
+def test_a_part_that_is_out_of_time_gets_ctrl_c_and_continues_in_the_next_call(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = part(UNTIL_CTRL_C, most_s=1)
+    for attempt in (1, 2):
+        assert run(long, runs=runs) == ["part"]
+        assert rows(long, runs) == attempt
+    assert state(long, runs) == (OUT_OF_TIME, "")
+    assert "report" in capsys.readouterr().out
+    assert PartFolder(long, runs).state.seconds > 2
+
+
+def test_a_part_that_ignores_ctrl_c_is_killed_after_its_grace(runs: Path) -> None:
+    code = f"import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); {ONE_ROW}; time.sleep(60)"
+    began = time.monotonic()
+    assert run(part(code, most_s=1, grace_s=1), runs=runs) == ["part"]
+    assert time.monotonic() - began < 20
+
+
+def test_a_part_is_not_begun_if_its_report_would_not_fit_into_the_time(runs: Path) -> None:
+    assert run(part(ONE_ROW, least_s=10, grace_s=25), part(ONE_ROW, "quick"), runs=runs, seconds=30) == ["part"]
+    assert not (runs / "part" / "rows.jsonl").exists()
+
+
+def test_no_part_begins_within_no_time_and_the_runs_are_packed(runs: Path) -> None:
+    assert run(part(ONE_ROW), runs=runs, seconds=0) == ["part"]
+    assert runs.with_name("runs.tar.gz").exists()
+
+
+def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_RENEWED_EVERY_S", 0.1)
+    packed: list[list[str]] = []
+    whole = archive.pack
+
+    def pack(folder: Path, file: Path) -> None:
+        whole(folder, file)
+        with tarfile.open(file) as opened:
+            packed.append(opened.getnames())
+
+    monkeypatch.setattr(archive, "pack", pack)
+    run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
+    assert "./part/rows.jsonl" in packed[0]
+
+
+def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_LARGEST_BYTES", 100)
+    for name, size in (("compile-cache/kernel", 1), ("plot.svg", 1), ("page.html", 101), ("plot.png", 100)):
+        (runs / name).parent.mkdir(exist_ok=True)
+        (runs / name).write_text("x" * size)
+    archive.pack(runs, runs.with_name("packed.tar.gz"))
+    archive.unpack(runs.with_name("packed.tar.gz"), runs.with_name("other"))
+    assert [path.name for path in runs.with_name("other").iterdir()] == ["plot.png"]
+
+
+def started(runs: Path, code: str) -> subprocess.Popen:
+    """Start a runner with a part that runs this code, as a process of its own, and wait until the part keeps a row."""
+    program = (
+        "from gpu_evidence import runner\n"
+        "from gpu_evidence.test_runner import part\n"
+        f"runner.all_parts = lambda: [part({code!r})]\n"
+        f"raise SystemExit(runner.main(['inf', '--runs', {str(runs)!r}]))\n"
+    )
+    folders = os.pathsep.join(map(str, (ROOT / "tests", ROOT)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, stdout=subprocess.PIPE, text=True
+    )
+    while not (runs / "part" / "rows.jsonl").exists() and process.poll() is None:
+        time.sleep(0.02)
+    return process
+
+
+def test_a_kill_loses_nothing_and_ends_the_part_so_that_the_next_call_measures_alone(runs: Path) -> None:
+    killed = started(runs, UNTIL_CTRL_C)
+    measuring = PartFolder(part(""), runs).state.process
+    killed.kill()
+    killed.communicate()
+    began = time.monotonic()
+    while Path(f"/proc/{measuring}").exists() and time.monotonic() - began < 5:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{measuring}").exists()
+    assert state(part(""), runs) == (RUNNING, "")
+    assert run(part(ONE_ROW), runs=runs) == []
+    assert rows(part(""), runs) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number: signal.Signals) -> None:
+    process = started(runs, UNTIL_CTRL_C)
+    process.send_signal(number)
+    output, _ = process.communicate()
+    assert process.returncode == 1
+    assert "the same command continues" in output
+    assert "report" in (runs / "part" / "output.txt").read_text()
+    archive.unpack(runs.with_name("runs.tar.gz"), runs.with_name("other"))
+    assert rows(part(""), runs.with_name("other")) == 1
+
+
+def main(monkeypatch: pytest.MonkeyPatch, *arguments: object, parts: list[Part]) -> int:
+    """The exit status of the command with these parts."""
+    monkeypatch.setattr(runner, "all_parts", lambda: parts)
+    monkeypatch.setattr(runner, "read_ahead", lambda: subprocess.Popen([sys.executable, "-c", ""]))
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return runner.main([str(argument) for argument in arguments])
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def test_another_machine_continues_from_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, long = part(ONE_ROW, "done"), part(UNTIL_CTRL_C, "long", most_s=1)
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(monkeypatch, "inf", "--runs", first, parts=[done, long]) == 1
+    assert capsys.readouterr().out.rstrip().endswith("left: long")
+    packed = tmp_path / "first.tar.gz"
+    again = [done, part(ONE_ROW, "long")]
+    assert main(monkeypatch, "inf", "--runs", second, "--resume", packed, parts=again) == 0
+    assert [rows(one, second) for one in again] == [1, 2]
+
+
+def test_a_machine_that_has_runs_of_its_own_continues_those(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring, packed = part(ONE_ROW), tmp_path / "earlier.tar.gz"
+    (tmp_path / "earlier").mkdir()
+    archive.pack(tmp_path / "earlier", packed)
+    for _ in range(2):
+        assert main(monkeypatch, "inf", "--runs", tmp_path / "runs", "--resume", packed, parts=[measuring]) == 0
+    assert rows(measuring, tmp_path / "runs") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["ten"], "SECONDS"),
+        (["-1"], "SECONDS"),
+        (["inf", "nonsense"], "no part 'nonsense'; choose from: facts smoke default clock"),
+        (["inf", "--resume", "nowhere.tar.gz"], "there is no such file"),
+        (["inf", "--archive", "build/cuda/all.tar.gz"], "choose a file outside"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        runner.parsed(words)
+    assert ended.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_group_names_all_of_its_parts() -> None:
+    names = [part.name for part in runner.chosen_parts(["smoke", "ladder"], all_parts())]
+    assert names == ["smoke", "ladder.attention", "ladder.rnn", "ladder.conv", "ladder.blocks"]
+
+
+def test_packages_that_pythonpath_holds_are_found_after_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/packages")
+    project = [str(ROOT / "tests"), str(ROOT)]
+    assert runner.environment(rehearse=False)["PYTHONPATH"].split(os.pathsep) == [*project, "/packages"]
+    startup = str(ROOT / "tests" / "simulated_cuda" / "startup")
+    assert runner.environment(rehearse=True)["PYTHONPATH"].split(os.pathsep) == [startup, *project, "/packages"]
+
+
+def test_the_many_processes_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in runner.environment(rehearse=False)
+
+
+def test_the_plan_says_where_its_durations_are_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runner.show_plan(all_parts()[:2], runs)
+    first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
+    assert first == "Seconds expected: estimates for an H100, none of them measured."
+    assert facts.split()[:4] == ["facts", "25", "s", "25"]
+    assert smoke.split()[:4] == ["smoke", "25", "s", "50"]
+
+
+def test_a_command_is_kept_as_a_shell_takes_it(runs: Path) -> None:
+    listed = part("pass", variables=(("RECORDS", "{folder}"),))
+    run(Part(**{**vars(listed), "command": (sys.executable, "-m", "x", "n=[1,2]", "out={folder}/run")}), runs=runs)
+    assert (runs / "part" / "command.txt").read_text() == "RECORDS=part python -m x 'n=[1,2]' out=part/run\n"
+
+
+def test_what_is_published_has_commands_tables_rows_and_durations(runs: Path, tmp_path: Path) -> None:
+    facts = part("open('facts.json', 'w').write('{\"gpu\": \"NVIDIA H100\"}')", "facts", evidence="facts.json")
+    sweep, never = part(ONE_ROW, "sweep"), part("", "never")
+    run(facts, sweep, runs=runs)
+    for name in ("summary.csv", "report.md", "report.html", "rows/one.jsonl", "plots/time.png"):
+        file = runs / "sweep" / "run" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    target = publish([facts, sweep, never], runs, tmp_path / "published", is_rehearsal=True)
+    assert target.name == "nvidia-h100"
+    published = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert published == {
+        *("durations.json", "facts/command.txt", "facts/facts.json", "facts/output.txt"),
+        *("sweep/command.txt", "sweep/output.txt", "sweep/summary.csv", "sweep/report.md"),
+        *("sweep/rows.tar.gz", "sweep/plots/time.png"),
+    }
+    durations = json.loads((target / "durations.json").read_text())
+    assert durations["gpu"] == "NVIDIA H100"
+    assert set(durations["seconds"]) == {"facts", "sweep"}
