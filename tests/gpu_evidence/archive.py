@@ -1,6 +1,8 @@
 """All that is small of a folder of runs as one file, which another machine continues from."""
 
+import io
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _LARGEST_BYTES = 12 * 2**20
@@ -10,18 +12,30 @@ _LEFT_OUT_FOLDER = "compile-cache"
 
 
 def pack(runs: Path, archive: Path) -> None:
-    """Write the archive, whole or not at all."""
+    """Write the archive, whole or not at all. Files may be written and removed meanwhile."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     replacement = archive.with_name(f"{archive.name}.tmp")
     with tarfile.open(replacement, "w:gz", compresslevel=4) as file:
-        file.add(runs, arcname=".", filter=_small)
+        for path, content, changed_at in _small_files(runs):
+            member = tarfile.TarInfo(path.relative_to(runs).as_posix())
+            member.size, member.mtime = len(content), int(changed_at)
+            file.addfile(member, io.BytesIO(content))
     replacement.replace(archive)
 
 
-def _small(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    path = Path(member.name)
-    is_left_out = _LEFT_OUT_FOLDER in path.parts or path.suffix in _LEFT_OUT_SUFFIXES
-    return None if is_left_out or member.size > _LARGEST_BYTES else member
+def _small_files(runs: Path) -> Iterator[tuple[Path, bytes, float]]:
+    """The files that are packed, their content, and when it was written as seconds since the epoch."""
+    for path in sorted(runs.rglob("*")):
+        is_left_out = _LEFT_OUT_FOLDER in path.parts or path.suffix in _LEFT_OUT_SUFFIXES
+        if is_left_out or path.is_symlink() or path.is_dir():
+            continue
+        try:
+            about = path.stat()
+            content = path.read_bytes() if about.st_size <= _LARGEST_BYTES else None
+        except FileNotFoundError:  # somebody has removed it since it was listed
+            continue
+        if content is not None:
+            yield path, content, about.st_mtime
 
 
 def unpack(archive: Path, runs: Path) -> None:
@@ -29,9 +43,3 @@ def unpack(archive: Path, runs: Path) -> None:
     runs.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as file:
         file.extractall(runs, filter="data")
-
-
-def newest_change(runs: Path) -> float:
-    """When a file of the runs was last written, as seconds since the epoch; 0 if there is none."""
-    times = (file.stat(follow_symlinks=False).st_mtime for file in runs.rglob("*") if file.is_file())
-    return max(times, default=0.0)

@@ -34,8 +34,8 @@ PUBLISHED = ROOT / "results" / "published"
 SUMMARY = "summary.txt"
 # The last archive is written, and the last lines are printed, in this time.
 _PACKING_S = 5
-# While a part runs, the archive is renewed this often if there is anything new.
-_RENEWED_EVERY_S = 10
+# While a part runs, the archive is renewed this often.
+_RENEWED_EVERY_S = 5
 _LOOK_EVERY_S = 0.2
 _PRINTED_COLUMNS = 170
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, see prctl(2)
@@ -52,7 +52,7 @@ class Runner:
         self.runs, self.packed, self.rehearse = runs, packed, rehearse
         self.began = time.monotonic()
         self.seconds = seconds
-        self._packed_at = 0.0
+        self._packed_at = self.began
 
     def passed_s(self) -> float:
         """The seconds since the beginning."""
@@ -78,7 +78,7 @@ class Runner:
         (folder.path / "command.txt").write_text(f"{folder.printed_command()}\n")
         with folder.output.open("ab") as output:
             process = self._start(folder, output)
-            folder.state.status, folder.state.process = RUNNING, process.pid
+            folder.state.status, folder.state.reason, folder.state.process = RUNNING, "", process.pid
             folder.state.attempts += 1
             folder.save()
             try:
@@ -108,17 +108,16 @@ class Runner:
         began = time.monotonic()
         while (exit_status := process.poll()) is None and time.monotonic() - began < seconds:
             time.sleep(_LOOK_EVERY_S)
-            if time.time() - self._packed_at > _RENEWED_EVERY_S:
+            if time.monotonic() - self._packed_at > _RENEWED_EVERY_S:
                 folder.state.seconds = before_s + time.monotonic() - began
                 folder.save()
                 self.pack()
         return exit_status
 
     def pack(self) -> None:
-        """Renew the archive if anything has changed since."""
-        if not self.packed.exists() or archive.newest_change(self.runs) > self._packed_at:
-            self._packed_at = time.time()
-            archive.pack(self.runs, self.packed)
+        """Renew the archive."""
+        self._packed_at = time.monotonic()
+        archive.pack(self.runs, self.packed)
 
     def _show(self, folder: PartFolder) -> None:
         for line in folder.last_lines():

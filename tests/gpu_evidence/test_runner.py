@@ -129,7 +129,7 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
 
     monkeypatch.setattr(archive, "pack", pack)
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
-    assert "./part/rows.jsonl" in packed[0]
+    assert "part/rows.jsonl" in packed[0]
 
 
 def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +140,17 @@ def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monk
     archive.pack(runs, runs.with_name("packed.tar.gz"))
     archive.unpack(runs.with_name("packed.tar.gz"), runs.with_name("other"))
     assert [path.name for path in runs.with_name("other").iterdir()] == ["plot.png"]
+
+
+def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = runs / "kept.txt"
+    kept.touch()
+    monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [kept, runs / "removed.txt"])
+    archive.pack(runs, runs.with_name("packed.tar.gz"))
+    with tarfile.open(runs.with_name("packed.tar.gz")) as file:
+        assert file.getnames() == ["kept.txt"]
 
 
 def started(runs: Path, code: str) -> subprocess.Popen:
