@@ -120,9 +120,8 @@ _FAMILIES = {
 
 
 def all_parts() -> list[Part]:
-    """Every part, the most valuable first. The first eleven fit into thirteen minutes of an H100."""
+    """Every part, the most valuable first. The first six fit into thirteen minutes of an H100."""
     facts = "{folder}/facts.json"
-    default = ("sweep of five layers, five lengths and one width: tables, cost models, plots and the page",)
     short = [
         Part(
             "facts",
@@ -147,7 +146,13 @@ def all_parts() -> list[Part]:
             "--no-plots",
             accepts=(0,),
         ),
-        _sweep("default", *default, (300, 60, 400), *_ON_GPU, "d_model=1024"),
+        _sweep(
+            "default",
+            "the default sweep at one width: five layers, five lengths, tables, cost models, plots and the page",
+            (300, 60, 400),
+            *_ON_GPU,
+            "d_model=1024",
+        ),
         Part(
             "clock",
             "twelve calls timed by this harness, by do_bench and by CUPTI",
@@ -202,8 +207,15 @@ def all_parts() -> list[Part]:
             "record.json",
             "record.json",
         ),
-        _tests("contract", "this GPU and the simulated one obey the same rules", (70, 30, 150), _CONTRACT, _GPU_TESTS,
-               "--deselect", _EVERY_LAYER),
+        _tests(
+            "contract",
+            "this GPU and the simulated one obey the same rules",
+            (70, 30, 150),
+            _CONTRACT,
+            _GPU_TESTS,
+            "--deselect",
+            _EVERY_LAYER,
+        ),
         Part(
             "peaks",
             "the peak rates of the machine, then its noise floor",
@@ -225,9 +237,15 @@ def all_parts() -> list[Part]:
             *_ONE_ROUND,
             "--no-plots",
         ),
-        _tests("layers", "compiled and fused layers are right on this GPU", (300, 30, 300), _GPU_TESTS,
-               "-k", _COMPILED_AND_FUSED),
-    ]  # fmt: skip
+        _tests(
+            "layers",
+            "compiled and fused layers are right on this GPU",
+            (300, 30, 300),
+            _GPU_TESTS,
+            "-k",
+            _COMPILED_AND_FUSED,
+        ),
+    ]
     ladder = [
         _sweep(
             f"ladder.{family}",

@@ -1,7 +1,8 @@
 """The records of GPUs that the recorder has written, and simulated GPUs that cost the same.
 
-`.ci/cuda … --publish` puts the record of a real GPU into `recorded/`. The tests of the sampler and of whole commands then
-run on its costs too. This module imports neither torch nor the harness: a process gets its simulated GPU before both.
+`.ci/cuda … --publish` puts the record of a real GPU into `recorded/`. The tests of the sampler and of whole commands
+then run on its costs too. This module imports neither torch nor the harness: a process gets its simulated GPU before
+both.
 """
 
 import json
