@@ -23,8 +23,8 @@ _BUFFER_TO_CACHE = 4
 class Roof:
     """The FLOP/s and bytes per second that calibration measured for one dtype, device and number of threads.
 
-    Both may be up to `noise` times as high. `cache_bytes` is the size of the last-level cache. With 0, nothing is
-    assumed to stay in it. On a GPU, `sustained_flops_per_s` is the peak under load.
+    Both may be up to `noise` times as high: infinity without a noise floor. `cache_bytes` is the size of the last-level
+    cache. With 0, nothing is assumed to stay in it. On a GPU, `sustained_flops_per_s` is the peak under load.
     """
 
     dtype: str
@@ -67,7 +67,8 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
     if not made or not bandwidth:
         return []
-    noise, sustained = 1 + made["noise_floor"], made.get("sustained_flops_per_s") or {}
+    floor, sustained = made["noise_floor"], made.get("sustained_flops_per_s") or {}
+    noise = inf if floor is None else 1 + floor
     cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
     return [
         Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache, sustained.get(dtype))

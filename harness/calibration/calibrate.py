@@ -1,4 +1,6 @@
-"""Calibrate a machine: its noise floor from an A/A run, its settings, what else runs on it, and its peak rates.
+"""Calibrate a machine: its settings, what else runs on it, its peak rates, and its noise floor from an A/A run.
+
+The peaks come first: they take a fraction of the time, and a calibration with peaks alone is valid.
 
 The A/A run measures the same cases several times over, side by side in the rounds of a real sweep. It uses the sweep's
 own scheduler, executor, stopping rule and estimate, so the calibration covers what measures later.
@@ -55,35 +57,29 @@ class Replicates:
     rate of a GPU in any trial. The list `failures` says why trials gave no time.
     """
 
-    times_s: dict[Case, list[list[float]]] = field(default_factory=dict)
-    clock_s: float | None = None
-    disturbed_share: float | None = None
-    best_probe_s: float | None = None
-    sm_clock_mhz: tuple[float, float] | None = None
-    failures: list[str] = field(default_factory=list)
+    times_s: dict[Case, list[list[float]]]
+    clock_s: float | None
+    disturbed_share: float | None
+    best_probe_s: float | None
+    sm_clock_mhz: tuple[float, float] | None
+    failures: list[str]
 
 
 class _Log:
-    """A sink for the rows of one repeat."""
+    """A sink for the rows of one repeat. `rows` are those of `trials`."""
 
     def __init__(self) -> None:
         self.trials: dict[Replicate, list[Trial]] = {}
-        self.clocks_s: list[float] = []
-        self.sm_clocks_mhz: list[float] = []
+        self.rows: list[Mapping[str, Any]] = []
         self.failures: dict[Replicate, str] = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         twin = Replicate(**row["case"])
         if row["status"] != "ok":
             self.failures[twin] = f"{Case.from_dict(row['case'])}: {row['status']}: {row['reason']}"
-            return
-        self.trials.setdefault(twin, []).append(trial_of_row(row))
-        self.clocks_s.append(row["clock_s"])
-        if row.get("sm_clock_mhz") is not None:
-            self.sm_clocks_mhz.append(row["sm_clock_mhz"])
-
-    def all_trials(self) -> list[Trial]:
-        return [trial for trials in self.trials.values() for trial in trials]
+        else:
+            self.trials.setdefault(twin, []).append(trial_of_row(row))
+            self.rows.append(row)
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,6 @@ class Plan:
     traits: Mapping[str, Traits]
     precision: Precision
     name: str
-    seed: int
 
 
 Executors = Callable[[float], AbstractContextManager[Executor]]
@@ -110,7 +105,7 @@ def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate
 def measure_replicates(
     plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say, copies: int = COPIES, repeats: int = REPEATS
 ) -> Replicates:
-    """Make the A/A run. Each repeat has an executor and a watcher of its own. The arguments are as for `calibrate`."""
+    """Make the A/A run, with the arguments of `with_noise`. Each repeat has an executor and a watcher of its own."""
     twins = replicates_of(plan.cases, copies)
     logs = [_Log() for _ in range(repeats)]
     for number, log in enumerate(logs):
@@ -127,23 +122,24 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
 
     A copy that failed has no estimate.
     """
-    result = Replicates(times_s={case: [] for case in cases})
-    everything = [trial for log in logs for trial in log.all_trials()]
+    rows = [row for log in logs for row in log.rows]
+    everything = [trial_of_row(row) for row in rows]
     best = best_probe(everything)
-    result.best_probe_s = best
-    if best is not None:
-        result.disturbed_share = 1 - float(are_quiet(everything, best).mean())
-    clocks_s = [clock_s for log in logs for clock_s in log.clocks_s]
-    result.clock_s = median(clocks_s) if clocks_s else None
-    rates_mhz = [rate for log in logs for rate in log.sm_clocks_mhz]
-    result.sm_clock_mhz = (min(rates_mhz), max(rates_mhz)) if rates_mhz else None
+    rates_mhz = [row["sm_clock_mhz"] for row in rows if row.get("sm_clock_mhz") is not None]
+    times_s: dict[Case, list[list[float]]] = {case: [] for case in cases}
     for log in logs:
-        best_of_repeat = best_probe(log.all_trials())
+        best_of_repeat = best_probe([trial_of_row(row) for row in log.rows])
         for case in cases:
             good = [twin for twin in log.trials if twin not in log.failures and Case.from_dict(twin.as_dict()) == case]
-            result.times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
-    result.failures = sorted({reason for log in logs for reason in log.failures.values()})
-    return result
+            times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
+    return Replicates(
+        times_s=times_s,
+        clock_s=median(row["clock_s"] for row in rows) if rows else None,
+        disturbed_share=None if best is None else 1 - float(are_quiet(everything, best).mean()),
+        best_probe_s=best,
+        sm_clock_mhz=(min(rates_mhz), max(rates_mhz)) if rates_mhz else None,
+        failures=sorted({reason for log in logs for reason in log.failures.values()}),
+    )
 
 
 # A slow-down is visible if it exceeds the noise floor four times in five, with noise in either direction.
@@ -174,9 +170,11 @@ def noise_floor(blocks: Sequence[Sequence[float]]) -> NoiseFloor:
     A block holds the times of one case, measured side by side in the same rounds.
 
     The interval is the 95 % percentile bootstrap over blocks, because pairs within a block share measurements and are
-    not independent. A calibration has 18 blocks of three. In simulations with normal, exponential and unequal noise,
-    the interval then contains the true quantile 8 to 9 times in ten. The true quantile lies above it more often than
-    below: values that never occurred cannot be drawn. With fewer than 14 pairs the quantile is the largest ratio.
+    not independent. A calibration has 18 blocks of three by default, and 6 on a GPU. In simulations with normal,
+    exponential and unequal noise, the interval of 18 blocks contains the true quantile 8 to 9 times in ten, and that of
+    6 blocks 5 times in ten. The true quantile lies above it more often than below: values that never occurred cannot be
+    drawn. Of 6 blocks, the floor is 0.5 to 1.6 times the true one 8 times in ten. With fewer than 14 pairs the quantile
+    is the largest ratio.
     """
     ratios = [pairs for block in blocks if (pairs := log_distances(block))]
     if not ratios:
@@ -232,7 +230,8 @@ class Calibration:
 
     Shares are fractions of one. The noise floor between measurements side by side is `noise`. The one between
     measurements some time apart is `noise_between_repeats`, None with a single repeat. The largest difference between
-    two copies of each case is in `noise_by_case`. One reading of the clock takes `clock_s`.
+    two copies of each case is in `noise_by_case`. One reading of the clock takes `clock_s`. Until the noise floor is
+    measured, all fields from `clock_s` on are None or empty, and `load` is that during the peaks.
 
     Both `peak_flops_per_s` and `peak_sizes` are by dtype. A dtype that cannot be multiplied here is missing, and
     `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
@@ -252,115 +251,113 @@ class Calibration:
     precision: str
     limits: dict[str, float]
     took_s: float
-    clock_s: float
-    noise: NoiseFloor
-    noise_between_repeats: float | None
-    noise_by_case: dict[str, float]
-    disturbed_share: float | None
     peak_flops_per_s: dict[str, float]
     peak_sizes: dict[str, int]
     bandwidth: dict[str, Any]
     failures: tuple[str, ...]
     load: machine_state.BackgroundLoad
     state: machine_state.MachineState
-    best_probe_s: float | None = None
     gpu_state: dict[str, Any] | None = None
     sustained_flops_per_s: dict[str, float] = field(default_factory=dict)
+    clock_s: float | None = None
+    noise: NoiseFloor | None = None
+    noise_between_repeats: float | None = None
+    noise_by_case: dict[str, float] = field(default_factory=dict)
+    disturbed_share: float | None = None
+    best_probe_s: float | None = None
     sm_clock_mhz: tuple[float, float] | None = None
 
 
 # A peak needs a few calls at each of a few sizes. This is the sampling time of so many trials, and at least `PEAK_S`.
 # Peaks are measured in rounds too, so that a burst of noise does not disturb every round of one dtype.
-PEAK_TRIALS, PEAK_S = 4, 0.4
-PEAK_ROUNDS = 3
+PEAK_TRIALS, PEAK_S, PEAK_ROUNDS = 4, 0.4, 3
 
 
-def calibrate(plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say) -> Calibration:
-    """Measure the machine, in about a minute with `quick`: read its settings, make the A/A run, then measure its peaks.
+def measure_peaks(plan: Plan, executor_for: Executors) -> Calibration:
+    """Read the machine's settings and measure its peak rates: a calibration without a noise floor.
 
-    What else runs is recorded during the A/A run.
-
-    `executor_for(trial_s)` returns an executor with that sampling time. `watcher_for(cases)` returns an object that
-    follows a repeat's progress. `say` receives what comes next. Raises UsageError if no case could be timed twice.
+    `executor_for(trial_s)` returns an executor with that sampling time.
     """
-    began = time.monotonic()
-    state = machine_state.read_machine_state()
-    one = plan.cases[0]
-    before = machine_state.take_snapshot()
-    twins = measure_replicates(plan, executor_for, watcher_for, say)
-    load = machine_state.background_load(before, machine_state.take_snapshot())
-    blocks = [times for repeats in twins.times_s.values() for times in repeats]
-    if twins.clock_s is None or all(len(times) < 2 for times in blocks):
-        raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
-    say("peaks: matrix products and memory")
+    before, state = machine_state.take_snapshot(), machine_state.read_machine_state()
+    case = plan.cases[0]
     with executor_for(max(PEAK_S, PEAK_TRIALS * plan.precision.trial_s)) as executor:
         torch = executor.run("machine").values
-        flops, bandwidth, sustained = _peaks(one, executor)
-    outcomes = {**{f"peak of {dtype}": outcome for dtype, outcome in flops.items()}, "bandwidth": bandwidth}
-    failures = [f"{what}: {o.status}: {o.reason}" for what, o in outcomes.items() if not o.ok]
-    gpu_state = gpu_state_of({"torch": torch}, one.device)
-    good = {dtype: outcome.values for dtype, outcome in flops.items() if outcome.ok}
+        outcomes = _peaks(case, executor)
+    gpu_state = gpu_state_of({"torch": torch}, case.device)
+    peaks = {name: outcome.values for name, outcome in outcomes.items() if outcome.ok}
+    bandwidth, under_load = peaks.pop("bandwidth", {}), "sustained_flops_per_s"
     return Calibration(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         host=platform.node(),
         cpu_model=cpu_model(),
         gpu=gpu_state["name"] if gpu_state else torch["gpu"],
         torch_version=torch["version"],
-        device=one.device,
-        threads=one.threads,
-        dtype=one.dtype,
+        device=case.device,
+        threads=case.threads,
+        dtype=case.dtype,
         precision=plan.name,
         limits=asdict(plan.precision),
-        took_s=round(time.monotonic() - began, 1),
+        took_s=round(time.monotonic() - before.at_s, 1),
+        peak_flops_per_s={dtype: values["flops_per_s"] for dtype, values in peaks.items()},
+        peak_sizes={dtype: values["size"] for dtype, values in peaks.items()},
+        bandwidth={name: value for name, value in bandwidth.items() if name != "start_s"},
+        failures=tuple(f"peak of {name}: {o.status}: {o.reason}" for name, o in outcomes.items() if not o.ok),
+        load=machine_state.background_load(before, machine_state.take_snapshot()),
+        state=state,
+        gpu_state=gpu_state,
+        sustained_flops_per_s={dtype: values[under_load] for dtype, values in peaks.items() if under_load in values},
+    )
+
+
+def with_noise(peaks: Calibration, plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say) -> Calibration:
+    """Make the A/A run and return `peaks` with a noise floor. What else runs is recorded meanwhile.
+
+    `executor_for` is as for `measure_peaks`. `watcher_for(cases)` returns an object that follows a repeat's progress.
+    `say` receives what comes next. Raises UsageError if no case could be timed twice.
+    """
+    before = machine_state.take_snapshot()
+    twins = measure_replicates(plan, executor_for, watcher_for, say)
+    blocks = [times for repeats in twins.times_s.values() for times in repeats]
+    if all(len(times) < 2 for times in blocks):
+        raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")
+    return replace(
+        peaks,
+        took_s=round(peaks.took_s + time.monotonic() - before.at_s, 1),
+        failures=(*peaks.failures, *twins.failures),
+        load=machine_state.background_load(before, machine_state.take_snapshot()),
         clock_s=twins.clock_s,
         noise=noise_floor(blocks),
         noise_between_repeats=noise_floor_between(list(twins.times_s.values())),
-        noise_by_case=_by_case(twins),
+        noise_by_case=_by_case(twins.times_s),
         disturbed_share=twins.disturbed_share,
-        peak_flops_per_s={dtype: outcome["flops_per_s"] for dtype, outcome in good.items()},
-        peak_sizes={dtype: outcome["size"] for dtype, outcome in good.items()},
-        bandwidth={name: value for name, value in bandwidth.values.items() if bandwidth.ok and name != "start_s"},
-        failures=(*failures, *twins.failures),
-        load=load,
-        state=state,
         best_probe_s=twins.best_probe_s,
-        gpu_state=gpu_state,
-        sustained_flops_per_s=sustained,
         sm_clock_mhz=twins.sm_clock_mhz,
     )
 
 
-def _peaks(like: Case, executor: Executor) -> tuple[dict[str, TrialOutcome], TrialOutcome, dict[str, float]]:
-    """Return the best outcome of `flops` by dtype, the best of `bandwidth`, and the sustained FLOP/s by dtype.
+def _peaks(like: Case, executor: Executor) -> dict[str, TrialOutcome]:
+    """Return the outcome of each dtype's `flops` and of `bandwidth`, as `_best` chooses it from all rounds.
 
-    A measurement that failed in any round counts as failed. Only the last round measures sustained rates.
+    They run on the device and with the threads of `like`. Only the last round measures sustained rates.
     """
     rounds = []
     for number in range(PEAK_ROUNDS):
         more = {"with_sustained": number == PEAK_ROUNDS - 1}
-        flops = {dtype: executor.run("flops", _carrier(like, dtype), more) for dtype in DTYPES}
-        rounds.append((flops, executor.run("bandwidth", _carrier(like, "float32"), more)))
-    best = {dtype: _best([flops[dtype] for flops, _ in rounds], "flops_per_s") for dtype in DTYPES}
-    bandwidth, name = _best([one for _, one in rounds], "bandwidth_bytes_per_s"), "sustained_bytes_per_s"
-    if name in rounds[-1][1].values:
-        bandwidth = replace(bandwidth, values={**bandwidth.values, name: rounds[-1][1].values[name]})
-    sustained = {dtype: one.values.get("sustained_flops_per_s") for dtype, one in rounds[-1][0].items()}
-    return best, bandwidth, {dtype: rate for dtype, rate in sustained.items() if rate is not None}
+        outcomes = {dtype: executor.run("flops", replace(like, dtype=dtype), more) for dtype in DTYPES}
+        rounds.append({**outcomes, "bandwidth": executor.run("bandwidth", like, more)})
+    return {name: _best([outcomes[name] for outcomes in rounds]) for name in rounds[0]}
 
 
-def _best(outcomes: Sequence[TrialOutcome], rate: str) -> TrialOutcome:
-    failed = [outcome for outcome in outcomes if not outcome.ok]
-    return failed[0] if failed else max(outcomes, key=lambda outcome: outcome.values[rate])
+def _best(outcomes: Sequence[TrialOutcome]) -> TrialOutcome:
+    """The first outcome that failed, or else the fastest, with the sustained rate of the last."""
+    for outcome in outcomes:
+        if not outcome.ok:
+            return outcome
+    fastest = max(outcomes, key=lambda o: o.values.get("flops_per_s") or o.values["bandwidth_bytes_per_s"])
+    sustained = {name: value for name, value in outcomes[-1].values.items() if name.startswith("sustained")}
+    return replace(fastest, values={**fastest.values, **sustained})
 
 
-def _carrier(like: Case, dtype: str) -> Case:
-    """A case that carries device, threads and dtype to a peak measurement, which ignores the rest."""
-    return Case(like.impl, 1, 1, 1, dtype=dtype, device=like.device, threads=like.threads)
-
-
-def _by_case(twins: Replicates) -> dict[str, float]:
-    apart = {
-        case: max((distance for times in repeats for distance in log_distances(times)), default=None)
-        for case, repeats in twins.times_s.items()
-    }
-    return {case.key: math.expm1(most) for case, most in apart.items() if most is not None}
+def _by_case(times_s: Mapping[Case, Sequence[Sequence[float]]]) -> dict[str, float]:
+    distances = {case: [*itertools.chain.from_iterable(map(log_distances, times))] for case, times in times_s.items()}
+    return {case.key: math.expm1(max(of_case)) for case, of_case in distances.items() if of_case}

@@ -79,12 +79,21 @@ def advice_for(c: Calibration) -> list[Advice]:
 
 
 def verdict(advice: list[Advice]) -> str:
-    """`fit`, `usable with care` or `not fit`: the worst level of the advice."""
-    return VERDICTS[max((a.level for a in advice), key=LEVELS.index, default="note")]
+    """`fit`, `usable with care` or `not fit`, by the first of all advice, which is the most serious."""
+    return VERDICTS[advice[0].level if advice else "note"]
 
 
 # A rule's level, None if there is nothing to say, and its text.
 Rule = tuple[str | None, str]
+
+
+def noise_text(c: Calibration) -> str:
+    """The noise floor and what it holds for, or the command that measures it."""
+    if c.noise is None:
+        command = f"python -m harness calibrate device={c.device} threads={c.threads}"
+        return f"noise floor: not measured ('{command}' measures it)"
+    floor = formatting.share(c.noise.floor)
+    return f"noise floor {floor} at precision={c.precision} with threads={c.threads} on {c.device}"
 
 
 def _of_measurements(c: Calibration) -> list[Rule]:
@@ -94,10 +103,12 @@ def _of_measurements(c: Calibration) -> list[Rule]:
         f"{busy.name} (pid {busy.pid}, with its children {percent(busy.cores)} of a core)" for busy in c.load.busiest
     )
     cache, buffer = c.bandwidth.get("cache_bytes"), c.bandwidth.get("buffer_bytes")
+    floor, clock_s = c.noise.floor if c.noise else 0.0, c.clock_s or 0.0
     return [
+        ("care" if c.noise is None else None, f"This calibration has peaks alone; {noise_text(c)}."),
         (
-            NOISE.level(c.noise.floor),
-            f"The noise floor is {percent(c.noise.floor)}: two measurements of the same thing lie so far apart once in "
+            NOISE.level(floor),
+            f"The noise floor is {percent(floor)}: two measurements of the same thing lie so far apart once in "
             f"twenty times. Smaller slow-downs are indistinguishable from noise with precision={c.precision}. "
             f"{f'Try precision={better}.' if better else 'Measure on a quieter machine.'}",
         ),
@@ -124,8 +135,8 @@ def _of_measurements(c: Calibration) -> list[Rule]:
             "layer that touches swapped pages waits for the disk. Free memory, or turn swap off: sudo swapoff -a.",
         ),
         (
-            "note" if c.clock_s > SLOW_CLOCK_S else None,
-            f"Reading the clock takes {c.clock_s * 1e9:.0f} ns"
+            "note" if clock_s > SLOW_CLOCK_S else None,
+            f"Reading the clock takes {clock_s * 1e9:.0f} ns"
             f"{f', from {c.state.clocksource}' if c.state.clocksource else ''}: samples are made longer to hide it, "
             "and a trial of short calls has fewer of them. Where the kernel offers tsc (available_clocksource), "
             "choose it.",
@@ -205,14 +216,11 @@ _NOT_READABLE = "not readable here"
 
 def show_calibration(c: Calibration, console: Console) -> None:
     """Print what was measured and read, the verdict, and the advice."""
-    table = Table(
-        title=f"{c.host}, {c.cpu_model if c.device == 'cpu' else c.gpu}, threads={c.threads}, torch {c.torch_version}",
-        title_justify="left",
-        show_header=False,
-    )
+    title = f"{c.host}, {c.cpu_model if c.device == 'cpu' else c.gpu}, threads={c.threads}, torch {c.torch_version}"
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for section in (_noise_text(c), _peak_rows(c), _machine_rows(c)):
+    for section in (_noise_rows(c), _peak_rows(c), _machine_rows(c)):
         for name, value in section:
             table.add_row(Text(name), Text(value))
         table.add_section()
@@ -227,11 +235,15 @@ def show_calibration(c: Calibration, console: Console) -> None:
         console.print(Text(f"- {one.level}: {one.text}"))
 
 
-def _noise_text(c: Calibration) -> Iterator[tuple[str, str]]:
-    ends = [percent(end) for end in (c.noise.lo, c.noise.hi) if end is not None]
-    floor = f"{percent(c.noise.floor)} ({' to '.join(ends)})" if ends else percent(c.noise.floor)
-    yield f"noise floor, precision={c.precision}", f"{floor}: {c.noise.ratios} pairs of equals"
-    yield "… a slow-down seen 4 times in 5", f"from {percent(c.noise.visible)} on"
+def _noise_rows(c: Calibration) -> Iterator[tuple[str, str]]:
+    noise = c.noise
+    if noise is None:
+        yield "noise floor", "not measured"
+        return
+    ends = [percent(end) for end in (noise.lo, noise.hi) if end is not None]
+    interval = f" ({' to '.join(ends)})" if ends else ""
+    yield f"noise floor, precision={c.precision}", f"{percent(noise.floor)}{interval}: {noise.ratios} pairs of equals"
+    yield "… a slow-down seen 4 times in 5", f"from {percent(noise.visible)} on"
     if c.noise_between_repeats is not None:
         yield "… between repeats, a while apart", percent(c.noise_between_repeats)
     if c.noise_by_case:
@@ -240,7 +252,7 @@ def _noise_text(c: Calibration) -> Iterator[tuple[str, str]]:
     if c.disturbed_share is not None:
         yield "trials while the machine was slow", percent(c.disturbed_share)
     source = c.state.clocksource or f"clock source {_NOT_READABLE}"
-    yield "a reading of the clock", f"{formatting.seconds(c.clock_s)} ({source})"
+    yield "a reading of the clock", f"{formatting.seconds(c.clock_s or 0.0)} ({source})"
 
 
 def _short(key: str) -> str:
@@ -254,9 +266,8 @@ def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
         more = f", {formatting.flops_rate(sustained)} sustained" if sustained else ""
         yield f"peak, {dtype}", f"{formatting.flops_rate(flops)}{more} (product of {c.peak_sizes[dtype]}²)"
     if b := c.bandwidth:
-        known = [name for name in ("copy", "triad", "sum") if f"{name}_bytes_per_s" in b]  # a sum is of GPUs only
-        known += [name for name in ("sustained",) if f"{name}_bytes_per_s" in b]
-        rates = ", ".join(f"{name} {formatting.three(b[f'{name}_bytes_per_s'] / 1e9)} GB/s" for name in known)
+        per_s = {name: b.get(f"{name}_bytes_per_s") for name in ("copy", "triad", "sum", "sustained")}
+        rates = ", ".join(f"{name} {formatting.three(rate / 1e9)} GB/s" for name, rate in per_s.items() if rate)
         yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 
 
@@ -289,8 +300,8 @@ PATH = Path("results") / "calibration.json"
 def as_dict(calibration: Calibration) -> dict[str, Any]:
     """The content of the file, which is for people and for later commands. Names contain units.
 
-    The fields that commands read are at the top: `noise_floor` (a share), `clock_s`, `peak_flops_per_s` (by dtype) and
-    `bandwidth_bytes_per_s`.
+    The fields that commands read are at the top: `noise_floor` (a share, null if not measured), `peak_flops_per_s` (by
+    dtype) and `bandwidth_bytes_per_s`.
     """
     advice = advice_for(calibration)
     return {
@@ -298,7 +309,7 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
         "kind": "calibration",
         "verdict": verdict(advice),
         "advice": [asdict(one) for one in advice],
-        "noise_floor": calibration.noise.floor,
+        "noise_floor": calibration.noise and calibration.noise.floor,
         "bandwidth_bytes_per_s": calibration.bandwidth.get("bandwidth_bytes_per_s"),
         **asdict(calibration),
     }
@@ -322,9 +333,21 @@ def check_calibration_path(path: Path) -> None:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file_io.write_atomically(
-        path, json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    text = json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False)
+    file_io.write_atomically(path, text + "\n")
+
+
+def save_peaks(peaks: Calibration, path: Path) -> str:
+    """Save a calibration without a noise floor, and say what the file holds now.
+
+    A complete calibration of this machine stays until the new one is complete, so that an interrupt loses nothing.
+    """
+    if path.exists():
+        _, before = load_calibration(path)
+        if before.noise and (before.host, before.cpu_model) == (peaks.host, peaks.cpu_model):
+            return f"{path} keeps the complete calibration of {before.date}"
+    save(peaks, path)
+    return f"the peaks are saved in {path}"
 
 
 def attachment(
@@ -335,34 +358,29 @@ def attachment(
     A calibration counts only if it was made on this host, processor, GPU and torch. Its device and its number of
     threads must also occur in the run. `machine` is what `describe_machine` returns.
     """
-    if not path.exists():
-        return _no_calibration("there is none: python -m harness calibrate makes one")
     try:
+        if not path.exists():
+            raise UsageError("there is none: python -m harness calibrate makes one")
         data, made = load_calibration(path)
-    except UsageError as error:
-        return _no_calibration(str(error))
-    here: dict[str, tuple[str | None, str | None]] = {
-        "host": (made.host, machine["host"]),
-        "processor": (made.cpu_model, machine["cpu"]["model"]),
-        "torch": (made.torch_version, machine["torch"]["version"]),
-    }
-    state = gpu_state_of(machine, made.device) or {}
-    if made.device != "cpu":
-        here["GPU"] = (made.gpu, state.get("name", machine["torch"]["gpu"]))
-    for what, (then, now) in here.items():
-        if then != now:
-            return _no_calibration(f"{path} is of another {what}: {then}, here {now}")
-    if differing := unlike_gpus(*(with_gpus({}, {"": one or {}}) for one in (made.gpu_state, state))):
-        return _no_calibration(f"{path} is of a GPU in another state: {'; '.join(differing)}")
-    if made.device not in devices:
-        return _no_calibration(f"{path} is for device={made.device}")
-    if made.threads not in threads:
-        return _no_calibration(f"{path} is for threads={made.threads}")
+        state = gpu_state_of(machine, made.device) or {}
+        gpu = made.gpu if made.device == "cpu" else state.get("name", machine["torch"]["gpu"])
+        for what, then, now in (
+            ("host", made.host, machine["host"]),
+            ("processor", made.cpu_model, machine["cpu"]["model"]),
+            ("torch", made.torch_version, machine["torch"]["version"]),
+            ("GPU", made.gpu, gpu),
+        ):
+            if then != now:
+                raise UsageError(f"{path} is of another {what}: {then}, here {now}")
+        if differing := unlike_gpus(*(with_gpus({}, {"": one or {}}) for one in (made.gpu_state, state))):
+            raise UsageError(f"{path} is of a GPU in another state: {'; '.join(differing)}")
+        if made.device not in devices:
+            raise UsageError(f"{path} is for device={made.device}")
+        if made.threads not in threads:
+            raise UsageError(f"{path} is for threads={made.threads}")
+    except UsageError as reason:
+        return {"calibration": None, "calibration_note": str(reason)}
     return {"calibration": data, "calibration_note": None}
-
-
-def _no_calibration(why: str) -> dict[str, Any]:
-    return {"calibration": None, "calibration_note": why}
 
 
 def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:

@@ -406,19 +406,20 @@ def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> dict[str, Any]:
     The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).
     """
     peak = roof.peak_flops_per_s
+    noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: an interval without width
     ridge = peak / roof.bandwidth_bytes_per_s
     reach = [ridge, *(point.flops_per_byte for point in points)]
     x = decimal_axis([min(reach) / 1.5, max(reach)], formatting.three)
-    lo, hi = x["range"]
-    corners = [lo, ridge, hi]
+    corners = [x["range"][0], ridge, x["range"][1]]
+    limits = [roof.at(corner) for corner in corners]
     return {
         "x": x,
-        "y": decimal_axis([*(point.flops_per_s for point in points), roof.noise * peak], formatting.flops_rate),
+        "y": decimal_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
         "roof": {
             "x": corners,
-            "y": [roof.at(at) for at in corners],
-            "lo": [roof.at(at) for at in corners],
-            "hi": [roof.noise * roof.at(at) for at in corners],
+            "y": limits,
+            "lo": limits,
+            "hi": [noise * limit for limit in limits],
             "compute": f"{formatting.flops_rate(peak)} peak",
             "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
         },
@@ -443,8 +444,6 @@ def _roofline_text(point: RoofPoint) -> str:
     """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`."""
     bounded = point.share_lo > 0 and point.share_hi < math.inf
     between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""
-    return (
-        f"n = {point.line.seq_len}: {formatting.flops_rate(point.flops_per_s)} at "
-        f"{formatting.three(point.flops_per_byte)} FLOPs a byte, "
-        f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
-    )
+    speed = f"{formatting.flops_rate(point.flops_per_s)} at {formatting.three(point.flops_per_byte)} FLOPs a byte"
+    share = f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
+    return f"n = {point.line.seq_len}: {speed}, {share}"

@@ -20,6 +20,7 @@ from harness.analysis.roofline import (
     with_possible_times,
     with_suspects,
 )
+from harness.report.figure_panels import roofline_frame
 from harness.results.columns import CaseResult
 
 CACHE = 2**20
@@ -55,6 +56,18 @@ def test_there_is_a_roof_for_each_dtype_that_was_calibrated() -> None:
 
 def test_the_machine_can_do_what_was_seen_and_more_by_the_noise_floor() -> None:
     assert roofs(calibrated())[0].noise == pytest.approx(1.1)
+
+
+def test_without_a_noise_floor_there_is_a_roof_that_no_time_contradicts() -> None:
+    (roof, _) = roofs(calibrated(noise_floor=None, threads=1))
+    assert (roof.peak_flops_per_s, roof.noise) == (100e9, math.inf)
+    impossible = line(time_s=1e-6)
+    [point] = roof_points([impossible], [roof])
+    assert (point.share, point.share_lo) == (pytest.approx(1e4, rel=0.2), 0.0)
+    assert points_above_roof([point]) == []
+    assert with_possible_times([impossible], [roof]) == with_suspects([impossible], [roof]) == [impossible]
+    limit = roofline_frame(roof, [point])["roof"]
+    assert limit["hi"] == limit["lo"] == limit["y"]
 
 
 def test_a_cache_that_the_kernel_does_not_tell_is_what_calibration_took_it_for() -> None:

@@ -17,7 +17,7 @@ LOCKED = {"persistence_mode": 1, "sm_clock_max_mhz": 1980}
 FAULTS = {
     "usable with care": [
         *({"floor": 0.061}, {"disturbed_share": 0.4}, {"steal_share": 0.02}, {"other_share": 0.10}, {"threads": 3}),
-        *({"swapped_bytes": 2**24}, {"governors": ("powersave",)}, {"on_battery": True}),
+        *({"noise": None}, {"swapped_bytes": 2**24}, {"governors": ("powersave",)}, {"on_battery": True}),
         {"gpu_state": {**LOCKED, "persistence_mode": 0}, "sm_clock_mhz": (1485, 1485)},
         *({"failures": ("peak of float16: oom: no memory",)}, {"floor": 0.08, "precision": "strict"}),
     ],

@@ -50,6 +50,15 @@ def test_the_interval_holds_the_true_floor_about_as_often_as_its_docstring_says(
     assert all(one.lo <= one.floor <= one.hi for one in found)
 
 
+def test_the_floor_of_six_blocks_is_as_rough_as_its_docstring_says() -> None:
+    draws = np.random.default_rng(5)
+    found = [noise_floor(blocks(draws, 0.02, 6)) for _ in range(200)]
+    ratios = np.array([one.floor for one in found]) / math.expm1(Q95 * 0.02)
+    assert np.mean((ratios > 0.5) & (ratios < 1.6)) > 0.8
+    assert 0.35 < np.mean([one.lo <= math.expm1(Q95 * 0.02) <= one.hi for one in found]) < 0.65
+    assert {(one.ratios, one.blocks) for one in found} == {(18, 6)}
+
+
 def test_equal_measurements_have_no_noise() -> None:
     found = noise_floor([[2.0, 2.0], [3.0, 3.0, 3.0]])
     assert (found.floor, found.visible, found.lo, found.hi, found.ratios) == (0, 0, 0, 0, 4)

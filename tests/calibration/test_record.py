@@ -40,6 +40,15 @@ def test_what_later_commands_read_stands_at_the_top_with_its_unit(saved: Path) -
     assert (data["verdict"], data["advice"], data["schema"]) == ("fit", [], record.SCHEMA)
 
 
+def test_peaks_without_a_noise_floor_are_read_back_and_attached(saved: Path, spoilt) -> None:
+    peaks = spoilt(clock_s=None, noise_between_repeats=None, noise_by_case={}, disturbed_share=None, noise=None)
+    record.save(peaks, saved)
+    data, made = record.load_calibration(saved)
+    assert made == peaks
+    assert (data["noise_floor"], data["verdict"], data["schema"]) == (None, "usable with care", record.SCHEMA)
+    assert attached(saved) == {"calibration": data, "calibration_note": None}
+
+
 def test_no_number_that_is_none_gets_into_the_file(spoilt, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         record.save(spoilt(floor=math.inf), tmp_path / "c.json")

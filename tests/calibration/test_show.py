@@ -9,6 +9,16 @@ from syrupy import SnapshotAssertion
 from harness.calibration.record import show_calibration
 
 
+def test_a_noise_floor_that_was_not_measured_is_no_number(spoilt: Callable) -> None:
+    console = terminal()
+    show_calibration(spoilt(noise=None), console)
+    shown = " ".join(printed(console).replace("│", "").split())
+    assert "noise floor not measured ├" in shown
+    assert "noise floor: not measured ('python -m harness calibrate device=cpu threads=2' measures it)" in shown
+    assert "150 GFLOP/s (product of 2048²)" in shown
+    assert "pairs of equals" not in shown
+
+
 def test_numbers_have_units_and_the_verdict_comes_before_its_advice(
     spoilt: Callable, snapshot: SnapshotAssertion
 ) -> None:

@@ -43,7 +43,7 @@ class Pretender:
 
 
 def run(*runners: Pretender):
-    waiting, plan = list(runners), Plan(CASES, TRAITS, PRECISION, "quick", seed=0)
+    waiting, plan = list(runners), Plan(CASES, TRAITS, PRECISION, "quick")
     return measure_replicates(
         plan,
         lambda trial_s: nullcontext(waiting.pop(0)),

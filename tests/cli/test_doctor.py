@@ -74,6 +74,11 @@ def test_a_calibration_of_this_machine_is_summed_up(report: Report) -> None:
     assert report()["calibration"].startswith(
         "fit, noise floor 2.1 % at precision=quick with threads=2 on cpu, made 20"
     )
+    record.save(replace(here, noise=None), record.PATH)
+    command = "python -m harness calibrate device=cpu threads=2"
+    assert report()["calibration"].startswith(
+        f"usable with care, noise floor: not measured ('{command}' measures it), made 20"
+    )
     record.save(replace(here, host="another"), record.PATH)
     assert "is of another machine" in report()["calibration"]
     record.PATH.write_text("{")

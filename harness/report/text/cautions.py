@@ -152,12 +152,15 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
 
 def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
-    known, lacking = roofs(machine), "Impossibly short times are not looked for"
-    without = [line for line in lines if line.time_s is not None and roof_of(line, known) is None]
+    limits = [roof for roof in roofs(machine) if roof.noise < math.inf]
+    without = [line for line in lines if line.time_s is not None and roof_of(line, limits) is None]
     if "calibration" not in machine or not without:
         return []
-    of_others = "the calibration has no peak for their dtype, device or threads, as `calibrate threads=1` would give"
-    return [f"{lacking} in {_cases(without)}: {of_others}." if known else why_no_roof(machine, lacking)]
+    what = "Impossibly short times are not looked for"
+    if limits:
+        why = "the calibration has no peak for their dtype, device or threads, as `calibrate threads=1` would give"
+        return [f"{what} in {_cases(without)}: {why}."]
+    return [why_no_roof(machine, what) or f"{what}. Noise floor: not measured; type 'python -m harness calibrate'."]
 
 
 def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:

@@ -105,5 +105,8 @@ def test_a_time_without_a_peak_to_hold_it_against_is_named_and_an_unknown_machin
     (text,) = unchecked_times([line, replace(line, dtype="float64")], machine)
     assert text.startswith(f"Impossibly short times are not looked for in {line.impl} n={line.seq_len} ")
     assert "more case" not in text
+    machine["calibration"]["noise_floor"] = None
+    (text,) = unchecked_times([line], machine)
+    assert text.startswith("Impossibly short times are not looked for. Noise floor: not measured")
     (text,) = unchecked_times([line], {"calibration": None})
     assert text.endswith("`python -m harness calibrate` gives later sweeps one.")
