@@ -35,7 +35,8 @@ def module_of(kind: str) -> Any:
 
 def _own_event(event: Any) -> Any:
     """A subclass of torch's event with the present methods, which stay if somebody replaces those of torch's."""
-    return type("Event", (event,), {name: getattr(event, name) for name in ("record", "query", "elapsed_time")})
+    methods = ("record", "query", "synchronize", "elapsed_time")
+    return type("Event", (event,), {name: getattr(event, name) for name in methods})
 
 
 # A layer may replace torch's for its own use. So the harness binds these here, before any layer is imported. `WAITS`

@@ -134,22 +134,17 @@ def sustained_call_s(call: Callable[[], Any], once_s: float) -> float:
     `once_s` is about how long a call takes.
     """
     calls = max(1, round(_PART_S / once_s))
-    events = [_event()]
-    passed_s, counted_s, counted = 0.0, 0.0, 0
-    while counted_s < SUSTAINED_S:
+    begin, passed_s = _event(), 0.0
+    ends = [begin]
+    while passed_s < _FALLING_S + SUSTAINED_S:
         for _ in range(calls):
             call()
-        events.append(_event())
-        if len(events) < 3:
-            continue
-        begin, end = events.pop(0), events[0]
-        end.synchronize()
-        took_s = float(begin.elapsed_time(end)) / 1000
-        if passed_s >= _FALLING_S:
-            counted_s, counted = counted_s + took_s, counted + calls
-        passed_s += took_s
+        ends.append(_event())
+        ends[-2].synchronize()
+        passed_s = begin.elapsed_time(ends[-2]) / 1000
     torch.cuda.synchronize()
-    return counted_s / counted
+    steady = [end for end in ends if begin.elapsed_time(end) >= 1000 * _FALLING_S]
+    return float(steady[0].elapsed_time(steady[-1])) / 1000 / calls / (len(steady) - 1)
 
 
 def _event() -> Any:
@@ -315,12 +310,11 @@ def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
         return perf_counter() - start
 
     def on_gpu() -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         # The host enqueues both events while the GPU spins. On an idle GPU, the launch would fall between them.
         torch.cuda._sleep(_SPIN_CYCLES)
-        start.record()
+        start = _event()
         call()
-        end.record()
+        end = _event()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulated_cuda import process
 
-QUERY_S = 50e-6
+QUERY_S = 1e-3
 # The counter of energy is renewed this often, and power is an average over this time.
 RENEWED_S, AVERAGED_S = 0.1, 1.0
 

@@ -63,6 +63,15 @@ print("untouched", len(list(layer_lookup.names())))
 """
 
 
+@pytest.mark.parametrize("kind", device.GPUS)
+@pytest.mark.parametrize("method", ["record", "query", "synchronize", "elapsed_time"])
+def test_the_harness_keeps_the_methods_of_events_that_a_layer_replaces(
+    monkeypatch: pytest.MonkeyPatch, kind: str, method: str
+) -> None:
+    monkeypatch.setattr(device.module_of(kind).Event, method, None)
+    assert getattr(device.EVENTS[kind], method) is not None
+
+
 @pytest.mark.slow
 def test_nothing_that_is_imported_before_a_fork_touches_cuda() -> None:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=120)

@@ -102,9 +102,9 @@ def sample_cuda(
         held = sampling.held(budget_s, sample_s)
         result.sampling_s = clock() - begin
         free = None if held.enough else sampling.free(0.0)
-        host_s = median(held.host_s) if free is None else median(free.host_s) if free.host_bound else None
         beside = _beside(sampling, held, budget_s)
         timed = held if free is None else free
+        host_s = median(timed.host_s) if free is None or free.host_bound else None
         warm_s = max(median(timed.host_s), median(timed.gpu_s))
         wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
         graph, of_graph = (held, beside) if is_graph else (Held(), None)
@@ -115,7 +115,7 @@ def sample_cuda(
             if of_graph is not None and free is not None:
                 beside, result.sampling_s = of_graph, clock() - begin
         taken = held if free is None else graph
-        kept = taken.unthrottled()
+        gpu_time_by, kept = "graph" if taken is graph else "held", taken.unthrottled()
         result.samples_s = kept.gpu_s if taken.enough else sampling.free(budget_s).gpu_s
         before_load()
         load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
@@ -126,9 +126,11 @@ def sample_cuda(
         waits_for_host = wall_call_s > HOST_BOUND * hot_s
     return result, {
         **device.gauge.facts(),
-        **{"energy_j": None, "sustained_s": None, **load},
+        "energy_j": None,
+        "sustained_s": None,
+        **load,
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
-        "gpu_time_by": "graph" if graph.enough and (is_graph or not held.enough) else "held" if held.enough else None,
+        "gpu_time_by": gpu_time_by if taken.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,
         # As the value of the samples that a row holds, by which a summary knows that they are a graph's.
         "graph_s": median_between_ticks(rounded(graph.unthrottled().gpu_s)) if graph.enough else None,
@@ -174,8 +176,8 @@ def _as_graph(
         raise
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
         why = " ".join(str(error).split())[:200]
-        text = f"no room for a CUDA graph: {why}"
-        return Held(), None, text if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}: {why}"
+        what = "no room for a CUDA graph" if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}"
+        return Held(), None, f"{what}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling), misses=MISSES_ONCE_HELD)
     # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
     found = graph.held(share * budget_s, graph.rehearse())

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median, quantiles
+from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
 from harness.stats.estimate import median_between_ticks
@@ -54,10 +54,12 @@ CLOCK_CYCLES = 400_000
 THROTTLED = 0.9
 # A free call is bound by the host if the wait after the host's part is at most this share of the call's time.
 TAIL_SHARE = 0.05
-# Other facts than energy are read this often while calls run back to back. The counter of energy is read after calls of
-# about this total duration.
+# Other facts than energy are read this often while calls run back to back.
 _LOAD_READINGS = 4
-_LOAD_PART_S = 5e-3
+# The counter of energy is read once in a part of the calls, which takes about this long. If the GPU ran out of calls
+# before the end of a reading, the parts become twice as long, up to the longest. A longer part makes a renewal of the
+# counter less certain.
+_LOAD_PART_S, _LONGEST_PART_S = 5e-3, 12e-3
 
 Clock = Callable[[], float]
 
@@ -139,9 +141,6 @@ class Sampling:
         hosts: list[float] = []
         rates: list[tuple[float, float]] = []
 
-        def enqueue() -> None:
-            hosts.append(self._enqueuing_s())
-
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
             if not rates or elapsed_s - rates[-1][0] >= _LOOK_EVERY_S:
                 rates.append((elapsed_s, self.clock_hz() or 1.0))
@@ -150,7 +149,7 @@ class Sampling:
             is_steady = _is_steady(rates) and (elapsed_s >= share_s or sampler.is_steady(walls))
             return is_steady or elapsed_s >= LONGEST_WARMUP_S
 
-        walls, into.warmup_s = warm_up(enqueue, self.device.sync, is_warm, clock)
+        walls, into.warmup_s = warm_up(lambda: hosts.append(self._enqueuing_s()), self.device.sync, is_warm, clock)
         into.first_call_s, into.warmup_calls = walls[0], len(walls)
         return median(hosts[1:])
 
@@ -290,13 +289,7 @@ class Sampling:
         while misses < MISSES_ONCE_HELD and (len(samples) < least or self.clock() - begin < budget_s):
             self.call()  # it leaves a warm cache, and the spin does not use the cache
             self.device.hold(min(LONGEST_HOLD_S, HOLD_MARGIN * 2**misses * (BESIDE_BATCH_S + (calls + again) * host_s)))
-            released = self.device.mark()
-            for _ in range(again):
-                self.call()
-            start = self.device.mark()
-            for _ in range(calls):
-                self.call()
-            end = self.device.mark()
+            (released, _), (start, end) = self._enqueue(again), self._enqueue(calls)
             was_held = not released.query()
             self.device.sync()
             if was_held:
@@ -313,10 +306,10 @@ class Sampling:
         the GPU waits. A call of thousands of launches overfills the queue, which has about a thousand entries (CUDA
         does not document the number). A call that itself waits for the GPU would wait until the hold ends.
         """
-        call, device, clock, renew = self.call, self.device, self.clock, self.renew
+        device, clock = self.device, self.clock
         free, begin = Free([], [], []), clock()
         while len(free.gpu_s) < MIN_SAMPLES or clock() - begin < budget_s:
-            renew()
+            self.renew()
             self._flush()
             device.sync()
             idle = clock()
@@ -325,7 +318,7 @@ class Sampling:
             wait_s = clock() - idle  # the duration of a wait without pending work
             start = device.mark()
             before = clock()
-            call()
+            self.call()
             after = clock()
             end = device.mark()
             device.sync()
@@ -347,42 +340,62 @@ class Sampling:
             walls.append(clock() - begin)
         return max(sampler.LEAST_CALL_S, (median(walls[-MIN_SAMPLES:]) - min(walls[1:-MIN_SAMPLES])) / count)
 
+    def _enqueue(self, calls: int) -> tuple[Any, Any]:
+        """Enqueue calls that follow each other. Return the events around them."""
+        start = self.device.mark()
+        for _ in range(calls):
+            self.call()
+        return start, self.device.mark()
+
     def under_load(self, seconds: float, warm_s: float) -> dict[str, float]:
         """Read the gauge while calls run back to back for `seconds`. Return `energy_j` of a call, `power_w` and more.
 
-        `sustained_s` are the seconds per call in the second half, when power and heat have lowered the clock rate. The
-        power is that of the whole GPU, as a mean. Both are from its counter of energy, which is renewed every 0.1 s
-        or so. Calls are therefore counted from one renewal to another. Without the counter, nothing is returned.
+        The host is one part of the calls ahead, so the GPU works during a reading:
+
+        host  | part 1, part 2 | wait for 1 | read | part 3 | wait for 2 | read | part 4 …
+        GPU     part 1 ────────────────────→ part 2 ───────────────────→ part 3 …
+
+        `sustained_s` is the GPU's seconds per call in the second half, when power and heat have lowered the clock rate.
+        It is the time between the events around each part.
+
+        The power is that of the whole GPU, as a mean. Power and energy are from its counter of energy, which is renewed
+        every 0.1 s or so. A renewal is noticed up to one part late, so a line is fitted through all renewals. Without
+        the counter, only `sustained_s` is returned.
+
+        If the host is slower than the GPU, the GPU idles during a reading. `energy_j` then includes the idle power, but
+        `sustained_s` does not include the time.
         """
-        device, clock, gauge = self.device, self.clock, self.device.gauge
+        clock, gauge = self.clock, self.device.gauge
         renewals: list[tuple[int, float, float]] = []
-        calls, last, part = 0, gauge.energy_j(), max(1, math.ceil(_LOAD_PART_S / warm_s))
-        half: tuple[int, float] | None = None
-        device.sync()
-        begin = now = clock()
-        due_s = begin
+        second_half: list[tuple[int, Any, Any]] = []
+        part, last = math.ceil(_LOAD_PART_S / warm_s), gauge.energy_j()
+        self.device.sync()
+        begin = now = due_s = clock()
+        calls, (_, before) = part, self._enqueue(part)
         while now - begin < seconds:
-            for _ in range(part):
-                self.call()
+            start, end = self._enqueue(part)
             calls += part
             if now >= due_s:
                 gauge.read()  # while the GPU works on the last calls, unless it waits for the host anyway
                 due_s += seconds / _LOAD_READINGS
-            device.sync()
-            now = clock()
-            if half is None and now - begin >= seconds / 2:
-                half = calls, now
-            energy_j = gauge.energy_j()
+            before.synchronize()
+            now, energy_j, before = clock(), gauge.energy_j(), end
+            if now - begin >= seconds / 2:
+                second_half.append((part, start, end))
+            unfinished = 0 if end.query() else part
             if energy_j != last and energy_j is not None:
-                renewals.append((calls, now, energy_j))
+                renewals.append((calls - unfinished, now, energy_j))
             last = energy_j
-        at_s, found = clock(), dict[str, float]()
-        if half is not None and calls > half[0]:
-            found["sustained_s"] = rounded((at_s - half[1]) / (calls - half[0]))
-        if len(renewals) < 2:
-            return found
-        more, took_s, energy_j = (after - before for before, after in zip(renewals[0], renewals[-1], strict=True))
-        return {**found, "energy_j": rounded(energy_j / more), "power_w": rounded(energy_j / took_s)}
+            if not unfinished:
+                part = min(2 * part, math.ceil(_LONGEST_PART_S / warm_s))
+        self.device.sync()
+        call_times_s = [start.elapsed_time(end) / 1e3 / part for part, start, end in second_half]
+        facts = {"sustained_s": rounded(fmean(call_times_s))}
+        if len({finished for finished, _, _ in renewals}) > 1:
+            finished, renewed_s, energies_j = zip(*renewals, strict=True)
+            facts["energy_j"] = rounded(linear_regression(finished, energies_j).slope)
+            facts["power_w"] = rounded(linear_regression(renewed_s, energies_j).slope)
+        return facts
 
 
 def _is_steady(rates: Sequence[tuple[float, float]]) -> bool:

@@ -20,16 +20,6 @@ NEEDED_FOR = {
 }
 
 
-class Event(Protocol):
-    """A point in the queue. `elapsed_time` is in milliseconds, once the GPU has reached both events."""
-
-    def query(self) -> bool:
-        """Whether the GPU has reached this point."""
-
-    def elapsed_time(self, end_event: Any) -> float:
-        """The time from this event to `end_event` in milliseconds."""
-
-
 class Gauge(Protocol):
     """Readings of a GPU besides times. An unavailable value is None."""
 
@@ -65,7 +55,12 @@ class Device(Protocol):
     def lacks(self) -> Mapping[str, str]: ...
 
     def mark(self) -> Any:
-        """Enqueue an event and return it."""
+        """Enqueue an event, a point in the queue, and return it. It has the methods of torch's events:
+
+        - `query()`: whether the GPU has reached this point.
+        - `synchronize()`: wait until it has.
+        - `elapsed_time(end_event)`: the milliseconds between two events that the GPU has reached.
+        """
 
     def flush_l2(self, clean: bool = False) -> None:
         """Enqueue what evicts the L2 cache. Its lines are then dirty, or `clean`."""

@@ -105,10 +105,14 @@ class SimGenerator:
 
 
 class SimGauge:
-    """NVML: a reading takes the host a while, power is an average over a second, energy is renewed every 0.1 s."""
+    """NVML: a query takes the host a while, and a reading is `queries` of them.
+
+    Power is an average over a second, and energy is renewed every 0.1 s.
+    """
 
     is_open = True
-    read_s = 1e-3
+    query_s = 1e-3
+    queries = 5
     renewed_s = 0.1
 
     def __init__(self, gpu: "SimGpu") -> None:
@@ -121,11 +125,11 @@ class SimGauge:
         """Note what the GPU did."""
         self.seen.append(self.gpu.doing())
         self.powers_w.append(self.gpu.joules(self.gpu.now) - self.gpu.joules(self.gpu.now - 1.0))
-        self.gpu.now += self.read_s
+        self.gpu.now += self.queries * self.query_s
 
     def energy_j(self) -> float:
         """The energy since the beginning, as old as the counter."""
-        self.gpu.now += self.read_s / 10
+        self.gpu.now += self.query_s
         return self.gpu.joules(math.floor(self.gpu.now / self.renewed_s) * self.renewed_s)
 
     def facts(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from trial.timing.cuda import test_capture as capturing
 from trial.timing.cuda import test_sample as contract
+from trial.timing.cuda.simulated_gpu import SimEvent
 
 from harness.trial.timing import cuda, cuda_device, cuda_sampling
 from harness.trial.timing.cuda_device import TorchDevice
@@ -25,6 +26,10 @@ def nvml_is_read_during_the_spin(patch: Patch) -> None:
         return {}
 
     patch.setattr(Sampling, "under_load", under_load)
+
+
+def the_host_waits_for_the_part_just_enqueued(patch: Patch) -> None:
+    patch.setattr(SimEvent, "synchronize", lambda self: self.gpu.sync())
 
 
 def an_eighth_of_the_cache_is_flushed(patch: Patch) -> None:
@@ -198,6 +203,11 @@ COLD = contract.test_samples_are_cold_clean_ones_cost_no_writing_back_and_calls_
 HELD = contract.test_the_queue_is_held_for_at_least_as_long_as_asked
 PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ...]], ...] = (
     (nvml_is_read_during_the_spin, contract.test_the_gauge_is_read_a_few_times_and_only_while_calls_run, ()),
+    (
+        the_host_waits_for_the_part_just_enqueued,
+        contract.test_the_counter_of_energy_is_read_while_the_gpu_works,
+        (),
+    ),
     (an_eighth_of_the_cache_is_flushed, COLD, ()),
     (just_the_cache_is_flushed, COLD, ()),
     (the_hold_has_hardly_a_margin, contract.test_a_host_that_slows_down_now_and_then_misses_few_holds, ()),

@@ -232,6 +232,57 @@ def test_the_energy_of_a_call_is_that_of_calls_alone_whatever_the_gpu_did_in_the
     assert extras["power_w"] == pytest.approx(600, rel=0.05)
 
 
+def read_slowly(gpu: SimGpu, query_s: float) -> SimGpu:
+    """The GPU, with an NVML that takes the host so long for a query."""
+    gpu.gauge.query_s = query_s
+    return gpu
+
+
+@pytest.mark.parametrize("query_s", [0.1e-3, 0.5e-3, 1e-3, 3e-3])
+@pytest.mark.parametrize(("kernels", "kernel_s"), [(1, 20e-6), (10, 2e-6), (10, 200e-6), (10, 2e-3), (10_000, 2e-6)])
+def test_neither_the_time_under_load_nor_the_energy_of_a_call_depends_on_how_long_nvml_takes(
+    monkeypatch: pytest.MonkeyPatch, kernels: int, kernel_s: float, query_s: float
+) -> None:
+    gpu = read_slowly(SimGpu(), query_s)
+    call = gpu.layer(kernels, kernel_s, launch_s=1e-6)
+    samples, extras = sampled(gpu, call, monkeypatch)
+    assert extras["sustained_s"] == pytest.approx(median(samples.samples_s), rel=0.01)
+    assert extras["energy_j"] == pytest.approx(600 * call.hot_s, rel=0.05)
+
+
+@pytest.mark.parametrize(("kernels", "query_s"), [(10, 0.1e-3), (10, 1e-3), (10, 3e-3), (20_000, 3e-3)])
+def test_the_time_under_load_of_a_call_that_keeps_the_gpu_waiting_is_without_nvmls_queries(
+    monkeypatch: pytest.MonkeyPatch, kernels: int, query_s: float
+) -> None:
+    gpu = read_slowly(SimGpu(), query_s)
+    _, extras = sampled(gpu, gpu.layer(kernels, kernel_s=2e-6, launch_s=30e-6), monkeypatch)
+    assert extras["sustained_s"] == pytest.approx(kernels * 30e-6, rel=0.01)
+
+
+def test_the_counter_of_energy_is_read_while_the_gpu_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    seen: list[str] = []
+    original = gpu.gauge.energy_j
+
+    def energy_j() -> float:
+        seen.append(gpu.doing())
+        return original()
+
+    monkeypatch.setattr(gpu.gauge, "energy_j", energy_j)
+    sampled(gpu, gpu.layer(2, kernel_s=1e-3), monkeypatch)
+    assert seen[0] == "idle", "it is read once before the load"
+    assert len(seen) > 50
+    assert set(seen[1:]) == {"kernel"}
+
+
+def test_a_long_call_has_a_time_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimGpu()
+    call = gpu.layer(10, kernel_s=0.1)
+    _, extras = sampled(gpu, call, monkeypatch)
+    assert extras["sustained_s"] == pytest.approx(call.hot_s, rel=0.01)
+    assert extras["energy_j"] is None, "the counter was renewed once"
+
+
 def test_what_the_call_raises_gets_out_and_the_garbage_collector_is_left_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def call() -> None:
         raise MemoryError("CUDA out of memory")
