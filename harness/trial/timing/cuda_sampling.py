@@ -60,6 +60,8 @@ _LOAD_READINGS = 4
 # before the end of a reading, the parts become twice as long, up to the longest. A longer part makes a renewal of the
 # counter less certain.
 _LOAD_PART_S, _LONGEST_PART_S = 5e-3, 12e-3
+# The idle power during readings would be in the energy of a call by about as much.
+_IDLE_SHARE = 0.05
 
 Clock = Callable[[], float]
 
@@ -362,8 +364,8 @@ class Sampling:
         every 0.1 s or so. A renewal is noticed up to one part late, so a line is fitted through all renewals. Without
         the counter, only `sustained_s` is returned.
 
-        If the host is slower than the GPU, the GPU idles during a reading. `energy_j` then includes the idle power, but
-        `sustained_s` does not include the time.
+        If the host is slower than the GPU, the GPU idles during a reading. Energy and power are unknown if that is more
+        than `_IDLE_SHARE` of the time.
         """
         clock, gauge = self.clock, self.device.gauge
         renewals: list[tuple[int, float, float]] = []
@@ -371,7 +373,7 @@ class Sampling:
         part, last = math.ceil(_LOAD_PART_S / warm_s), gauge.energy_j()
         self.device.sync()
         begin = now = due_s = clock()
-        calls, (_, before) = part, self._enqueue(part)
+        calls, (_, before), idle_s = part, self._enqueue(part), 0.0
         while now - begin < seconds:
             start, end = self._enqueue(part)
             calls += part
@@ -387,11 +389,12 @@ class Sampling:
                 renewals.append((calls - unfinished, now, energy_j))
             last = energy_j
             if not unfinished:
+                idle_s += clock() - now
                 part = min(2 * part, math.ceil(_LONGEST_PART_S / warm_s))
         self.device.sync()
         call_times_s = [start.elapsed_time(end) / 1e3 / part for part, start, end in second_half]
         facts = {"sustained_s": rounded(fmean(call_times_s))}
-        if len({finished for finished, _, _ in renewals}) > 1:
+        if len({finished for finished, _, _ in renewals}) > 1 and idle_s <= _IDLE_SHARE * (now - begin):
             finished, renewed_s, energies_j = zip(*renewals, strict=True)
             facts["energy_j"] = rounded(linear_regression(finished, energies_j).slope)
             facts["power_w"] = rounded(linear_regression(renewed_s, energies_j).slope)
