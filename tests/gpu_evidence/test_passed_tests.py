@@ -24,9 +24,12 @@ def test_is_skipped():
 def run(folder: Path) -> tuple[int, str]:
     """The exit status of pytest, and its last line."""
     variables = {"PYTHONPATH": str(ROOT / "tests"), "GPU_EVIDENCE_PASSED": str(folder / "passed.txt")}
-    command = [sys.executable, "-m", "pytest", "-p", "gpu_evidence.passed_tests", "-p", "no:cacheprovider", "-p"]
+    plugins = ("gpu_evidence.passed_tests", "no:cacheprovider", "no:attn_harness")
+    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", str(folder)]
+    for plugin in plugins:
+        command += ["-p", plugin]
     done = subprocess.run(
-        [*command, "no:attn_harness", str(folder)],
+        command,
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
