@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from json import dumps  # bound before a layer may replace it
@@ -189,16 +189,34 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     is_loaded = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if is_loaded else contextlib.nullcontext():
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
-        with observer:
+        with observer, _noting_unpacked_lengths(storages):
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     return ObservedCall(observer.ops, leaves, [*tensors_of(result), *gradients], (call, result))
 
 
-def trace_call(work: Workload) -> Observation:
-    """Count the facts of one call. Raises as `observe_call` does."""
+@contextlib.contextmanager
+def _noting_unpacked_lengths(storages: Storages) -> Iterator[None]:
+    """Note the lengths that `pad_packed_sequence` returns: torch's C++ fills them past its dispatcher."""
+    torchs: Any = torch._VF
+    unpack = torchs._pad_packed_sequence
+
+    def noted(*arguments: Any) -> tuple[Tensor, Tensor]:
+        padded, lengths = unpack(*arguments)
+        storages.filled.add(storages.key(lengths))
+        return padded, lengths
+
+    torchs._pad_packed_sequence = noted
+    try:
+        yield
+    finally:
+        del torchs._pad_packed_sequence
+
+
+def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
+    """Count the facts of one call. Raises as `observe_call` does. `ran` is as for `Flops`."""
     storages = Storages()
-    flops = Flops(getattr(type(work.layer), "kernels", None))
+    flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth)
     traffic = Traffic(storages)
     written, fallback = UntrackedWrites(storages), Fallback()
@@ -287,7 +305,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         saved = told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
-    seen: Observation | None = told(lambda: trace_call(work), what, unknown)
+    seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
@@ -387,7 +405,8 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
 
 
 # Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
-_OF_COMPUTING = ("ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes")
+_OF_DEPTH = ("depth", "depth_declared", "fused_depth_declared")
+_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
@@ -400,10 +419,15 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
     if seen is None:
         return nothing
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
-    undeclared = "depth: {} declares no depth in the layer's `kernels`, and is counted as one operation"
+    undeclared = "depth: {} may be a loop of many steps; the layer's `kernels` may give its depth"
     unknown += [undeclared.format(name) for name in seen.flops.undeclared]
     compiled = compilation.graphs() > 0
-    if compiled:
+    if seen.flops.flex_is_dense:
+        unknown.append(
+            "ops, depth, min_bytes: flex_attention is not compiled and computes every pair: use "
+            "torch.compile(flex_attention)"
+        )
+    elif compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
     hidden = "" if compiled else hidden_part(seen.flops, seen.past_torch)
     if hidden:
@@ -422,4 +446,6 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
         "output_bytes": seen.output_bytes,
         "backend_fallback": seen.fallback,
     }
+    if seen.flops.undeclared:
+        facts |= dict.fromkeys(_OF_DEPTH)
     return facts | dict.fromkeys(_OF_COMPUTING if compiled else ())

@@ -5,13 +5,13 @@ products and FlexAttention, and those of `opaque_kernels.py` all other opaque ke
 convolutions and everything else that it has a formula for. Plain products ignore masks: attention written out does its
 full work under a causal mask, and is counted so.
 
-Operators without a formula make the count unknown instead of too small. These are operators from a user's namespace,
-all higher-order operators but FlexAttention's, and linear-algebra solvers.
+Operators without a formula make the count unknown instead of too small, unless `operator_tables.py` knows that they do
+no product. So are operators from a user's namespace, and all higher-order operators but FlexAttention's.
 """
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from json import dumps  # bound before a layer may replace it
 from typing import Any
@@ -26,6 +26,7 @@ from harness.sequence_lengths import claimed_flops, is_summed, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.metrics.operations import Observer, Operation
+from harness.trial.metrics.operator_tables import does_no_product
 from harness.trial.packed_sequences import passed_as
 
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
@@ -101,6 +102,19 @@ def _observed(operator: Any) -> Any:
     return lambda mode, *args, **kwargs: mode.__torch_dispatch__(operator, (), args, kwargs)
 
 
+# Uncompiled FlexAttention computes every pair and then masks. Only this way does its softmax run, which is also that of
+# `scaled_dot_product_attention` on its slowest path.
+_SOFTMAX_OF_DENSE = "aten::_safe_softmax"
+
+
+def _dense_flex(operation: Operation) -> Work | None:
+    """FLOPs of FlexAttention that is not compiled. None for its backward pass, which differs between versions."""
+    if operation.traits.name != "flex_attention":
+        return None
+    full = FLEX["flex_attention"].work(flex_arguments(operation))
+    return None if full is None else Work(full.full, full.full)
+
+
 Declared = Mapping[str, Mapping[str, Callable[..., int]]]
 
 
@@ -116,17 +130,12 @@ _PRODUCTS = {
 def _product(name: str, a: Tensor, b: Tensor) -> int:
     """FLOPs of a product. `b` is a matrix, a batch of matrices or a vector; a linear layer's weights are transposed."""
     columns = b.shape[0] if name.endswith("linear") else b.shape[-1] if b.dim() > 1 else 1
-    return 2 * a.numel() * columns
+    # A complex product is four real ones and two sums, which is four times the work of a real multiply-add.
+    return (8 if a.is_complex() else 2) * a.numel() * columns
 
 
-_UNCOUNTED = (
-    *("linalg_", "_linalg_", "cholesky", "lu_", "triangular_solve", "ormqr", "geqrf", "_cdist"),
-    *("_grouped_mm", "_trilinear", "conv_tbc", "_weight_int", "_mixed_dtypes", "_sparse", "_cslt", "_wrapped_linear"),
-)
-# An exception to these: a reduction, as `torch.nn.functional.normalize` calls it.
-_REDUCTION = "linalg_vector_norm"
-# In these namespaces, an operator without a formula is elementwise, a reduction, a copy or a view.
-_KNOWN = ("aten", "prim", "prims", "profiler")
+# The namespaces of torch's own operators. All others are a user's, or a package's.
+_TORCHS = ("aten", "prim", "prims", "profiler")
 
 
 def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:
@@ -157,10 +166,15 @@ class Flops:
         kernels = {"mylib::scan": {"flops": lambda x, w, out: 2 * x.numel(), "depth": lambda x, w, out: x.shape[1]}}
 
     Each function is called with the kernel's own arguments and its result as `out=`. Either may be omitted.
+
+    `ran` are the names of the operations of a call that nobody observed, as a profiler has seen them. They show whether
+    FlexAttention is compiled: `flex_is_dense` if it is not.
     """
 
-    def __init__(self, declared: Declared | None = None) -> None:
+    def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
+        self._softmax_ran = _SOFTMAX_OF_DENSE in ran
+        self._names: set[str] = set()
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
         # Without this module, its operators are not loaded either, and loading them takes time.
@@ -174,17 +188,29 @@ class Flops:
     @property
     def work(self) -> Work | None:
         """FLOPs so far, or None if they are unknown."""
+        if self.flex_is_dense and _SOFTMAX_OF_DENSE in self._names:
+            self._note_unknown("flex_attention")  # either may have run that softmax
         return None if self.unknown else Work(self._flops, self._full)
+
+    @property
+    def flex_is_dense(self) -> bool:
+        """Whether FlexAttention has run uncompiled, and so computed every pair."""
+        return self._softmax_ran and "flex_attention" in self._names
+
+    def _note_unknown(self, name: str) -> None:
+        if name not in self.unknown:
+            self.unknown.append(name)
 
     def add(self, operation: Operation) -> Work | None:
         """Count one operation. Return its work, or None if it has no formula."""
-        self.has_own_operators |= operation.traits.namespace not in _KNOWN
+        self.has_own_operators |= operation.traits.namespace not in _TORCHS
+        self._names.add(operation.traits.name)
         work = self._of(operation)
-        if work is not None:
+        if work is None:
+            self._note_unknown(operation.traits.name)
+        else:
             self._flops += work.flops
             self._full += work.full
-        elif operation.traits.name not in self.unknown:
-            self.unknown.append(operation.traits.name)
         return work
 
     def declared_depth(self, operation: Operation) -> int | None:
@@ -196,7 +222,7 @@ class Flops:
         if opaque is not None:
             kernel, arguments = opaque
             return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
-        if operation.traits.namespace not in _KNOWN and name not in self.undeclared:
+        if name not in self.undeclared and self._of(operation) is None:
             self.undeclared.append(name)
         return None
 
@@ -205,6 +231,8 @@ class Flops:
         if name in self._declared and "flops" in self._declared[name]:
             flops = self._ask(operation, "flops")
             return Work(flops, flops)
+        if name in FLEX and self._softmax_ran:
+            return _dense_flex(operation)
         opaque = _opaque(operation)
         if opaque is not None:
             kernel, arguments = opaque
@@ -245,11 +273,9 @@ def _plain(operation: Operation) -> int | None:
         # Torch's formulas need shapes and do not accept an `out=` argument.
         kwargs = {name: value for name, value in operation.kwargs.items() if name != "out"}
         return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
-    if of.namespace not in _KNOWN:
-        return None
-    if short.startswith("_fft_"):
+    if of.name.startswith("aten::_fft_"):
         return _fourier(args[0], operation.out, args[1])
-    return None if short.startswith(_UNCOUNTED) and short != _REDUCTION else 0
+    return 0 if does_no_product(of.name) else None
 
 
 def claimed_work(case: Case) -> dict[str, Any]:

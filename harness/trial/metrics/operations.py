@@ -118,6 +118,7 @@ class Storages:
 
     def __init__(self) -> None:
         self.nbytes: dict[int, int] = {}
+        self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
         self._held: dict[int, StorageWeakRef] = {}
 
     def key(self, tensor: torch.Tensor) -> int:
@@ -334,7 +335,7 @@ class UntrackedWrites:
         """Record what the operation reads and writes."""
         self._read.update(operation.reads)
         if operation.kwargs.get("beta", 1) != 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
-            unwritten = self._unwritten.intersection(operation.reads)
+            unwritten = self._unwritten.intersection(operation.reads) - self._storages.filled
             self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
@@ -353,7 +354,7 @@ class UntrackedWrites:
         `known` existed before.
         """
         before = {self._storages.key(tensor) for tensor in known}
-        written = before | (self._made - self._unwritten)
+        written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
         return self._unwritten_was_read or bool(passing) or not written.issuperset(given)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial import compilation, layer_protocol, sandbox
-from harness.trial.metrics.collect import hidden_part, observe_call, told
+from harness.trial.metrics.collect import allocator_peak, hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
 from harness.trial.workload import Workload, build
@@ -171,13 +172,13 @@ def _place() -> str:
     return "backward"
 
 
-def observed_operations(work: Workload, unknown: list[str]) -> dict[str, Any]:
+def observed_operations(work: Workload, unknown: list[str], ran: Iterable[str] = ()) -> dict[str, Any]:
     """Return `operations`, and `tensors` at the peak. No profiler runs.
 
-    `unknown` gets reasons why a count is missing.
+    `unknown` gets reasons why a count is missing. `ran` is as for `Flops`.
     """
     storages = LiveStorages()
-    flops = Flops(getattr(type(work.layer), "kernels", None))
+    flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     totals, written = OperationTotals(storages, flops), UntrackedWrites(storages)
     seen = observe_call(work, storages, (totals.add, written.add, storages.add))
     known = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
@@ -241,8 +242,10 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     sandbox.note_used()
     work.sync()
     work.forget()
+    _, ran, _ = allocator_peak(work.call, device_kind(case.device))
+    work.forget()
     unknown: list[str] = []
-    exact = told(lambda: observed_operations(work, unknown), "operations", unknown)
+    exact = told(lambda: observed_operations(work, unknown, ran), "operations", unknown)
     work.forget()
     shares = profiled_shares(work, device_kind(case.device), Path(chrome))
     return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}

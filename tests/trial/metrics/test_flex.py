@@ -67,3 +67,22 @@ def test_its_backward_pass_has_seven_products() -> None:
     arguments = {"query": q, "key": k, "value": v, "block_mask": block_mask}
     forward, backward = (FLEX[name].work(arguments) for name in ("flex_attention", "flex_attention_backward"))
     assert backward == Work(7 * forward.flops // 2, 7 * forward.full // 2)
+
+
+def test_uncompiled_flex_attention_computes_every_pair() -> None:
+    make_observable()
+    flops, arguments = Flops(ran=["aten::_safe_softmax"]), call(40, 40, blocks_of(causal, 40, 40, 16))
+    with torch.no_grad(), Observer(Storages(), [flops.add]):
+        torch.ops.higher_order.flex_attention(*arguments)
+    assert flops.flex_is_dense
+    assert flops.work == Work(4 * HEAD * B * H * 40 * 40, 4 * HEAD * B * H * 40 * 40)
+
+
+def test_beside_the_slowest_path_of_sdpa_nobody_knows_whether_flex_attention_was_compiled() -> None:
+    make_observable()
+    flops, arguments = Flops(ran=["aten::_safe_softmax"]), call(40, 40, blocks_of(causal, 40, 40, 16))
+    with torch.no_grad(), Observer(Storages(), [flops.add]):
+        torch.ops.higher_order.flex_attention(*arguments)
+        torch.ops.aten._safe_softmax(arguments[0], -1)
+    assert flops.work is None
+    assert flops.unknown == ["flex_attention"]

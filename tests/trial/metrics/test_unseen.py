@@ -46,6 +46,13 @@ def test_what_is_only_laid_out_by_hand_is_known(layer: str, forward_flops: int, 
     assert facts["flops"] == forward_flops * {"forward": 1, "train": 3, "backward": 2}[mode]
 
 
+def test_lengths_that_torch_fills_past_its_dispatcher_hide_nothing() -> None:
+    facts = collect_metrics(Case("trial.metrics.unseen:Unpacks", 16, 8, 1, batch_size=3), seed=0)
+    assert facts["facts_unknown"] == []
+    assert facts["flops"] == 3 * 2 * 16 * 8**2
+    assert facts["depth"] > 0
+
+
 def test_without_one_they_are_known() -> None:
     facts = collect_metrics(CASE, seed=0)
     assert facts["flops"] == facts["flops_claimed"]

@@ -25,6 +25,15 @@ class NumpyInTheMiddle(OwnLayer):
         return self.mix(torch.from_numpy(x.detach().numpy() * 2))
 
 
+class Unpacks(OwnLayer):
+    """Packs sequences in any order. Torch's C++ fills the lengths that come back."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = torch.arange(x.shape[1], x.shape[1] - x.shape[0], -1).flip(0)
+        packed = nn.utils.rnn.pack_padded_sequence(self.mix(x), lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])[0] * 2
+
+
 class WrittenByHand(OwnLayer):
     """Like a C++ or Triton kernel that gets addresses; later operations use its output."""
 

@@ -1,0 +1,179 @@
+"""Which operators have FLOPs: every one that torch registers is in one of three tables, and unknown ones are told."""
+
+import importlib
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import flop_registry
+
+from harness.trial.metrics import flops
+from harness.trial.metrics.flops import Flops
+from harness.trial.metrics.opaque_kernels import KERNELS, Work
+from harness.trial.metrics.operations import Depth, Observer, Storages
+from harness.trial.metrics.operator_tables import NO_PRODUCT, UNKNOWN, operator_table
+
+N, D = 6, 4
+TORCHS = ("aten", "prim", "prims", "profiler")
+
+
+def registered() -> set[str]:
+    """The operators of torch's own namespaces, by their names without overloads. Its compiler has some of its own."""
+    importlib.import_module("torch._inductor.inductor_prims")
+    names = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    return {name for name in names if name.partition("::")[0] in TORCHS}
+
+
+def with_formula() -> set[str]:
+    torchs_own = {f"aten::{packet.__name__}" for packet in flop_registry if hasattr(packet, "__name__")}
+    products = {f"aten::{name}" for name in flops._PRODUCTS}
+    fourier = {name for name in registered() if name.startswith("aten::_fft_")}
+    return {*KERNELS, *products, *torchs_own, *fourier, "aten::convolution_backward"}
+
+
+def test_every_operator_that_torch_registers_is_in_a_table() -> None:
+    listed = with_formula() | operator_table(NO_PRODUCT) | operator_table(UNKNOWN)
+    assert registered() - listed == set()
+
+
+def test_no_operator_is_in_two_tables() -> None:
+    tables = [with_formula(), operator_table(NO_PRODUCT), operator_table(UNKNOWN)]
+    assert sum(map(len, tables)) == len(set().union(*tables))
+
+
+def test_what_torch_calls_pointwise_is_known_to_do_no_product() -> None:
+    pointwise = {
+        overload._schema.name
+        for name in dir(torch.ops.aten)
+        if isinstance(packet := getattr(torch.ops.aten, name), torch._ops.OpOverloadPacket)
+        for overload in (getattr(packet, overload) for overload in packet.overloads())
+        if torch.Tag.pointwise in overload.tags
+    }
+    assert pointwise - operator_table(NO_PRODUCT) == set()
+
+
+def observed(call: Callable[[], Any], ran: tuple[str, ...] = ()) -> Flops:
+    """The FLOPs of a call, and which of its operations declare no depth."""
+    counted = Flops(ran=ran)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of prototypes, such as nested and sparse tensors
+        with Observer(Storages(), [counted.add, Depth(counted.declared_depth).add]):
+            call()
+    return counted
+
+
+def nested(*lengths: int) -> Tensor:
+    return torch.nested.nested_tensor([torch.randn(length, D) for length in lengths])
+
+
+def quantized_lstm() -> Callable[[], Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        layer = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.LSTM(D, D, batch_first=True)), {nn.LSTM})
+    return lambda: layer(torch.randn(1, N, D))
+
+
+X, W = torch.randn(N, D), torch.randn(D, D)
+COMPLEX = torch.randn(D, D, dtype=torch.complex64)
+
+
+@pytest.mark.parametrize(
+    ("call", "operator"),
+    [
+        (lambda: torch.cdist(torch.randn(64, D), torch.randn(64, D)), "aten::_euclidean_dist"),
+        (lambda: torch.cdist(X, X), "aten::_cdist_forward"),
+        (lambda: functional.pdist(X), "aten::_pdist_forward"),
+        (quantized_lstm(), "aten::quantized_lstm"),
+        (lambda: torch.matmul(nested(2, 3), nested(2, 3).transpose(1, 2)), "aten::matmul"),
+        (lambda: torch.func.jvp(lambda x: x @ W, (X,), (torch.ones_like(X),)), "aten::_efficientzerotensor"),
+        (lambda: torch.linalg.inv(W), "aten::linalg_inv_ex"),
+        (lambda: torch.linalg.matrix_exp(W), "aten::linalg_matrix_exp"),
+        (lambda: functional.ctc_loss(torch.randn(4, 1, 3), torch.tensor([[1, 2]]), [4], [2]), "aten::_ctc_loss"),
+    ],
+)
+def test_an_operator_that_may_do_a_product_makes_the_work_unknown_and_is_named(
+    call: Callable[[], Any], operator: str
+) -> None:
+    counted = observed(call)
+    assert counted.work is None
+    assert operator in counted.unknown
+
+
+@pytest.mark.parametrize(
+    ("call", "by_hand"),
+    [
+        (lambda: COMPLEX @ COMPLEX, 4 * 2 * D**3),  # (a + ib)(c + id): four products
+        (lambda: torch.einsum("ij,jk->ik", COMPLEX, COMPLEX), 4 * 2 * D**3),
+        (lambda: functional.linear(nested(2, 3), W), 2 * (2 + 3) * D**2),
+        # x·W and its tangent t·W + x·T.
+        (lambda: torch.func.jvp(torch.mm, (X, W), (torch.ones_like(X), torch.ones_like(W))), 3 * 2 * N * D**2),
+        (lambda: torch.kron(X, W), 0),
+        (lambda: functional.layer_norm(X, (D,)).softmax(-1).cumsum(0), 0),
+    ],
+)
+def test_work_that_is_known_is_what_is_counted_by_hand(call: Callable[[], Any], by_hand: int) -> None:
+    counted = observed(call)
+    assert counted.unknown == []
+    assert counted.work == Work(by_hand, by_hand)
+
+
+# The products that every other one consists of, and the place of the first factor among their arguments.
+FACTORS_AT = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
+
+
+def products_seen_by_the_profiler(call: Callable[[], Any]) -> int:
+    """The FLOPs of the matrix products that ran, whatever called them, by the shapes that torch's profiler records."""
+    with torch.autograd.profiler.profile(record_shapes=True) as recorded:
+        call()
+    flops = 0
+    for event in recorded.function_events:
+        if event.name in FACTORS_AT:
+            first, second = event.input_shapes[FACTORS_AT[event.name] :][:2]
+            flops += 2 * math.prod(first) * second[-1]
+    return flops
+
+
+def attention_layer() -> Callable[[], Any]:
+    layer = nn.MultiheadAttention(D, 2, batch_first=True).eval()
+    x = torch.randn(2, N, D)
+    return lambda: layer(x, x, x, need_weights=False)
+
+
+def encoder_layer() -> Callable[[], Any]:
+    layer = nn.TransformerEncoderLayer(D, 2, 8, batch_first=True).eval()
+    x = torch.randn(2, N, D)
+    return lambda: layer(x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: functional.linear(X, W),
+        lambda: torch.addmm(X, X, W),
+        lambda: torch.tensordot(X, W, 1),
+        lambda: torch.einsum("bij,bjk->bik", torch.randn(3, N, D), torch.randn(3, D, N)),
+        attention_layer(),
+        encoder_layer(),
+    ],
+)
+def test_the_products_that_the_profiler_sees_are_those_that_are_counted(call: Callable[[], Any]) -> None:
+    with torch.no_grad():
+        counted = observed(call)
+        assert counted.work is not None
+        assert counted.work.flops == products_seen_by_the_profiler(call)
+
+
+def test_the_distance_of_all_pairs_runs_a_product_that_is_not_told_as_0() -> None:
+    q = torch.randn(64, D)
+    assert products_seen_by_the_profiler(lambda: torch.cdist(q, q)) == 2 * 64 * 64 * (D + 2)
+    assert observed(lambda: torch.cdist(q, q)).work is None
+
+
+def test_a_loop_inside_an_operator_has_no_depth_unless_it_is_declared() -> None:
+    assert observed(quantized_lstm()).undeclared == ["aten::quantized_lstm"]
+    assert observed(lambda: X @ W).undeclared == []
