@@ -190,11 +190,12 @@ def gpu_rules(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> li
     `rates_mhz` are clock rates that trials have seen.
     """
     lock = lock_advice(state, rates_mhz)
+    turn_on = "" if state.get("borrowed") else " Unless others use the machine too, turn it on: sudo nvidia-smi -pm 1."
     return [
         (
             "care" if state.get("persistence_mode") == 0 else None,
             "The GPU's persistence mode is off: its driver starts anew for each trial, which takes seconds and loses "
-            "its clock rates. Turn it on: sudo nvidia-smi -pm 1.",
+            f"its clock rates.{turn_on}",
         ),
         ("note" if lock else None, lock or ""),
     ]
@@ -254,8 +255,8 @@ def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
         more = f", {formatting.flops_rate(sustained)} sustained" if sustained else ""
         yield f"peak, {dtype}", f"{formatting.flops_rate(flops)}{more} (product of {c.peak_sizes[dtype]}²)"
     if b := c.bandwidth:
-        known = [name for name in ("copy", "triad", "sum") if f"{name}_bytes_per_s" in b]  # a sum is of GPUs only
-        known += [name for name in ("sustained",) if f"{name}_bytes_per_s" in b]
+        # A sum is of GPUs only, and so is a sustained rate.
+        known = [name for name in ("copy", "triad", "sum", "sustained") if f"{name}_bytes_per_s" in b]
         rates = ", ".join(f"{name} {formatting.three(b[f'{name}_bytes_per_s'] / 1e9)} GB/s" for name in known)
         yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 

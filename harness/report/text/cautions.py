@@ -11,7 +11,7 @@ from harness.analysis.claim_rules import is_masked
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
-from harness.machine import gpu_state_of, gpu_states, lock_advice, part
+from harness.machine import clock_advice, gpu_state_of, gpu_states, lock_advice, part
 from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
@@ -132,6 +132,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
 
     `machine` is the run's machine.json.
     """
+    machine = machine or {}
     return [
         *_bimodal(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
@@ -145,8 +146,8 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_by_itself(lines),
         *_inexact(lines),
         *_preparing(lines),
-        *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
-        *unchecked_times(lines, machine or {}),
+        *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
+        *unchecked_times(lines, machine),
     ]
 
 
@@ -289,9 +290,8 @@ def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
     return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
 
 
-def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
+def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
-    lines = list(lines)
     shared = [line for line in lines if line.gpu_disturbed_share]
     text = []
     if shared:
@@ -304,17 +304,19 @@ def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
     if lowered:
         clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
         rate = f"{min(clocks):.0f}" if clocks else "MHZ"
+        how = f"Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
+        state = gpu_state_of(machine, lowered[0].device) or {}
         text.append(
             f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
-            f"because power or heat lowered the GPU's clock rate. Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
+            f"because power or heat lowered the GPU's clock rate. {clock_advice(how, state)}"
         )
     return text
 
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = [one.get("text", "") for one in part(machine, "calibration").get("advice", ())]
-    if any("nvidia-smi -lgc" in text for text in told):
+    told = " ".join(one.get("text", "") for one in part(machine, "calibration").get("advice", ()))
+    if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
         return []
     rates: dict[str, list[float]] = {}
     for line in lines:
