@@ -195,7 +195,7 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
     groups: Groups = {
         (Cell(after.name, aside=after.date[:10]),): [
             [
-                Cell(label(one.case), "layer"),
+                Cell(label(one.case), "layer", why=one.kernels),
                 one.text,
                 "" if one.direct is None else one.direct.text,
                 _verdict_cell(history, one, one.verdict, _time_kind(one)),
@@ -249,7 +249,7 @@ def _chart(section: str, number: int, title: str, about: str, series: Sequence[A
 
 def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
     """A chart of each count that changed: values over the first one, at the largest length of each layer."""
-    largest: dict[str, str] = {}
+    largest = {}
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
         largest[impl_of(key)] = key  # cases come in ascending order
     number = 0

@@ -27,8 +27,8 @@ def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 
     Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
     """
-    ends: list[tuple[tuple[str, int, int, str, tuple[str, ...]], CaseResult]] = []
-    taken: set[Case] = set()
+    ends = []
+    taken = set[Case]()
     for axis in GROWING:
         size = attrgetter(axis)
         for of_line in _along(axis, lines):
@@ -135,6 +135,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
     machine = machine or {}
     return [
         *_bimodal(lines),
+        *other_kernels(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
         *_wrong_claims(lines),
@@ -186,6 +187,15 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
 
 
+def other_kernels(lines: Iterable[CaseResult]) -> list[str]:
+    """A sentence for each layer that ran different kernels in several environments, at the same sizes."""
+    sentences = set[str]()
+    for alike in grouped(lines, lambda line: line.case.at("env", 0)).values():
+        kernels = {f"with env={line.env}": line.backend for line in alike}
+        sentences.add(formatting.kernels_sentence(alike[0].impl, kernels))
+    return sorted(sentences - {""})
+
+
 def _is_by_first(line: CaseResult) -> bool:
     return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
@@ -210,7 +220,7 @@ def _inexact(lines: Iterable[CaseResult]) -> list[str]:
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     text = []
-    for line in (line for line in lines if line.bimodal):
+    for line in filter(attrgetter("bimodal"), lines):
         fast, slow = (
             "not timed" if value is None else formatting.seconds(value)
             for value in (line.bimodal_fast_s, line.bimodal_slow_s)
@@ -271,7 +281,7 @@ _MUCH_PREPARED = 0.1
 
 def _preparing(lines: Sequence[CaseResult]) -> list[str]:
     """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
-    found: dict[tuple[Any, ...], CaseResult] = {}
+    found = {}
     for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
         if line.time_s and line.prepare_s and line.prepare_s > _MUCH_PREPARED * line.time_s:
             found[line.impl, line.mode, line.mask] = line
