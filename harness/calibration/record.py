@@ -255,9 +255,8 @@ def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
         more = f", {formatting.flops_rate(sustained)} sustained" if sustained else ""
         yield f"peak, {dtype}", f"{formatting.flops_rate(flops)}{more} (product of {c.peak_sizes[dtype]}²)"
     if b := c.bandwidth:
-        # A sum is of GPUs only, and so is a sustained rate.
-        known = [name for name in ("copy", "triad", "sum", "sustained") if f"{name}_bytes_per_s" in b]
-        rates = ", ".join(f"{name} {formatting.three(b[f'{name}_bytes_per_s'] / 1e9)} GB/s" for name in known)
+        per_s = {name: b.get(f"{name}_bytes_per_s") for name in ("copy", "triad", "sum", "sustained")}
+        rates = ", ".join(f"{name} {formatting.three(rate / 1e9)} GB/s" for name, rate in per_s.items() if rate)
         yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 
 

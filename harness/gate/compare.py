@@ -181,10 +181,8 @@ def pair_label(case: Case, base: Case | None = None) -> str:
 def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
     name = one.label
     yield _time_outcome(name, one, control)
-    for quantity, amount, written in (
-        ("peak memory", one.memory, formatting.size),
-        ("flops", one.flops, formatting.count),
-    ):
+    amounts = ("peak memory", one.memory, formatting.size), ("flops", one.flops, formatting.count)
+    for quantity, amount, written in amounts:
         if amount.was is None:
             continue
         was = written(amount.was)
@@ -226,6 +224,10 @@ COLUMNS = (
 )
 
 
+# Columns about the sides, and the properties that fill them.
+_SIDES = {"base_side": "base", "head_side": "head", "base_versions": "base versions", "head_versions": "head versions"}
+
+
 def comparison_table(comparison: Comparison, properties: Mapping[str, str] | None = None) -> "pd.DataFrame":
     """The pairs as a tidy DataFrame, one row each: `comparison.csv`.
 
@@ -234,13 +236,7 @@ def comparison_table(comparison: Comparison, properties: Mapping[str, str] | Non
     """
     import pandas as pd
 
-    properties = properties or {}
-    about = {
-        "base_side": properties.get("base"),
-        "head_side": properties.get("head"),
-        "base_versions": properties.get("base versions"),
-        "head_versions": properties.get("head versions"),
-    }
+    about = {column: (properties or {}).get(name) for column, name in _SIDES.items()}
     rows = [_row(one, comparison.control) | about for one in comparison.compared]
     return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
 

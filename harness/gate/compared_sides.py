@@ -83,12 +83,8 @@ class ComparisonRequest:
 
         `properties` hold the commit of the base, or the versions of both sides.
         """
-        own = {
-            "impls": self.impls,
-            "base": properties.get("base"),
-            "minutes": f"{self.minutes:g}",
-            **asdict(self.rules),
-        }
+        base, minutes = properties.get("base"), f"{self.minutes:g}"
+        own = {"impls": self.impls, "base": base, "minutes": minutes, **asdict(self.rules)}
         if self.sides is not None:
             own |= {**properties, "control": self.control}
         if self.changed is not None:

@@ -106,10 +106,8 @@ class TimeChange:
     @property
     def kernels(self) -> str:
         """A sentence if the layer ran different kernels at both commits."""
-        kernels = {
-            f"at {commit.commit[:10]}": commit.cases[self.case].facts.get("backend")
-            for commit in (self.before, self.after)
-        }
+        ends = (self.before, self.after)
+        kernels = {f"at {commit.commit[:10]}": commit.cases[self.case].facts.get("backend") for commit in ends}
         return formatting.kernels_sentence(impl_of(self.case), kernels)
 
 

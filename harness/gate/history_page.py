@@ -179,15 +179,8 @@ def _models_now(history: History) -> Table:
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
-        rows.append(
-            [
-                Cell(label(subject), "layer"),
-                _METRICS.get(metric, metric),
-                Cell(model.law, "formula"),
-                exponent,
-                at.commit[:10],
-            ]
-        )
+        cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
+        rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
 

@@ -184,11 +184,8 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
         return {"status": "unsupported", "reason": message}
     hint = "".join(f". {note}" for note in notes if note.startswith("If "))
-    return {
-        "status": "error",
-        "reason": f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}",
-        "traceback": _traceback(error),
-    }
+    reason = f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}"
+    return {"status": "error", "reason": reason, "traceback": _traceback(error)}
 
 
 def _place(error: BaseException) -> str:
