@@ -185,13 +185,8 @@ def _name(axis: str, names: Mapping[str, str]) -> str:
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
     between = "between the sizes measured here another law begins: the interval holds both"
-    return Prediction(
-        math.sqrt(below.value * above.value),
-        min(below.lo, above.lo),
-        max(below.hi, above.hi),
-        False,
-        tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
-    )
+    middle, lo, hi = math.sqrt(below.value * above.value), min(below.lo, above.lo), max(below.hi, above.hi)
+    return Prediction(middle, lo, hi, False, tuple(dict.fromkeys((between, *below.warnings, *above.warnings))))
 
 
 def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -392,7 +392,7 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
 
     Raises UsageError like `lines_of_table`.
     """
-    found: dict[Case, CaseResult] = {}
+    found = {}
     for record in records:
         line = _line_of(record, bounded)
         if line.case in found:

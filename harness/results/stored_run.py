@@ -63,16 +63,13 @@ def _mixed_machines(
         of_setting = sorted({one for host, of in settings.items() if setting in of for one in host.split(",")})
         first, *others = [host for host in of_setting if host in hosts] or [""]
         for other in others:
-            if differing := _in_the_present(unlike(hosts[first], hosts[other])):
-                yield (
-                    f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({differing}): "
-                    "cost models, exponents and comparisons mix the times of both"
-                )
-            if differing := _in_the_present(changed_gpu_settings(hosts[first], hosts[other])):
-                yield (
-                    f"{name + ': ' if name else ''}{first} and {other} have different GPU settings ({differing}): "
-                    "compare their times with care"
-                )
+            who = f"{name + ': ' if name else ''}{first} and {other}"
+            machines_of_both = hosts[first], hosts[other]
+            if differing := _in_the_present(unlike(*machines_of_both)):
+                mixed = "cost models, exponents and comparisons mix the times of both"
+                yield f"{who} are unlike machines ({differing}): {mixed}"
+            if differing := _in_the_present(changed_gpu_settings(*machines_of_both)):
+                yield f"{who} have different GPU settings ({differing}): compare their times with care"
 
 
 def gpu_notices(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
