@@ -137,6 +137,14 @@ def uncounted(kind: str) -> str | None:
     return None
 
 
+def requested_bytes(kind: str) -> int:
+    """The bytes of a GPU's memory that are requested now; 0 if the device's allocator does not count them."""
+    if kind in ("cpu", "mps"):
+        return 0
+    module_of(kind).synchronize()
+    return int(module_of(kind).memory_stats()[_REQUESTED + "current"])
+
+
 @contextmanager
 def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
     """Count the peak of the bytes requested inside the block. The function returns it afterwards.
@@ -149,7 +157,7 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
     module = module_of(kind)
     module.synchronize()
     module.reset_peak_memory_stats()
-    before = module.memory_stats()[_REQUESTED + "current"]
+    before = requested_bytes(kind)
     found: list[int] = []
     yield lambda: found[0]
     module.synchronize()

@@ -75,8 +75,13 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     return result_checks.check_dtype(y, x_t, dtype), answer[1]
 
 
+def _decoded(step: Callable[[Tensor, Any], tuple[Tensor, Any]], token: Tensor, state: Any) -> Tensor:
+    """The output of a step."""
+    return step(token, state)[0]
+
+
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
-    """A call that decodes `token` (b, d) and can be repeated.
+    """A call that decodes `token` (b, d) and can be repeated. Its last argument is the state before the token.
 
     The preceding tokens `before` (b, n − 1, d) are processed here, outside the call.
     """
@@ -88,7 +93,7 @@ def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> 
         else:
             for x_t in before.unbind(1):
                 state = step_once(layer, x_t, state)[1]
-    return lambda: step(token, state)[0]
+    return partial(_decoded, step, token, state)
 
 
 def real_tokens(case: Case, length: int) -> Tensor:
@@ -279,12 +284,15 @@ def build(
         x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
-        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
+    call: Any = remake()
     sync = WAITS[device_kind(case.device)]
+    if case.mode == "decode" and not layer_protocol.is_function(layer):
+        state = call.args[-1]  # a cache may have grown since the start, in new memory
+        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     return Workload(
-        layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync, prepare_s
+        layer, list(inputs), described, gradient, constants, varying, forward, remake, call, sync, prepare_s
     )
 
 

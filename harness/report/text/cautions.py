@@ -121,6 +121,8 @@ def _factor(width: float) -> str:
     return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
+# Bytes of a first call's constants that are not worth a sentence.
+_SMALL_TABLE = 4096
 # A share of left out samples that is worth a sentence.
 _MUCH_THROTTLED = 0.05
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
@@ -139,6 +141,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
         *_wrong_claims(lines),
+        *_kept_memory(lines),
         *_host_bound(lines),
         *_without_gpu_time(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
@@ -150,6 +153,22 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
         *unchecked_times(lines, machine),
     ]
+
+
+def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:
+    """Layers whose calls keep memory, and those whose first call has made what stays."""
+    leaks = [line for line in lines if line.kept_bytes]
+    held = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
+    text = []
+    if leaks:
+        most = formatting.size(max(line.kept_bytes or 0 for line in leaks))
+        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results.")
+    if held:
+        most = formatting.size(max(line.first_call_bytes or 0 for line in held))
+        text.append(
+            f"memory that stays: {_cases(held)}: the first call made up to {most}, which is in the peak memory."
+        )
+    return text
 
 
 def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:

@@ -242,8 +242,7 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     sandbox.note_used()
     work.sync()
     work.forget()
-    _, ran, _ = allocator_peak(work.call, device_kind(case.device))
-    work.forget()
+    ran = allocator_peak(work.call, device_kind(case.device), work.forget).operations
     unknown: list[str] = []
     exact = told(lambda: observed_operations(work, unknown, ran), "operations", unknown)
     work.forget()
