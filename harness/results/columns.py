@@ -249,9 +249,13 @@ class CaseResult(Case):
     graph_note: str | None = _column("on a GPU: why a CUDA graph of the call was not timed, if that was tried")
     allowed_error: float | None = _fact("how far the output of an approximation may be off", "1", exact=False)
     first_call_bytes: int | None = _fact(
-        "the part of the peak that the first call has made and that stays, such as a table or a workspace", "B"
+        "the part of the peak that the first call has made and that stays, such as a table or a workspace",
+        "B",
+        exact=False,
     )
-    kept_bytes: int | None = _fact("the bytes that each further call keeps beyond its results: a leak", "B")
+    kept_bytes: int | None = _fact(
+        "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
