@@ -12,7 +12,6 @@ from pathlib import Path
 from harness.config.schema import SweepConfig
 from harness.errors import UsageError
 from harness.key_value_options import Key
-from harness.other_names import FORMER
 from harness.sweep_axes import AXES, LETTERS
 
 # The default of commands that compare times and tensors: page faults would be most of the noise.
@@ -125,4 +124,4 @@ def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) ->
 def _settings() -> list[str]:
     from harness.config.schema import keys  # slow to load, and only mistakes need it
 
-    return [*AXES, *LETTERS, *FORMER, *keys(for_sweep=True)]
+    return [*AXES, *LETTERS, *keys(for_sweep=True)]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
-from harness.other_names import FORMER, STATUSES
 from harness.polynomial import OwnSize
 from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 
@@ -390,7 +389,6 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
         raise UsageError(f"the table has no column seq_len{did_you_mean('seq_len', [str(c) for c in table.columns])}")
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
-    table = _under_present_names(table)
     records = table[[name for name in COLUMNS if name in table.columns]].astype(object).to_dict("records")
     return lines_of_records(records, bounded={"time_lo_s", "time_hi_s"} <= set(table.columns))
 
@@ -414,15 +412,6 @@ def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     held = list(lines)
     known = {line.impl: line.own_axes for line in held if line.own_axes}
     return [line if line.own_axes == (text := known.get(line.impl)) else replace(line, own_axes=text) for line in held]
-
-
-def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The table with the present names of columns and statuses."""
-    for name in [name for name in table.columns if name in FORMER and FORMER[name][0] not in table.columns]:
-        new, convert = FORMER[name]
-        table = table.assign(**{name: [convert(value) for value in table[name].astype(object)]})
-        table = table.rename(columns={name: new})
-    return table.assign(status=table["status"].replace(STATUSES)) if "status" in table.columns else table
 
 
 def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:

@@ -15,7 +15,6 @@ from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.formatting import counted
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
-from harness.other_names import present_names
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
@@ -156,4 +155,4 @@ def _checked_config(run: Path) -> dict[str, Any]:
     are_numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in held.values())
     if set(held) != {field.name for field in fields(Precision)} or not are_numbers:
         raise UsageError(f"{path} is not a sweep's configuration")
-    return present_names(config)
+    return config

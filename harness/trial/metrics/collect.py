@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, sandbox
-from harness.trial.device import counted_peak, requested_bytes, uncounted
+from harness.trial.device import allocator_peak, uncounted
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
@@ -50,40 +49,6 @@ def leave_out_workspaces(version: str) -> None:
         os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
 
 
-class Allocated(NamedTuple):
-    """What torch's allocator has handed out in one call, exact to the byte.
-
-    `peak` is the most at a time. `operations` are the names of the operations that ran: they show which kernel was
-    chosen. `blocks` has the number of blocks of each size in bytes, None on a GPU. `kept_bytes` have not come back once
-    the call's results and gradients are freed.
-    """
-
-    peak: int
-    operations: list[str]
-    blocks: Counter[int] | None
-    kept_bytes: int
-
-
-def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None) -> Allocated:
-    """Call once, and return what torch's allocator has handed out. `forget` frees the gradients."""
-    gc.collect()
-    counted = counted_peak(device) if device != "cpu" else contextlib.nullcontext(lambda: 0)
-    before = requested_bytes(device)
-    with torch.autograd.profiler.profile(profile_memory=True) as recorded:
-        with counted as peak:
-            result = call()  # it must be alive when the peak is taken
-        del result
-        forget()
-        gc.collect()
-    events = recorded.kineto_results.events()
-    names = [event.name() for event in events]
-    if device != "cpu":
-        return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
-    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
-    sizes = [events[i].nbytes() for _, i in changes]
-    return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
-
-
 # Weights of a lazy layer have no memory before its first call, and are of another class.
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
@@ -94,11 +59,6 @@ def _held_bytes(work: Workload) -> int:
     reachable, weights = gc.get_objects(), [*work.layer.parameters(), *work.layer.buffers()]
     held, in_weights = (_bytes(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
     return held - in_weights
-
-
-def peak_of_changes(changes: Iterable[int]) -> int:
-    """Return the highest running sum of allocations (+) and frees (−), in bytes."""
-    return max(accumulate(changes, initial=0))
 
 
 def mapped_bytes(blocks: Counter[int], allocator: str) -> int:

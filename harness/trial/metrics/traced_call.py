@@ -26,7 +26,8 @@ from torch import Tensor
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial import compilation, layer_protocol, sandbox
-from harness.trial.metrics.collect import allocator_peak, hidden_part, observe_call, told
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
 from harness.trial.workload import Workload, build
