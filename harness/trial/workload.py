@@ -17,7 +17,7 @@ from harness import layer_lookup, own_axes
 from harness.errors import did_you_mean
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
-from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
+from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks
 from harness.trial.device import WAITS
 from harness.trial.function_layer import FunctionLayer, first_tensor, signature_of
 from harness.trial.layer_inputs import Input
@@ -230,7 +230,6 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
     layer = layer_class(**{"d_model": case.d_model, **options, **layer_protocol.size_options(layer_class, case)})
-    sandbox.note_used()
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
     return layer

@@ -274,7 +274,6 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     drawn = torch.get_rng_state()
     held_before = _held_bytes(work)
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
-    sandbox.note_used()
     work.sync()
     if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)

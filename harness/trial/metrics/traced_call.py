@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from harness.sweep_axes import Case, device_kind
-from harness.trial import compilation, layer_protocol, sandbox
+from harness.trial import compilation, layer_protocol
 from harness.trial.device import allocator_peak
 from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
@@ -240,7 +240,6 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     """
     work = build(case, seed)
     work.call()  # the first call loads pools, caches and code
-    sandbox.note_used()
     work.sync()
     work.forget()
     ran = allocator_peak(work.call, device_kind(case.device), work.forget).operations
