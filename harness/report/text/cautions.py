@@ -316,7 +316,7 @@ def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = [one.get("text", "") for one in part(machine, "calibration").get("advice", ())]
+    told = [one.get("text", "") for one in part(machine, "calibration").get("advice") or ()]
     if any("nvidia-smi -lgc" in text for text in told):
         return []
     rates: dict[str, list[float]] = {}
