@@ -127,7 +127,14 @@ def is_empty_scratch(directory: Path) -> bool:
 
 
 def remove_scratch(directory: Path) -> None:
-    """Remove the directory with its content as far as possible, even if a layer has removed its own permissions."""
+    """Remove the directory with its content as far as possible, even if a layer has removed its own permissions.
+
+    Of a link, only the link itself is removed: a layer may replace its directory by one.
+    """
+    if directory.is_symlink():
+        with contextlib.suppress(OSError):
+            directory.unlink()
+        return
     with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories
         for at, names, _ in os.walk(directory):
             for path in (os.path.join(at, name) for name in names):

@@ -116,9 +116,11 @@ def power_of_ten(value: float) -> str:
 
 
 def round_text(text: str) -> str:
-    """`1.00 ms` -> `1 ms`, for the round numbers of ticks; `1,000` stays."""
+    """`1.00 ms` -> `1 ms`, for the round numbers of ticks; `1,000` and `5.00·10¹⁸` stay."""
     number, _, unit = text.partition(" ")
-    return f"{number if ',' in number else f'{float(number):g}'} {unit}".rstrip()
+    if number.replace(".", "").isdecimal():
+        number = f"{float(number):g}"
+    return f"{number} {unit}".rstrip()
 
 
 def three(value: float) -> str:

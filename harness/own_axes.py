@@ -81,8 +81,8 @@ def axes_text(layer_class: Any) -> str | None:
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a number above 0."""
-    return type(value) in (int, float) and value > 0
+    """Whether a value is a number above 0 that fits into eight bytes."""
+    return type(value) in (int, float) and 0 < value < 2**63
 
 
 def check_sizes(impl: str, text: str | None, options: str) -> None:

@@ -76,6 +76,10 @@ class Axis(NamedTuple):
     unit: str = ""
     help: str = ""
 
+    def takes(self, value: Any) -> bool:
+        """Whether a row may hold the value: text, or a number in the range of the axis. NaN is in no range."""
+        return type(value) is self.type and (self.type is str or self.least <= value <= self.most)
+
     def is_known(self, value: Any) -> bool:
         """Whether the value is one of `values`, with a number if it may have one."""
         name, _, number = str(value).partition(":")

@@ -67,7 +67,7 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
     if not made or not bandwidth:
         return []
-    floor, sustained = made["noise_floor"], made.get("sustained_flops_per_s") or {}
+    floor, sustained = made.get("noise_floor"), made.get("sustained_flops_per_s") or {}
     noise = inf if floor is None else 1 + floor
     cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
     return [

@@ -1,9 +1,11 @@
 """`python -m harness <command> [key=value …]`: parse, run, print, exit. The commands are functions of this package."""
 
 import importlib
+import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from types import FrameType
@@ -52,12 +54,13 @@ _MODULES = {
     **dict.fromkeys(("bisect", "history"), "commits"),
 }
 DONE, USAGE, CASES_FAILED = 0, 2, 3
-INTERRUPTED = 130
+CRASHED, INTERRUPTED = 70, 130
 EXIT_STATUSES = {
     DONE: "done; for `check` and `compare`: nothing got worse",
     1: "`check`, `compare` or `history page` found something that got worse",
     USAGE: "the command cannot be carried out as given; the message says what to type",
     CASES_FAILED: "done, but some case is `incorrect`, `error`, `killed` or unfinished, or could not be measured",
+    CRASHED: "a bug in the harness: the traceback is on standard error",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; the measurements so far are on disk",
 }
 _UNSAID = "only the printed text is lost, and nothing else"
@@ -65,7 +68,11 @@ _UNSAID = "only the printed text is lost, and nothing else"
 
 def run_process() -> NoReturn:
     """Run the command in this process's arguments, and end the process with its exit status."""
-    status = main()
+    try:
+        status = main()
+    except Exception:  # Python itself would exit with 1, which means that something got worse
+        traceback.print_exc()
+        status = CRASHED
     if status == INTERRUPTED:  # `main` has flushed its output, and a second Ctrl-C could still reach an exit handler
         os._exit(status)
     sys.exit(status)
@@ -75,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     0: done. 1: something got worse (`check`, `compare`). 2: usage error. 3: a case is incorrect, in error, killed or
-    unfinished, or could not be measured. 130: interrupted.
+    unfinished, or could not be measured. 130: interrupted. A bug raises its exception.
 
     The status stays the same if a reader such as `head` goes away. If standard output cannot be written, as on a full
     disk, 0 becomes 2.
@@ -187,6 +194,8 @@ class SafeStream:
         self._stream = stream
         self._silent = stream is None
         self.lost: str | None = None
+        if isinstance(stream, io.TextIOWrapper):  # the terminal's encoding may lack `²`
+            stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: Any) -> int:
         """Write `text`, a string or bytes, if possible. Returns the length of `text` in either case."""

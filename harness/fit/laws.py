@@ -46,7 +46,7 @@ class Sizes:
     def __len__(self) -> int:
         return len(self.n)
 
-    def __getitem__(self, which: NDArray[np.bool] | NDArray[np.intp]) -> "Sizes":
+    def __getitem__(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> "Sizes":
         """Return the sizes of some of the points, selected by a numpy mask or index array."""
         own = {letter: values[which] for letter, values in self.own.items()}
         return Sizes(self.n[which], self.d[which], self.h[which], self.b[which], own)

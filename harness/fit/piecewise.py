@@ -68,7 +68,7 @@ def fit_pieces(
 
 
 def _chosen(
-    which: NDArray[np.bool], sizes: Sizes, costs: Floats, errors: Floats | None
+    which: NDArray[np.bool_], sizes: Sizes, costs: Floats, errors: Floats | None
 ) -> tuple[Sizes, Floats, Floats | None]:
     return sizes[which], costs[which], None if errors is None else errors[which]
 

@@ -18,13 +18,15 @@ from harness import file_io, formatting
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, OpenModel, checked, validator
 from harness.gate.baseline import parse_case, parse_finding_id
+from harness.results.columns import COUNTS
 from harness.worktree import Commit
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
 ABSENT = "this commit does not have the layer"
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-_Fact = int | str | None
+_Count = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+_Fact = _Count | str | None
 # Seconds since 1970. The file calls each of them `at`.
 _Time = Annotated[FiniteFloat, Field(alias="at")]
 
@@ -81,10 +83,17 @@ class Ratio(OpenModel):
         return f"{middle} (95 % interval {lo} to {hi})"
 
 
+def _check_counts(facts: dict[str, _Fact]) -> dict[str, _Fact]:
+    for name in COUNTS:
+        if isinstance(facts.get(name), str):
+            raise ValueError(f"{name} is a text, not a number")
+    return facts
+
+
 class MeasuredCase(OpenModel):
     """The facts of a case, and the ratio of its time to the anchor's. Without facts, `reason` says why."""
 
-    facts: dict[str, _Fact] = Field(default_factory=dict)
+    facts: Annotated[dict[str, _Fact], AfterValidator(_check_counts)] = Field(default_factory=dict)
     reason: str | None = None
     time: Ratio | None = None
 
@@ -119,7 +128,7 @@ class CommitLine(_Line):
     """
 
     commit: _Hash
-    number: int
+    number: _Count
     date: str
     subject: str
     measured_at: _Time

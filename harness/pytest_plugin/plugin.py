@@ -87,7 +87,7 @@ def _is_benchmark_only_skip(mark: pytest.Mark) -> bool:
     return mark.name == "skip" and "--benchmark-only" in str(mark.kwargs.get("reason", ""))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
     """With -v, print the cost models that were found."""
     measuring = config.stash.get(_MEASURING, None)
     if measuring is not None and measuring.summary and config.getoption("verbose", 0) > 0:

@@ -116,6 +116,7 @@ def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], headi
             top = float(values.max())
             axes.set_ylim(max(float(values.min()), top * _DEEPEST) / 3, top * 3)
         axes.yaxis.set_major_locator(LogLocator(numticks=9))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set(xlabel="distance n − t, in tokens", ylabel="‖∂h_n/∂x_t‖")
         figure.legend(loc="outside right center", frameon=False)

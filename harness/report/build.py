@@ -40,6 +40,8 @@ def build(
         if out is not None:  # a run that was renamed meanwhile must not get another directory in its place
             directory.mkdir(parents=True, exist_ok=True)
         if drawing:
+            if (directory / PLOTS).is_symlink():
+                (directory / PLOTS).unlink()
             drawing.begin(directory / PLOTS, stored.lines, stored.machine)
         findings = analyse(stored.lines, stored.machine, stored.config)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")

@@ -192,5 +192,5 @@ def calibration(machine: Mapping[str, Any]) -> list[str]:
     if not found:
         note = str(machine.get("calibration_note") or "").removeprefix("there is none: ")
         return [f"Not calibrated: {note}."] if note else []
-    advice = [str(one["text"]) for one in found.get("advice", ()) if isinstance(one, Mapping) and "text" in one]
+    advice = [str(one["text"]) for one in found.get("advice") or () if isinstance(one, Mapping) and "text" in one]
     return [f"Calibration: {found.get('verdict', 'no verdict')}.", *advice]

@@ -15,6 +15,8 @@ from sys import intern
 from typing import Any
 
 from harness.background_process import BackgroundProcess
+from harness.errors import UsageError
+from harness.layer_options import options_of
 from harness.machine import usable_cpus
 from harness.results.row import MOST_ROUND, REOPEN, Row, read_row
 from harness.results.row_files import Part, Reading, damage_notices, duplicate_notices, read_part, row_parts, size_of
@@ -119,13 +121,13 @@ class RunAccumulator:
             return known
         try:
             case = Case.from_dict(data)
-        except (KeyError, TypeError):
+            options_of(case.options)
+        except (KeyError, TypeError, UsageError):
             return None
         # Every parsed row brings its own strings; interning keeps one copy of equal ones.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
-        for axis, value in zip(AXES.values(), axes, strict=True):
-            if not isinstance(value, axis.type) or (isinstance(value, int) and value < axis.least):
-                return None
+        if not all(axis.takes(value) for axis, value in zip(AXES.values(), axes, strict=True)):
+            return None
         return self.cases.setdefault(axes, len(self.cases))
 
     def extend(self, later: "RunAccumulator") -> None:

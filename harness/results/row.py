@@ -4,6 +4,7 @@ The driver validates answers by this schema, the time limits of trials derive fr
 row holds the answer of a trial, beside the entries that the driver itself writes (`ROW_ENTRIES`).
 """
 
+import json
 import math
 import time
 from array import array
@@ -93,6 +94,8 @@ def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
             continue
         if not isinstance(cell, types):
             return None
+        if name in _JSON_FACTS and not _JSON_FACTS[name](cell):
+            return None
         if types is not str and not (-LARGEST if name == _NEGATIVE else 0) <= cell < LARGEST:  # false for NaN as well
             return None
     unknown = row.get("facts_unknown", [])
@@ -168,6 +171,8 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
     if not ("reason" in row and isinstance(row["reason"], str | None)):
         return None
     if status != "ok" and isinstance(own_axes := get("own_axes"), str):
+        if not _JSON_FACTS["own_axes"](own_axes):
+            return None
         value = intern(own_axes)
     return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
 
@@ -202,6 +207,26 @@ def _rows_of(*cells: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(is_row, value))
 
 
+# A claim or a list of block sizes has some hundred characters.
+_LONGEST_JSON = 4000
+
+
+def _json_of(fits: Check) -> Check:
+    """A check for text that is JSON, not very long or deep, whose content fits."""
+
+    def is_json(text: str) -> bool:
+        try:
+            return len(text) <= _LONGEST_JSON and fits(json.loads(text))
+        except (ValueError, RecursionError):
+            return False
+
+    return is_json
+
+
+def _object_of(fits: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
 def _built(value: Any) -> bool:
     """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
     return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
@@ -214,6 +239,29 @@ def _status_and_reason(value: Any) -> bool:
 _text, _flag = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
 _finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+_optional_number = _none_or(_at_least_0)
+_JSON_FACTS: dict[str, Check] = {
+    "block_sizes": _json_of(_rows_of(_count, _count)),
+    "claims": _json_of(_object_of(_text)),
+    "own_axes": _json_of(lambda value: isinstance(value, dict) and _rows_of(_text, _positive)([*value.values()])),
+}
+_BANDWIDTH = ("bandwidth_bytes_per_s", "cache_bytes", "buffer_bytes")
+_CALIBRATION: dict[str, Check] = {
+    **dict.fromkeys(("noise_floor", "best_probe_s"), _optional_number),
+    "bandwidth": lambda value: isinstance(value, dict) and all(map(_optional_number, map(value.get, _BANDWIDTH))),
+    "peak_flops_per_s": _object_of(_positive),
+    "sustained_flops_per_s": _none_or(_object_of(_positive)),
+    "advice": lambda value: value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value)),
+    "device": _text,
+    "threads": _count,
+}
+# Entries of `machine.json` that are computed with. They may be missing.
+MACHINE_ENTRIES: dict[str, Check] = {
+    "calibration": lambda value: (
+        isinstance(value, dict) and all(fits(value.get(name)) for name, fits in _CALIBRATION.items())
+    ),
+    "memory_bytes": _count,
+}
 _FACT_CHECKS: dict[type, Check] = {str: _text, int: _whole, float: _at_least_0}
 
 

@@ -70,7 +70,7 @@ class Lock:
 
     def _taken(self) -> bool:
         """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             _take_kernel_lock(self._file)
             mine = os.stat(self._path).st_ino == os.fstat(self._file).st_ino

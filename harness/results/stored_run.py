@@ -16,6 +16,7 @@ from harness.file_io import from_csv, read_text
 from harness.formatting import counted
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.results.columns import CaseResult, lines_of_table
+from harness.results.row import MACHINE_ENTRIES
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
 from harness.sweep_axes import SETTINGS
@@ -130,6 +131,10 @@ def read_run_directory(path: Path) -> StoredRun:
     hosts = machines(path)
     if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
         machine, more = machine_of_hosts(hosts), [*host_notices(lines, hosts), *gpu_notices(hosts)]
+    for name, fits in MACHINE_ENTRIES.items():
+        if machine.get(name) is not None and not fits(machine[name]):
+            machine = {**machine, name: None}
+            more.append(f"{path / MACHINE}: its {name} is not of its type, left out")
     return StoredRun(path, lines, [*notices, *more], config, machine)
 
 

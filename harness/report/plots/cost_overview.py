@@ -38,7 +38,7 @@ def cost_overview(overview: Overview) -> Figure:
             axes.set_title(chart.title, loc="left", fontweight="bold", pad=9 + 13 * most)
             below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
             says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
-            axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", **below)
+            axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", parse_math=True, **below)
             draw_curves(axes, chart.curves, overview.looks)
             label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if chart.metric == "time" and overview.crossing:

@@ -25,6 +25,8 @@ _THEME = {
     "grid.color": "0.88",
     "svg.fonttype": "none",  # text stays text: small files, and searchable
 }
+# The name of a layer's file may contain `$`.
+_PLAIN = {"text.parse_math": False}
 
 # Inches: average width of a character of the title and of the caption, estimated a little high; heights of their lines;
 # and the margins.
@@ -40,7 +42,7 @@ def canvas(width: float, height: float, title: str, caption: str = "", style: st
     The title says what to see. The caption below it, in small print, says of what setting. Both are wrapped to the
     width, and their height comes on top of `height`.
     """
-    with sns.axes_style(style, rc=_THEME), sns.plotting_context(rc=_THEME):
+    with sns.axes_style(style, rc=_THEME), sns.plotting_context(rc=_THEME), rc_context(_PLAIN):
         titles, captions = _wrapped(title, width, _TITLE_SIGN), _wrapped(caption, width, _CAPTION_SIGN)
         above = len(titles) * _TITLE_LINE + len(captions) * _CAPTION_LINE + 2 * _TOP
         below_texts = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, height / (height + above)))
@@ -101,10 +103,12 @@ def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write the figure to `path` as PNG and as SVG, and return both paths. Raises OSError if it cannot be written.
 
-    The SVG's text stays text: small, searchable, and in the reader's own fonts.
+    The SVG's text stays text: small, searchable, and in the reader's own fonts. A link at one of the paths is replaced.
     """
     # Appended, not replaced: a name may contain a dot of its own, as that of a share does.
     png, svg = (path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg"))
+    for link in filter(Path.is_symlink, (png, svg)):
+        link.unlink()
     with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
         # A letter that no font has is drawn as a box. The plot shows it, so a warning for each is unnecessary.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)

@@ -1,0 +1,172 @@
+"""Rows, machines and histories that another program wrote: what does not fit is named, and costs nothing else."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export.exports import make_run
+from rows import measured
+
+from harness.cli.commands import main
+from harness.errors import UsageError
+from harness.gate.history_file import read_history
+from harness.sweep_axes import Case
+
+GOOD = Case("attention.fused", 1024, 64, 2)
+LARGEST = 2**63 - 1
+BEYOND_FLOATS = 10**400
+DEEP = "[" * 50_000 + "]" * 50_000
+CASES: dict[str, dict[str, Any]] = {
+    "an option with a path": {"options": "../x=16"},
+    "an option with a space": {"options": "a b"},
+    "an option without a value": {"options": "x="},
+    "a length beyond floats": {"seq_len": BEYOND_FLOATS},
+    "a width beyond floats": {"d_model": BEYOND_FLOATS},
+    "threads beyond floats": {"threads": BEYOND_FLOATS},
+    "a truth value as a length": {"seq_len": True},
+    "padding that is no number": {"padding_fraction": math.nan, "mask": "padding"},
+    "more padding than tokens": {"padding_fraction": 2.0, "mask": "padding"},
+}
+FACTS: dict[str, dict[str, Any]] = {
+    "claims 50,000 deep": {"claims": DEEP},
+    "claims 1,900 deep": {"claims": "[" * 1900 + "]" * 1900},
+    "a claim with brackets": {"claims": json.dumps({"work": "(" * 50_000 + "n"})},
+    "a claim of 5,000 digits": {"claims": json.dumps({"work": "9" * 5000 + "n"})},
+    "a claim that is a number": {"claims": f'{{"work": {"9" * 5000}}}'},
+    "own axes 50,000 deep": {"own_axes": DEEP},
+    "an own axis beyond floats": {"own_axes": f'{{"window": ["w", {BEYOND_FLOATS}]}}'},
+    "an infinite own axis": {"own_axes": '{"window": ["w", 1e999]}'},
+    "block sizes that are no JSON": {"block_sizes": "{", "page_fault_s": 1e-7},
+    "block sizes without a number of blocks": {"block_sizes": "[[1]]", "page_fault_s": 1e-7},
+    "block sizes as texts": {"block_sizes": '[["1", "2"]]', "page_fault_s": 1e-7},
+}
+# These are read, and must be survived.
+READ: dict[str, dict[str, Any]] = {
+    "FLOPs": {"flops": LARGEST},
+    "all facts": dict.fromkeys(("flops", "peak_bytes", "min_bytes", "depth"), LARGEST),
+    "a claim of 400 digits": {"claims": json.dumps({"work": "9" * 400 + "nd²"})},
+}
+COMMANDS = {
+    "report": ["report", "--no-plots"],
+    "status": ["status"],
+    "baseline": ["baseline", "-o", "baseline.json"],
+    "predict": ["predict", "seq_len=700"],
+    "recommend": ["recommend", "seq_len=700"],
+}
+
+
+def add(run: Path, case: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Add the rows of a case that is like `GOOD` but for these axes and facts."""
+    rows = measured(GOOD, 1e-3, 100)
+    (path,) = (run / "rows").iterdir()
+    with path.open("a") as file:
+        for row in rows:
+            row["case"] |= case
+            row |= facts if row["purpose"] == "facts" else {}
+            file.write(json.dumps({"schema": 2, "host": "elsewhere", **row}) + "\n")
+
+
+def carry_out(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> dict[str, str]:
+    """What each command says on the run; each must succeed."""
+    monkeypatch.chdir(run.parent)
+    said = {}
+    for name, (command, *options) in COMMANDS.items():
+        assert (name, main([command, str(run), *options])) == (name, 0)
+        said[name] = capsys.readouterr().err
+    return said
+
+
+@pytest.mark.parametrize("what", [*CASES, *FACTS])
+def test_a_row_that_does_not_fit_is_named_and_costs_no_other(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    run = make_run(tmp_path / "run")
+    add(run, CASES.get(what, {"impl": "./own.py:Layer"}), FACTS.get(what, {}))
+    said = carry_out(run, monkeypatch, capsys)
+    left_out = 5 if what in CASES else 1  # the rows of a case, or those of its facts
+    assert said["report"].count("a row without what every row must hold, left out") == left_out
+    assert "rows/0001-" in said["report"]
+
+
+@pytest.mark.parametrize("what", READ)
+def test_extreme_facts_are_reported(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    run = make_run(tmp_path / "run")
+    add(run, {"impl": "./own.py:Layer"}, READ[what])
+    assert "left out" not in carry_out(run, monkeypatch, capsys)["report"]
+
+
+def test_a_layer_whose_file_name_is_mathematics_is_drawn(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    add(run, {"impl": r"./a$\frac$.py:Layer"}, {})
+    assert main(["report", str(run)]) == 0
+    assert r"$\frac$" in (run / "plots" / "time.svg").read_text(encoding="utf-8")
+    assert "n^{" not in (run / "plots" / "overview.svg").read_text(encoding="utf-8")
+
+
+CALIBRATION: dict[str, Any] = {
+    "advice": [],
+    "noise_floor": 0.02,
+    "bandwidth": {"bandwidth_bytes_per_s": 1e10, "cache_bytes": 2**25},
+    "peak_flops_per_s": {"float32": 1e12},
+    "device": "cpu",
+    "threads": 1,
+    "best_probe_s": 1e-4,
+}
+SPOILT: dict[str, dict[str, Any]] = {
+    "bandwidth": {"bandwidth": {"bandwidth_bytes_per_s": "fast"}},
+    "no bandwidth": {"bandwidth": "fast"},
+    "peak": {"peak_flops_per_s": {"float32": "fast"}},
+    "peak beyond floats": {"peak_flops_per_s": {"float32": BEYOND_FLOATS}},
+    "noise": {"noise_floor": "low"},
+    "probe": {"best_probe_s": "short"},
+    "advice": {"advice": ["text"]},
+}
+
+
+@pytest.mark.parametrize("what", [None, *SPOILT])
+def test_a_calibration_with_texts_for_numbers_is_left_out(
+    what: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    run = make_run(tmp_path / "run")
+    machine = json.loads((run / "machine.json").read_text())
+    made = {**CALIBRATION, **SPOILT.get(what or "", {})}
+    (run / "machine.json").write_text(json.dumps({**machine, "calibration": made}))
+    said = carry_out(run, monkeypatch, capsys)["report"]
+    assert ("machine.json: its calibration is not of its type, left out" in said) == (what is not None)
+
+
+def test_a_memory_size_that_is_a_text_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "machine.json").write_text(json.dumps({"host": "vm", "memory_bytes": "much"}))
+    assert "its memory_bytes is not of its type" in carry_out(run, monkeypatch, capsys)["report"]
+
+
+HEADER = {"schema": 1, "harness": "0.1", "anchor": "a" * 40, "settings": []}
+COMMIT = {"commit": "b" * 40, "number": 1, "date": "2026", "subject": "s", "at": 1.0, "machine": {}, "versions": {}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "number"), [({"flops": "many"}, 1), ({"flops": BEYOND_FLOATS}, 1), ({"flops": 1}, BEYOND_FLOATS)]
+)
+def test_a_fact_of_a_history_that_is_no_count_is_a_usage_error(
+    facts: dict[str, Any], number: int, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "history.jsonl"
+
+    def write(facts: dict[str, Any], number: int) -> None:
+        line = {**COMMIT, "number": number, "cases": {GOOD.key: {"facts": facts}}}
+        path.write_text(f"{json.dumps(HEADER)}\n{json.dumps(line)}\n")
+
+    write({"flops": 1}, 1)
+    assert read_history(path).commits
+    write(facts, number)
+    with pytest.raises(UsageError, match="line 2 cannot be read"):
+        read_history(path)
+    assert main(["history", "page", str(path)]) == 2
+    assert "line 2 cannot be read" in capsys.readouterr().err
