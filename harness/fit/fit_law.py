@@ -60,6 +60,11 @@ class Fits:
         """The variance of the residuals, shape (fits,), at least that of rounding."""
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
 
+    @property
+    def saturated(self) -> NDArray[np.bool]:
+        """Whether each fit has as many terms as there are points, shape (fits,)."""
+        return self.size >= self.points
+
     @cached_property
     def best(self) -> int:
         """The fit with the smallest variance of the residuals."""
@@ -171,20 +176,27 @@ REJECTED_BELOW = 1e-4
 HIDDEN_PART = 0.10
 
 
-def minimal_plausible(fits: Fits) -> list[int]:
+def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
     """Return the plausible fits that contain no smaller plausible one, the best first.
 
     A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
     only if all minimal plausible laws agree on it. Fits whose residuals are mere rounding are equally good. The order
     of their terms decides among them, so that the result does not depend on how a CPU rounds.
+
+    With `most_off`, a fit of as many terms as points rejects no other. Fits with a larger residual than `most_off` are
+    then implausible if the best fit has a smaller one: with few points, an F test rejects nothing.
     """
-    best = fits.best
+    variance = fits.variance if most_off is None else np.where(fits.saturated, np.inf, fits.variance)
+    best = int(np.argmin(variance))
     floor = fits.points * ROUNDING**2
     rss = np.maximum(fits.rss, floor)
     freedom = max(fits.points - int(fits.size[best]), 1)
     spared = np.maximum(fits.size[best] - fits.size, 1)
     excess = (rss - rss[best]) / spared / (rss[best] / freedom)
-    plausible = np.nonzero(excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW))[0]
+    is_plausible = excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW)
+    if most_off is not None:
+        is_plausible &= fits.variance <= max(most_off**2, variance[best])
+    plausible = np.nonzero(is_plausible)[0]
     plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
     kept: list[tuple[int, frozenset[int]]] = []
     for which in plausible:
@@ -215,6 +227,8 @@ FAR_OFF = 3.0
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
 # is undetermined, however uncertain the points are (root mean squares).
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
+# A law is undetermined if the 95 % interval of its exponent at the largest size is wider than this.
+MOST_UNKNOWN_EXPONENT = 0.5
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02
 # A known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
@@ -234,8 +248,8 @@ def fit_law(
 
     The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
-    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
-    is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
+    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. It may lie
+    three times as far if other laws beat it only with as many terms as points. No other term is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
     grow with n no faster than the fastest expected one, if one of them is plausible beside any law.
 
     Raises ValueError without points, or for a cost that is not positive.
@@ -246,27 +260,36 @@ def fit_law(
     axes = laws.varying_axes(sizes)
     terms = laws.candidate_terms(axes)
     if expected:
-        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
+        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known, presumed=True), axes)
         every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
         rivals = [set(every.terms_of(which)) for which in every.rivals]
-        if law.noise <= LAW_ERROR or any(set(law.terms) >= rival for rival in rivals):
+        most_off = FAR_OFF * LAW_ERROR if every.fits.saturated[every.fits.best] else LAW_ERROR
+        if law.noise <= most_off or any(set(law.terms) >= rival for rival in rivals):
             return law
         slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
         if any(rival <= set(slower) for rival in rivals):
             terms = slower
-    return _fit(_Problem(sizes, costs, errors, terms, known), axes, presumed=False)
+    return _fit(_Problem(sizes, costs, errors, terms, known), axes)
 
 
 class _Problem:
     """Weighted least squares of the points over all subsets of the terms.
 
-    The weighted costs are `whole`, and what the known cost leaves of them is `target`.
+    The weighted costs are `whole`, and what the known cost leaves of them is `target`. The terms are `presumed` if the
+    cost should consist of them.
     """
 
     def __init__(
-        self, sizes: Sizes, costs: Floats, errors: Floats | None, terms: tuple[Term, ...], known: KnownCost | None
+        self,
+        sizes: Sizes,
+        costs: Floats,
+        errors: Floats | None,
+        terms: tuple[Term, ...],
+        known: KnownCost | None,
+        presumed: bool = False,
     ) -> None:
         self.sizes, self.costs, self.errors, self.terms, self.known = sizes, costs, errors, terms, known
+        self.presumed = presumed
         added, uncertain = known_at(sizes, costs, errors, known)
         raw = laws.design(terms, sizes)
         weights = laws.weights_of(costs, uncertain)
@@ -277,7 +300,8 @@ class _Problem:
             weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
         self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
         self.fits: Fits = all_subsets(self.columns, self.target)
-        self.rivals = minimal_plausible(self.fits)
+        most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
+        self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
 
     def columns_of(self, which: int) -> Floats:
         return self.columns[:, self.fits.terms_of(which)]
@@ -296,29 +320,40 @@ def known_at(
     return added, None if errors is None else np.hypot(errors, known.error * added / costs)
 
 
-def _fit(problem: _Problem, axes: tuple[str, ...], presumed: bool) -> Law:
+def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     sizes, costs, errors = problem.sizes, problem.costs, problem.errors
     axis = axes[0] if axes else "n"
-    fastest = {each: leading(problem.terms, each) for each in axes} if presumed else {}
+    fastest = {each: leading(problem.terms, each) for each in axes} if problem.presumed else {}
     chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
-    hidden = _hidden(problem, chosen)
-    law = _law(problem, chosen, axes)
-    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
-        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    else:
-        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden) or _missed(
-            float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, errors
-        )
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
-    return replace(
-        law,
-        determined=not reason,
-        reason=reason,
+    law = replace(
+        _law(problem, chosen, axes),
         cv_error=cv_error,
-        hidden=hidden,
+        hidden=_hidden(problem, chosen),
         trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
+    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    else:
+        reason = (
+            _undetermined(problem, axis, law.hidden)
+            or _missed(float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, errors)
+            or _unknown_exponent(law, axis, sizes)
+        )
+    return replace(law, determined=not reason, reason=reason)
+
+
+def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
+    """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    if laws.powers_beside(law.terms, axis) >= distinct:
+        return f"{axis} takes {distinct} values, and the law has as many powers of it"
+    largest = np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+    exponent = laws.exponent_at(law, axis, sizes[largest])
+    if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
+        return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
+    return ""
 
 
 def _missed(off: float, cv_error: float | None, errors: Floats | None) -> str:
@@ -408,8 +443,9 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
     return tuple(found)
 
 
-def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[laws.Hidden]) -> str:
+def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -> str:
     """Why the leading term along the axis is undetermined; empty if it is determined."""
+    distinct = len(np.unique(problem.sizes.axis(axis)))
     if distinct < FEWEST_SIZES:
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}

@@ -6,7 +6,6 @@ network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from harness.fit.fit_law import subset_fits
-from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, varying_axes
+from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, powers_beside, varying_axes
 from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
 # d/h is the width of a head.
@@ -149,17 +148,11 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Ter
         return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
     for axis in axes:
         distinct = len(np.unique(sizes.axis(axis)))
-        if any(_powers(terms, axis) >= distinct for terms in found):
+        if any(powers_beside(terms, axis) >= distinct for terms in found):
             return f"{axis} takes {distinct} values, and the law has as many powers of it"
         if len({leading(terms, axis) for terms in found}) > 1:
             return f"laws as short with other powers of {axis} give every point too"
     return ""
-
-
-def _powers(terms: Sequence[Term], axis: str) -> int:
-    """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
-    beside = Counter(term.without(axis) for term in terms)
-    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:

@@ -5,6 +5,7 @@ b, and the letters of a layer's own axes. Costs are seconds, bytes or whatever u
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -70,6 +71,12 @@ def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))
     return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
+
+
+def powers_beside(terms: Iterable[Term], axis: str) -> int:
+    """Return the largest number of terms that differ only in their power of an axis; 0 if no two do."""
+    beside = Counter(term.without(axis) for term in terms)
+    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
@@ -316,9 +323,13 @@ def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float 
     The 95 % confidence interval covers every law that the points leave open. It contains the intervals of the law and
     of its rivals, and the law with each hidden term added. The trend that the points may still have widens it.
     """
+    return exponent_at(law, axis, Sizes.of([(n, d, h, b, own)]))
+
+
+def exponent_at(law: Law, axis: str, size: Sizes) -> Range | None:
+    """Return `exponent_of` at one size."""
     if axis not in law.varied or not law.coefficients:
         return None
-    size = Sizes.of([(n, d, h, b, own)])
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
     each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
     down, up = law.trends.get(axis, (0.0, 0.0))
