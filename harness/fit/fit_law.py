@@ -5,8 +5,8 @@
 3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
    best prediction, those with the fastest-growing expected terms come first, then the one with the fewest terms
    (Breiman et al. 1984, section 3.4.3).
-4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, and
-   the law does not miss them.
+4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, the
+   law does not miss them, and its exponent is known to a width of 0.5.
 """
 
 import itertools
@@ -19,21 +19,16 @@ from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
-from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, Floats, KnownCost, Law, Sizes
+from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
 from harness.formatting import listed
-from harness.polynomial import Term, leading
+from harness.polynomial import AXES, Term, leading
 from harness.stats.interval import CONFIDENCE
 
 MOST_TERMS = 4
-# Residuals below this share of the cost are rounding and count as none.
-ROUNDING = 1e-7
 # A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
 # An eigenvalue of I − H below this is 0 but for rounding.
 _LEAST_GAP = 1e-10
-
-# The largest distance of exact fits, in relative units.
-_EXACT = 1e-8
 
 Indices = NDArray[np.intp]
 
@@ -80,7 +75,8 @@ class Fits:
 
 
 @cache
-def _subsets(candidates: int, size: int) -> Indices:
+def subsets(candidates: int, size: int) -> Indices:
+    """Return every subset of `size` candidates, shape (subsets, size)."""
     return np.array(list(itertools.combinations(range(candidates), size)), dtype=np.intp).reshape(-1, size)
 
 
@@ -100,7 +96,7 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
     largest = np.abs(design).max(axis=0) / scale
     members, coefficients, rss, sizes = [], [], [], []
     for size in range(1, min(MOST_TERMS, points, candidates) + 1):
-        chosen = _subsets(candidates, size)
+        chosen = subsets(candidates, size)
         grams = gram[chosen[:, :, None], chosen[:, None, :]]
         moments = moment[chosen]
         solved = _solve(grams, moments)
@@ -146,32 +142,6 @@ def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     return errors
 
 
-def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
-    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
-
-    Coefficients may have either sign.
-    """
-    scale = np.linalg.norm(design, axis=0)
-    unit = design / scale
-    gram, moment = unit.T @ unit, unit.T @ target
-    chosen = _subsets(design.shape[1], size)
-    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
-    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
-    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
-    left = float(target @ target) - (solved * moment[chosen]).sum(1)
-    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
-    found = []
-    for which in close:
-        columns = list(chosen[which])
-        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
-        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
-            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
-    return found
-
-
-# Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
-# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
-REJECTED_BELOW = 1e-4
 # A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
 HIDDEN_PART = 0.10
 
@@ -249,8 +219,9 @@ def fit_law(
     The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
     alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. It may lie
-    three times as far if other laws beat it only with as many terms as points. No other term is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
-    grow with n no faster than the fastest expected one, if one of them is plausible beside any law.
+    three times as far off if only a law of as many terms as points is better. No other term is then considered. This
+    is what distinguishes n² from n log n with few points. Next come laws of any terms that grow with n no faster than
+    the fastest expected one, if one of them is plausible beside any law.
 
     Raises ValueError without points, or for a cost that is not positive.
     """
@@ -333,15 +304,36 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
         trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
+    if axis == "n":
+        law = _covering_powers(problem, chosen, law)
+    off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
+    missed = _missed(off, cv_error, errors)
+    reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    else:
-        reason = (
-            _undetermined(problem, axis, law.hidden)
-            or _missed(float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, errors)
-            or _unknown_exponent(law, axis, sizes)
-        )
     return replace(law, determined=not reason, reason=reason)
+
+
+def _largest(sizes: Sizes) -> Indices:
+    """The index of the largest size, shape (1,)."""
+    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+
+
+def _covering_powers(problem: _Problem, chosen: int, law: Law) -> Law:
+    """Widen the exponent along n to those of curves that are no sum of terms, at the other sizes of the largest one."""
+    sizes, largest = problem.sizes, _largest(problem.sizes)
+    others = np.stack([sizes.axis(axis) for axis in (*AXES[1:], *sizes.own)])
+    along = (others == others[:, largest]).all(axis=0)
+    target, weights = problem.target[along], (problem.whole / problem.costs)[along]
+    off = target - problem.fits.predicted(chosen, problem.columns[along])
+    exponents = laws.power_exponents(sizes.n[along], target, weights, float(off @ off))
+    fitted = replace(law, known=None, rivals=tuple(replace(rival, known=None) for rival in law.rivals))
+    exponent = laws.exponent_at(fitted, "n", sizes[largest])
+    if exponent is None or exponents is None:
+        return law
+    down, up = law.trends["n"]
+    trend = down + min(exponents[0] - exponent.lo, 0), up + max(exponents[1] - exponent.hi, 0)
+    return replace(law, trends={**law.trends, "n": trend})
 
 
 def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
@@ -349,8 +341,7 @@ def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
     distinct = len(np.unique(sizes.axis(axis)))
     if laws.powers_beside(law.terms, axis) >= distinct:
         return f"{axis} takes {distinct} values, and the law has as many powers of it"
-    largest = np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
-    exponent = laws.exponent_at(law, axis, sizes[largest])
+    exponent = laws.exponent_at(law, axis, sizes[_largest(sizes)])
     if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
         return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
     return ""

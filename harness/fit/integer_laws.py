@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from harness.fit.fit_law import subset_fits
-from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, powers_beside, varying_axes
+from harness.fit.fit_law import subsets
+from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Floats, Law, Sizes, design, powers_beside, varying_axes
 from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
 # d/h is the width of a head.
@@ -33,6 +33,8 @@ _MOST_CANDIDATES = 40
 _DENOMINATOR = 4
 # A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
+# The largest distance of exact fits, in relative units.
+_EXACT = 1e-8
 # At most this many starting sizes are tried, chosen evenly over the measured n.
 _MOST_STARTS = 5
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
@@ -84,6 +86,29 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
         law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
         law = replace(law, breaks=(Break(float(start)),)) if law is not None else None
     return law
+
+
+def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
+    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
+
+    Coefficients may have either sign.
+    """
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment = unit.T @ unit, unit.T @ target
+    chosen = subsets(design.shape[1], size)
+    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
+    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
+    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
+    left = float(target @ target) - (solved * moment[chosen]).sum(1)
+    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
+    found = []
+    for which in close:
+        columns = list(chosen[which])
+        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
+        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
+            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
+    return found
 
 
 def _candidates(axes: Sequence[str]) -> list[Term]:

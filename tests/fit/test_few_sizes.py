@@ -17,7 +17,8 @@ def exponent_width(law: Law, sizes: Sizes) -> float:
     return exponent.hi - exponent.lo
 
 
-# Times within 0.4 % of 80 µs + 1.1e-8 n². The exponent at n = 512 is 2 · 1.1e-8 · 512² / (8e-5 + 1.1e-8 · 512²) = 1.946.
+# Times within 0.4 % of 80 µs + 1.1e-8 n².
+# The exponent at n = 512 is 2 · 1.1e-8 · 512² / (8e-5 + 1.1e-8 · 512²) = 1.946.
 @pytest.mark.parametrize("times", [(260.22e-6, 798.27e-6, 2974.3e-6), (261.5e-6, 797.0e-6, 2990.0e-6)])
 def test_three_sizes_of_a_constant_and_a_square_are_told_by_the_terms_of_the_counts(times: tuple[float, ...]) -> None:
     points = grid((128, 256, 512))
