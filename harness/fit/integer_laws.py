@@ -29,8 +29,8 @@ _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
 _MOST_CANDIDATES = 40
-# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2.
-_DENOMINATOR = 4
+# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2, and eighths, which are bits.
+_DENOMINATOR = 8
 # A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
 # The largest distance of exact fits, in relative units.
