@@ -1,9 +1,12 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+from harness.sweep_axes import Case
+from impls.attention.reference import softmax_attention
 
 
 class WrongResult(Exception):
@@ -62,6 +65,15 @@ def check_reference(name: str, want: Tensor, got: Tensor, real: Tensor | None = 
         raise ValueError(f"its reference {name} returned shape {tuple(want.shape)} instead of {tuple(got.shape)}")
     if (~(want if real is None else torch.where(real.to(want.device), want, 0)).isfinite()).any():
         raise ValueError(f"its reference {name} is not finite")
+
+
+def is_of_other_layout(case: Case, inputs: Sequence[Tensor], y: Tensor, limit: float) -> bool:
+    """Whether the output is softmax attention of q, k and v whose dimensions of tokens and of heads are exchanged."""
+    if case.mask == "padding" or len({one.shape for one in inputs}) > 1:
+        return False
+    q, k, v = (one.detach().transpose(1, 2) for one in inputs)
+    want = softmax_attention(q, k, v, is_causal=case.mask == "causal").transpose(1, 2)
+    return bool((y.detach().to(want) - want).norm() <= limit * want.norm())
 
 
 def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, layer: nn.Module | None = None) -> Tensor:

@@ -6,6 +6,7 @@ Outputs and gradients are compared with those of a reference in float64.
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +15,19 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
-from harness.sweep_axes import Case
+from harness.sweep_axes import EQUAL, Case
 from harness.trial import layer_protocol, result_checks, workload
+from harness.trial.compilation import uncompiled_calls
 from harness.trial.device import reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
 from harness.trial.result_checks import WrongResult, check_error, check_reference
-from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
+from harness.trial.reuse_between_calls import (
+    check_operation_counts,
+    check_second_input,
+    fill_tensors,
+    gradient_pairs,
+    repeated_gradients,
+)
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
 
@@ -38,8 +46,8 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
-        at, what = dims.index("n"), "later tokens"
-        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, what)
+        at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
+        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         real = workload.counted_tokens(work.layer, case)
@@ -48,7 +56,8 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
             return y if real is None else torch.where(real, y, 0)
 
         letters = ("m",) if source_len else ("n", "m")
-        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, "padding")
+        reason = "it sees padding that the mask hides: {}"
+        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, reason)
 
 
 def _of_tokens(
@@ -71,11 +80,12 @@ def _check_unchanged(
     seen: Callable[[Tensor], Tensor],
     seed: int,
     limit: float,
-    what: str,
+    reason: str,
 ) -> None:
     """Change each `hidden` view of an input by what is paired with it, and check that the `seen` outputs stay the same.
 
     It is a factor of random numbers: a normalisation would remove a change that is the same in all channels.
+    `reason` may contain `{}` for the error.
     Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
     layer may change it.
     """
@@ -92,7 +102,46 @@ def _check_unchanged(
     try:
         check_error("its output", after, before, limit)
     except WrongResult as error:
-        raise WrongResult(f"it sees {what} that the mask hides: {error}") from None
+        raise WrongResult(reason.format(error)) from None
+
+
+def check_batch(case: Case, seed: int, limit: float) -> None:
+    """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
+
+    Changing the first or the last sequence must not change the outputs of the others. The layer runs uncompiled. It
+    passes if it has no batch of sequences of one length, or does not take two of them. Raises WrongResult as
+    `check_mask` does.
+    """
+    layer_class = layer_lookup.load_class(case.impl)
+    is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
+    batch_size = max(case.batch_size, 2 if case.lengths == EQUAL else 1)
+    case = replace(case, mode="decode" if is_step else "forward", batch_size=batch_size)
+    dims = layer_protocol.output_dims(layer_class, case)
+    if batch_size < 2 or "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
+        return
+    with uncompiled_calls(), torch.no_grad():
+        try:
+            work = build(case, seed)
+            takes_batch = work.forward().shape == workload.output_shape(work.layer, case)
+        except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+            return
+        if takes_batch:
+            _check_sequences(work, dims.index("b"), case, seed, limit)
+
+
+def _check_sequences(work: Workload, at: int, case: Case, seed: int, limit: float) -> None:
+    reason = "it sees other sequences of the batch; is batch_first missing?"
+    real = workload.counted_tokens(work.layer, case)
+    free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+
+    def seen(first: int, y: Tensor) -> Tensor:
+        y = y if real is None else torch.where(real, y, 0)
+        return y.narrow(at, first, case.batch_size - 1)
+
+    for changed, first_seen in ((0, 1), (-1, 0)):
+        hidden: list[tuple[Tensor, Tensor | float]] = []
+        hidden += [(x.narrow(dim, changed, 1), 1.0) for x, dim in free if dim is not None]
+        _check_unchanged(work, hidden, partial(seen, first_seen), seed, limit, reason)
 
 
 # Number of generated tokens, and size of their vocabulary.
@@ -242,15 +291,6 @@ def _verify_twin(twin: Case, seed: int) -> None:
         torch.set_grad_enabled(True)
 
 
-def _is_of_other_layout(case: Case, inputs: list[Tensor], y: Tensor, limit: float) -> bool:
-    """Whether the output is softmax attention of q, k and v whose dimensions of tokens and of heads are exchanged."""
-    if case.mask == "padding" or len({one.shape for one in inputs}) > 1:
-        return False
-    q, k, v = (one.detach().transpose(1, 2) for one in inputs)
-    want = softmax_attention(q, k, v, is_causal=case.mask == "causal").transpose(1, 2)
-    return bool((y.detach().to(want) - want).norm() <= limit * want.norm())
-
-
 def _verify(case: Case, seed: int) -> dict[str, Any]:
     """Errors of the outputs and of every gradient, relative to the reference's norm.
 
@@ -271,6 +311,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
+        check_batch(case, seed, limit)
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
@@ -291,6 +332,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
+        check_batch(case, seed, max(limit, MOST))  # it may compute with few bits, and round by all values of a batch
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
@@ -303,7 +345,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if against != softmax_attention.__name__:
             raise
         name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
-        if other and _is_of_other_layout(case, inputs, y, limit):
+        if other and result_checks.is_of_other_layout(case, inputs, y, limit):
             shape = f"({', '.join(other[:3])}, head_dim)"
             text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
             raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
@@ -325,7 +367,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
-            pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
+            pairs += [pair for _ in range(2) for pair in repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (
             check_error(f"gradient of {name}", got, want, of_gradients, largest, _HINT) for name, got, want in pairs
@@ -336,6 +378,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
     check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
+    check_batch(case, seed, limit)
     return result
 
 
@@ -403,32 +446,3 @@ def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> T
     """The reference's output for the inputs."""
     case = replace(case, device=reference_device(case.device))
     return workload.forward_pass(case, reference, inputs)[0]()
-
-
-def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
-    """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
-    wanted = dict(reference.named_parameters())
-    given = zip(work.described, work.inputs, inputs, strict=True)
-    pairs = [(one.name, got, want) for one, got, want in given if one.grad]
-    pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]
-    found = []
-    for name, got, want in pairs:
-        if want.grad is None:
-            continue
-        if got.grad is None:
-            raise WrongResult(f"no gradient reaches {name}")
-        found.append((name, got.grad, want.grad))
-    return found
-
-
-def _repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
-    """The same tuples for one more call of the timed backward pass."""
-    names = [*(one.name for one in work.described if one.grad), *(name for name, _ in work.layer.named_parameters())]
-    got = dict(zip(names, work.call(), strict=True))
-    found = []
-    for name, _, want in pairs:
-        gradient = got[name]
-        if gradient is None:
-            raise WrongResult(f"no gradient reaches {name} in a backward pass alone")
-        found.append((f"{name} in a repeated backward pass", gradient, want))
-    return found
