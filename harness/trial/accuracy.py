@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
-from harness.trial.device import to_float64
+from harness.trial.device import cast_layer, in_precision, to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
@@ -192,7 +192,7 @@ def _measured(
     # The gradients of an approximation are not those of its reference.
     allowed = layer_protocol.allowed_error(work.layer)
     judged = errors[:2] if allowed else errors
-    _judge(judged, of_plain, verify.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
+    _judge(judged, of_plain, result_checks.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
     pairs = zip(beside[::2], (of_plain or ())[::2], strict=False)
     ratios = [own_part / plain_part for own_part, plain_part in pairs if plain_part]
     return {
@@ -297,7 +297,7 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
     """
     if not all(hasattr(work.layer, name) for name in ("start", "step", "prefill")):
         return None
-    twin = deepcopy(work.layer).to(torch.float64)
+    twin = cast_layer(deepcopy(work.layer), torch.float64)
     with _limited(torch.get_num_threads(), f"the last {_LAST} tokens are too slow in float64"), torch.no_grad():
         state = twin.prefill(x[:, :-_LAST].clone(), workload.start_decoding(twin, case, None))  # type: ignore[operator]
         steps = []
@@ -387,7 +387,7 @@ def _plain(
 ) -> _Side | None:
     """The outputs and gradients of the reference in the dtype of the case; None if it cannot compute in it in time."""
     try:
-        module = deepcopy(reference).to(getattr(torch, case.dtype))
+        module = cast_layer(deepcopy(reference), getattr(torch, case.dtype))
         return _side(module, case, seed, inputs, part, gradient)
     except Exception:  # a kernel is missing in half precision, or the reference takes no other dtype than float64
         return None
@@ -414,7 +414,8 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
 def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[float, float]:
     """The RMS and the largest error, both relative to the RMS of the expected values."""
     scale = result_checks.scale_of(want.norm().item(), largest, rounding)
-    off = got.double() - want.double()
+    dtype = in_precision(want, torch.float64)
+    off = got.to(dtype) - want.to(dtype)
     return off.norm().item() / scale, off.abs().max().item() * want.numel() ** 0.5 / scale
 
 
@@ -422,12 +423,12 @@ def _judge(
     errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], case: Case, compared: str
 ) -> None:
     """Raise WrongResult for an error that neither rounding nor the plain layer's own error explains."""
-    alone = verify.MOST if case.dtype in verify.HALF else _WRONG_ALONE
+    alone = result_checks.MOST if case.dtype in result_checks.HALF else _WRONG_ALONE
     for what, at, limit in zip(("output", "gradient"), (0, 2), limits, strict=True):
         if at >= len(errors):
             return
         plain = None if of_plain is None else of_plain[at]
-        most = alone if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, verify.MOST))
+        most = alone if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, result_checks.MOST))
         if not errors[at] <= max(limit, most):
             beside = "" if plain is None else f"; the plain layer is off by {plain:.1e}"
             raise WrongResult(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
-from harness.trial.device import to_float64
+from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.sandbox import is_out_of_memory
@@ -186,7 +186,7 @@ _SLOWER = 1.5
 class LastCall:
     """A call's weights, inputs, varying tensors and gradient, copied before it, and its results."""
 
-    weights: dict[str, Tensor]
+    weights: dict[str, Any]
     inputs: list[Tensor]
     varying: list[Tensor]
     gradient: Tensor | None
@@ -224,7 +224,7 @@ def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
     """
     parameters = {name for name, _ in work.layer.named_parameters()}
     weights = work.layer.state_dict()
-    buffers = [name for name in weights if name not in parameters]
+    buffers = [name for name, value in weights.items() if name not in parameters and isinstance(value, Tensor)]
     torch.manual_seed(seed)
     work.call()
     weights.update((name, weights[name].clone()) for name in buffers)
@@ -335,7 +335,8 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
             if real is not None and number == 0:
                 pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
             on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
-            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in on_cpu)
+            norm = torch.linalg.vector_norm
+            off[number], norms[number] = (norm(t, dtype=in_precision(t, torch.float64)).item() for t in on_cpu)
     largest = max(norms)
     rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
     return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

@@ -18,7 +18,7 @@ from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
 from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
-from harness.trial.device import reference_device, to_float64
+from harness.trial.device import cast_layer, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
 from harness.trial.result_checks import WrongResult, check_error, check_reference
 from harness.trial.reuse_between_calls import (
@@ -216,31 +216,7 @@ def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | N
     return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
 
 
-# Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
-# lose more digits than another: a scan in log space loses one or two more than sums of products do. So does any layer
-# whose input has outliers: the exponentials of softmax multiply the rounding of large scores by their size.
-_LENIENT = 32
-# Rounding never explains an error above this share of the norm. In bfloat16, 32 times the rounding is twice the norm:
-# an output of zeros would pass.
-MOST = 0.1
-HALF = ("bfloat16", "float16")
 _HINT = " (a layer that rounds more declares `allowed_error`)"
-
-
-def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
-    """The largest relative errors of outputs and of gradients that are tolerated, for a layer or its class.
-
-    They are those that rounding explains. An output may also be off by the layer's `allowed_error`. The gradients of
-    such an approximation are its own, and are compared with the layer itself.
-    """
-    allowed = layer_protocol.allowed_error(layer)
-    has_reference = has_reference and not allowed
-    dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
-    rounding = max(result_checks.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
-    is_lenient = not has_reference or case.inputs == "outliers"
-    limit = max(rounding, min(_LENIENT * rounding, MOST)) if is_lenient else rounding
-    kinks = not has_reference or getattr(layer, "kinks", False)
-    return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
 
 
 # What errors of wrong shapes say.
@@ -258,7 +234,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     # Looked up before the layer is called, which may replace built-in functions.
     hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
-        if case.dtype in HALF:
+        if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
@@ -306,7 +282,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     reference, against = reference_of(case, work.layer)
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    limit, of_gradients = limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
+    limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
@@ -332,7 +308,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
-        check_batch(case, seed, max(limit, MOST))  # it may compute with few bits, and round by all values of a batch
+        check_batch(
+            case, seed, max(limit, result_checks.MOST)
+        )  # it may compute with few bits, and round by all values of a batch
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
@@ -422,9 +400,11 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
         reference_class = uncompiled(reference_class)
     else:
         against = reference_class.__name__
-    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
+    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))
+    reference = cast_layer(reference, torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
-        reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
+        state = layer.state_dict().items()  # a module may keep more than tensors in it
+        reference.load_state_dict({k: to_float64(value) if isinstance(value, Tensor) else value for k, value in state})
     if is_as_causal(reference, layer):
         reference.causal = True  # type: ignore[assignment]
     reference.train(layer.training)

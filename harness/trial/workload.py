@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from harness import layer_lookup, own_axes
 from harness.errors import did_you_mean
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
-from harness.trial.device import WAITS
+from harness.trial.device import WAITS, cast_layer
 from harness.trial.function_layer import FunctionLayer, first_tensor, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
@@ -232,7 +233,7 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
 
 
 def build(
-    case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
+    case: Case, seed: int, weights: Mapping[str, Any] | None = None, inputs: Sequence[Tensor] | None = None
 ) -> Workload:
     """Build the layer, its inputs and its call. Nothing here is timed.
 
@@ -251,11 +252,12 @@ def build(
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
-    dtype = getattr(torch, case.dtype)
     exact_float32()
-    layer = build_layer(layer_class, case, **options).to(case.device, dtype)
+    layer = build_layer(layer_class, case, **options)
+    _check_weights(layer, case.dtype)
+    layer = cast_layer(layer.to(case.device), getattr(torch, case.dtype))
     if weights is not None:
-        _copy_weights(weights, layer)
+        copy_weights(weights, layer)
     if inputs is None:
         source_len = layer_protocol.kv_len(layer_class, case)
         own = own_axes.own_letters(layer_class, case)
@@ -288,13 +290,28 @@ def build(
     )
 
 
-def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
-    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n."""
+def _check_weights(layer: nn.Module, dtype: str) -> None:
+    """Raise Unsupported for weights that have no shape yet, or no counterpart in half precision."""
+    for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
+        if is_lazy(tensor):
+            raise Unsupported(
+                f"'{name}' has no shape before the first call: use a module that takes its sizes, as nn.Linear"
+            )
+        if tensor.is_complex() and dtype in ("float16", "bfloat16"):
+            raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
+
+
+def copy_weights(weights: Mapping[str, Any], layer: nn.Module) -> None:
+    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n.
+
+    Entries of a state that are no tensors are passed on as they are.
+    """
     own = layer.state_dict()
-    with torch.no_grad():
-        for name, value in weights.items():
-            if name in own and own[name].shape == value.shape:
-                own[name].copy_(value)
+    fitting = {}
+    for name, value in weights.items():
+        if name in own and getattr(value, "shape", None) == getattr(own[name], "shape", None):
+            fitting[name] = value
+    layer.load_state_dict(fitting, strict=False)
 
 
 def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
