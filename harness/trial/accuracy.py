@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
-from harness.trial.device import cast_layer, in_precision, to_float64
+from harness.trial.device import cast_layer, in_precision, random_state, to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
@@ -124,8 +124,7 @@ def measure_accuracy(
     may be unknown. `accuracy_s` is no column: the seconds that the comparison took. Raises WrongResult if the outputs
     or gradients are so far off that rounding cannot explain it.
     """
-    began = time.perf_counter()
-    errors: dict[str, Any] = dict.fromkeys(NAMES)
+    began, errors = time.perf_counter(), dict[str, Any].fromkeys(NAMES)
     try:
         errors |= _measured(work, case, seed, y, flops, unknown)
     except Exception as error:  # the layer has run before, so only its reference fails
@@ -157,12 +156,14 @@ def _measured(
     threads = 1 if loops_over_time else torch.get_num_threads()
     with _limited(threads, _TOO_SLOW):
         part = _part(case, work, reference, inputs, flops, is_the_layer=against == layer_lookup.ITSELF)
-        wanted = _side(reference, case, seed, inputs, part, work.gradient)
     torch.manual_seed(seed)
-    drawn = torch.get_rng_state()
+    before = random_state(case.device)
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
-    if part.first is not None and not torch.equal(drawn, torch.get_rng_state()):
+    draws = not torch.equal(before, random_state(case.device))
+    if part.first is not None and draws:
         raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
+    with _limited(threads, _TOO_SLOW), result_checks.same_draws(case, draws):
+        wanted = _side(reference, case, seed, inputs, part, work.gradient)
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)

@@ -127,6 +127,11 @@ def to_float64(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
 
 
+def random_state(device: str) -> Tensor:
+    """The state of the generator that draws random numbers on the device."""
+    return torch.get_rng_state() if device == "cpu" else module_of(device.partition(":")[0]).get_rng_state()
+
+
 def total_memory(kind: str) -> int:
     """The bytes of a GPU's memory, or of the part of the machine's that an Apple GPU may use."""
     if kind == "mps":

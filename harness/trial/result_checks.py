@@ -1,10 +1,12 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol
@@ -65,6 +67,46 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
     a norm of at most `rounding` times the largest.
     """
     return (norm if norm > rounding * largest else largest) or 1.0
+
+
+_DRAWS = (
+    *("rand", "normal", "uniform", "exponential", "log_normal", "cauchy", "geometric", "poisson"),
+    *("bernoulli", "multinomial"),
+)
+
+
+class SameDraws(TorchDispatchMode):
+    """Draws the random numbers of a reference in the dtype of its layer: one seed gives others in float64."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # see `Observer`
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        keywords = kwargs or {}
+        given = [*args, *keywords.values()]
+        is_double = any(getattr(value, "dtype", value) is torch.float64 for value in given)
+        if not is_double or not function.name().removeprefix("aten::").startswith(_DRAWS):
+            return function(*args, **keywords)
+        narrow = {name: self._narrow(value) for name, value in keywords.items()}
+        drawn = function(*map(self._narrow, args), **narrow)
+        if function.name().partition(".")[0].endswith("_"):
+            return args[0].copy_(drawn)
+        return drawn.double() if drawn.is_floating_point() else drawn
+
+    def _narrow(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(self._dtype) if value.dtype is torch.float64 else value
+        return self._dtype if value is torch.float64 else value
+
+
+def same_draws(case: Case, draws: bool) -> AbstractContextManager[Any]:
+    """The context in which a reference draws the numbers that the layer draws, if it `draws` any."""
+    return SameDraws(getattr(torch, case.dtype)) if draws else nullcontext()
 
 
 # A smaller error may be of a correct formula, in another order or with fewer bits.

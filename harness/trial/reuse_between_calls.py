@@ -312,7 +312,8 @@ def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -
 
 def repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
     """The same tuples for one more call of the timed backward pass."""
-    names = [*(one.name for one in work.described if one.grad), *(name for name, _ in work.layer.named_parameters())]
+    names = [one.name for one in work.described if one.grad]
+    names += [name for name, parameter in work.layer.named_parameters() if parameter.requires_grad]
     got = dict(zip(names, work.call(), strict=True))
     found = []
     for name, _, want in pairs:

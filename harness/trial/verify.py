@@ -18,9 +18,9 @@ from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
 from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
-from harness.trial.device import cast_layer, reference_device, to_float64
+from harness.trial.device import cast_layer, random_state, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
-from harness.trial.result_checks import WrongResult, check_error, check_reference
+from harness.trial.result_checks import WrongResult, check_error, check_reference, same_draws
 from harness.trial.reuse_between_calls import (
     check_operation_counts,
     check_second_input,
@@ -90,9 +90,11 @@ def _check_unchanged(
     layer may change it.
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
+    state = workload.copied_state(work.layer)
     torch.manual_seed(seed)
     before = to_float64(seen(work.forward()))
     fill_tensors(work.inputs, kept)
+    workload.copy_weights(state, work.layer)
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
@@ -280,6 +282,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer)
+    state = workload.copied_state(work.layer)
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
@@ -295,10 +298,12 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
+    before = random_state(case.device)
     y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
+    draws = not torch.equal(before, random_state(case.device))
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
-        with torch.set_grad_enabled(trains):
+        with torch.set_grad_enabled(trains), same_draws(case, draws):
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != layer_lookup.ITSELF:
@@ -336,15 +341,19 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if layer_protocol.allowed_error(work.layer) and against != layer_lookup.ITSELF:
             reference, _ = reference_of(case, work.layer, itself=True)
             torch.manual_seed(seed)
-            expected = expected_output(reference, case, inputs)
+            with same_draws(case, draws):
+                expected = expected_output(reference, case, inputs)
         work.forget()
         y.backward(work.gradient)
-        expected.backward(to_float64(work.gradient))
+        with same_draws(case, draws):  # a checkpointed part draws again
+            expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
         if against != layer_lookup.ITSELF:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
+            workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
+            work.call = work.remake()
             pairs += [pair for _ in range(2) for pair in repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (
@@ -354,7 +363,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
-    check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
+    with same_draws(case, draws):
+        check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
     return result

@@ -271,7 +271,8 @@ def build(
     if case.mode in ("train", "backward"):
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]
-        leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *layer.parameters()]
+        trained = [parameter for parameter in layer.parameters() if parameter.requires_grad]
+        leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *trained]
         gradient = _output_gradient(case, layer)
         if case.mode == "train":
             remake = partial(train_call, forward, leaves, gradient)
@@ -299,6 +300,12 @@ def _check_weights(layer: nn.Module, dtype: str) -> None:
             )
         if tensor.is_complex() and dtype in ("float16", "bfloat16"):
             raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
+
+
+def copied_state(layer: nn.Module) -> dict[str, Any]:
+    """The layer's state, with copies of its tensors, for `copy_weights`."""
+    state = layer.state_dict().items()
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state}
 
 
 def copy_weights(weights: Mapping[str, Any], layer: nn.Module) -> None:
