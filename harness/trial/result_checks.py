@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol
-from harness.trial.device import to_float64
+from harness.trial.device import in_precision, to_float64
 from impls.attention.reference import softmax_attention
 
 
@@ -69,10 +70,7 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
     return (norm if norm > rounding * largest else largest) or 1.0
 
 
-_DRAWS = (
-    *("rand", "normal", "uniform", "exponential", "log_normal", "cauchy", "geometric", "poisson"),
-    *("bernoulli", "multinomial"),
-)
+_DRAWS = ("rand", "normal", "uniform", "exponential", "log_normal", "cauchy", "geometric", "bernoulli", "multinomial")
 
 
 class SameDraws(TorchDispatchMode):
@@ -80,28 +78,22 @@ class SameDraws(TorchDispatchMode):
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
-        self._dtype = dtype
+        self._dtypes = {torch.float64: dtype}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # see `Observer`
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        keywords = kwargs or {}
-        given = [*args, *keywords.values()]
-        is_double = any(getattr(value, "dtype", value) is torch.float64 for value in given)
-        if not is_double or not function.name().removeprefix("aten::").startswith(_DRAWS):
+        name, keywords = function.name().partition(".")[0].removeprefix("aten::"), kwargs or {}
+        if not name.startswith(_DRAWS):
             return function(*args, **keywords)
-        narrow = {name: self._narrow(value) for name, value in keywords.items()}
-        drawn = function(*map(self._narrow, args), **narrow)
-        if function.name().partition(".")[0].endswith("_"):
-            return args[0].copy_(drawn)
-        return drawn.double() if drawn.is_floating_point() else drawn
+        as_layer, named = tree_map(self._narrow, (args, keywords))
+        drawn = function(*as_layer, **named)
+        return args[0].copy_(drawn) if name.endswith("_") else drawn.to(in_precision(drawn, torch.float64))
 
     def _narrow(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.to(self._dtype) if value.dtype is torch.float64 else value
-        return self._dtype if value is torch.float64 else value
+        return value.to(self._narrow(value.dtype)) if isinstance(value, Tensor) else self._dtypes.get(value, value)
 
 
 def same_draws(case: Case, draws: bool) -> AbstractContextManager[Any]:

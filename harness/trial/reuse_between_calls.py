@@ -23,7 +23,7 @@ from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.sandbox import is_out_of_memory
-from harness.trial.workload import Workload, build, counted_tokens, tensors_in
+from harness.trial.workload import Workload, build, check_switches, counted_tokens, tensors_in
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
 _SPARE = 4096
@@ -250,6 +250,7 @@ def check_last_call(last: LastCall, case: Case, seed: int) -> bool:
     A kept result is as wrong as one input's result is for another input. So an error indicates a kept result if it
     exceeds rounding and half of that distance. A long recurrence may amplify rounding, but not as far.
     """
+    check_switches()  # a new layer resets them
     gc.collect()  # the dropped layer may be part of a cycle
     try:
         _check_last_call(last, case, seed)

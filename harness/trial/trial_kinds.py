@@ -276,6 +276,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = HANDLERS[purpose](request, case)
+    workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)
     return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

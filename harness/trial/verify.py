@@ -110,40 +110,29 @@ def _check_unchanged(
 def check_batch(case: Case, seed: int, limit: float) -> None:
     """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
 
-    Changing the first or the last sequence must not change the outputs of the others. The layer runs uncompiled. It
-    passes if it has no batch of sequences of one length, or does not take two of them. Raises WrongResult as
-    `check_mask` does.
+    Changing the first or the last sequence must not change the outputs of the others. They have one length and no mask,
+    and the layer runs uncompiled. A layer passes if it does not take such a batch. Raises WrongResult as `check_mask`.
     """
     layer_class = layer_lookup.load_class(case.impl)
     is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
-    batch_size = max(case.batch_size, 2 if case.lengths == EQUAL else 1)
-    case = replace(case, mode="decode" if is_step else "forward", batch_size=batch_size)
+    mode, batch_size = "decode" if is_step else "forward", max(case.batch_size, 2)
+    case = replace(case, mode=mode, batch_size=batch_size, mask="none", lengths=EQUAL)
     dims = layer_protocol.output_dims(layer_class, case)
-    if batch_size < 2 or "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
+    if "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
         return
+    reason = "it sees other sequences of the batch; is batch_first missing?"
     with uncompiled_calls(), torch.no_grad():
         try:
             work = build(case, seed)
-            takes_batch = work.forward().shape == workload.output_shape(work.layer, case)
+            if work.forward().shape != workload.output_shape(work.layer, case):
+                return
         except Exception:  # of any kind, because a kernel compiler defines its own exceptions
             return
-        if takes_batch:
-            _check_sequences(work, dims.index("b"), case, seed, limit)
-
-
-def _check_sequences(work: Workload, at: int, case: Case, seed: int, limit: float) -> None:
-    reason = "it sees other sequences of the batch; is batch_first missing?"
-    real = workload.counted_tokens(work.layer, case)
-    free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
-
-    def seen(first: int, y: Tensor) -> Tensor:
-        y = y if real is None else torch.where(real, y, 0)
-        return y.narrow(at, first, case.batch_size - 1)
-
-    for changed, first_seen in ((0, 1), (-1, 0)):
-        hidden: list[tuple[Tensor, Tensor | float]] = []
-        hidden += [(x.narrow(dim, changed, 1), 1.0) for x, dim in free if dim is not None]
-        _check_unchanged(work, hidden, partial(seen, first_seen), seed, limit, reason)
+        free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+        for changed, first_seen in ((0, 1), (-1, 0)):
+            hidden: list[Any] = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
+            others = partial(torch.narrow, dim=dims.index("b"), start=first_seen, length=batch_size - 1)
+            _check_unchanged(work, hidden, others, seed, limit, reason)
 
 
 # Number of generated tokens, and size of their vocabulary.

@@ -176,6 +176,36 @@ class Unsupported(Exception):
     """Raised if the layer cannot run the case or lacks support for its settings."""
 
 
+# Switches of the whole process that a layer's code may change, each with the functions that read and set it.
+_SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch.set_float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "torch.set_flush_denormal": (lambda: not torch.tensor(1e-40) * 1, torch.set_flush_denormal),
+    "torch.backends.mkldnn.enabled": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "torch.use_deterministic_algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+}
+_settings = {name: read() for name, (read, _) in _SWITCHES.items()}
+
+
+def set_switches(threads: int) -> None:
+    """Set all switches as the harness found them, the number of threads, and exact products."""
+    _settings.update({"torch.set_num_threads": threads, "torch.set_float32_matmul_precision": "highest"})
+    for name, (_, write) in _SWITCHES.items():
+        write(_settings[name])
+    exact_float32()
+
+
+def check_switches() -> None:
+    """Raise Unsupported if a switch has changed since the last layer was built, so by a call."""
+    for name, (read, _) in _SWITCHES.items():
+        if read() != _settings[name]:
+            raise Unsupported(f"its calls change {name} for the whole process: leave that to the harness")
+
+
 @dataclass
 class Workload:
     """A layer ready to be measured.
@@ -221,12 +251,13 @@ class Workload:
 
 
 def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
-    """Build the layer at the case's width, in float32 on the CPU.
+    """Build the layer at the case's width, in float32 on the CPU. Reset the switches that its code has changed.
 
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
     layer = layer_class(**{"d_model": case.d_model, **options, **layer_protocol.size_options(layer_class, case)})
     sandbox.note_used()
+    set_switches(case.threads)
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
     return layer
@@ -243,7 +274,6 @@ def build(
     Raises Unsupported if the layer refuses the case, or has no way to run it. Raises TypeError for a class that is no
     layer.
     """
-    torch.set_num_threads(case.threads)
     layer_class = layer_lookup.load_class(case.impl)
     described = layer_protocol.inputs_of(layer_class, case)
     options = layer_lookup.build_options(case.impl)
@@ -252,7 +282,7 @@ def build(
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
-    exact_float32()
+    set_switches(case.threads)
     layer = build_layer(layer_class, case, **options)
     _check_weights(layer, case.dtype)
     layer = cast_layer(layer.to(case.device), getattr(torch, case.dtype))

@@ -96,7 +96,7 @@ class Reentrant(nn.Module):
 
 
 def own(layer: type, mode: str, **axes: object) -> Case:
-    return Case(f"{Path(__file__)}:{layer.__name__}", 24, 8, 1, batch_size=2, mode=mode, **axes)
+    return Case(f"{Path(__file__)}:{layer.__name__}", 24, 64, 1, batch_size=2, mode=mode, **axes)
 
 
 NOISY = [Noisy, Uniform, InPlace, OfAShape, Coins, Gumbel, Recomputed]
