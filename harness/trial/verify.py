@@ -152,33 +152,33 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     """
     layer, x, source = work.layer, work.x, work.source
     expected = _all_at_once(reference, case, x, source)
-    state, steps = workload.start_decoding(layer, case, source), []
-    for x_t in x.unbind(1):
-        y_t, state = _step(layer, x_t, state)
-        steps.append(y_t)
-    worst = check_error("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
+    decoded, _ = decode(layer, x, workload.start_decoding(layer, case, source))
+    errors = [check_error("what it decodes step by step", decoded, expected, limit)]
     token = [tensor.clone() for tensor in work.varying]
     last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
-    worst = max(worst, check_error("the last token after a prefill", last, expected[:, -1], limit))
+    errors.append(check_error("the last token after a prefill", last, expected[:, -1], limit))
     fill_tensors(work.varying, token)
-    again = work.call()
-    worst = max(worst, check_error("the same step taken again", again, expected[:, -1], limit))
+    errors.append(check_error("the same step taken again", work.call(), expected[:, -1], limit))
     if hasattr(layer, "prefill") and (half := case.seq_len // 2):
-        state, steps = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source)), []  # type: ignore[operator]
-        for x_t in x[:, half:].unbind(1):
-            y_t, state = _step(layer, x_t, state)
-            steps.append(y_t)
-        worst = max(worst, check_error("steps after a prefill", torch.stack(steps, dim=1), expected[:, half:], limit))
+        state = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source))  # type: ignore[operator]
+        decoded, _ = decode(layer, x[:, half:], state)
+        errors.append(check_error("steps after a prefill", decoded, expected[:, half:], limit))
     chosen, outputs = generate(layer, case, source, seed)
     expected = _all_at_once(reference, case, chosen, source)
-    worst = max(worst, check_error("what it generates step by step", outputs, expected, limit))
-    return {"output_error": worst, "generated": chosen.shape[1]}
+    errors.append(check_error("what it generates step by step", outputs, expected, limit))
+    return {"output_error": max(errors), "generated": chosen.shape[1]}
 
 
-def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """Take one step on copies: a layer may change its token, and may return memory that the next step overwrites."""
-    y_t, state = workload.step_once(layer, x_t.clone(), state)
-    return y_t.clone(), state
+def decode(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The outputs (b, n, d) of single steps over the tokens of x (b, n, d), and the state after them.
+
+    Steps are on copies: a layer may change its token, and may return memory that the next step overwrites.
+    """
+    outputs = []
+    for x_t in x.unbind(1):
+        y_t, state = workload.step_once(layer, x_t.clone(), state)
+        outputs.append(y_t.clone())
+    return torch.stack(outputs, dim=1), state
 
 
 def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
@@ -194,11 +194,11 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     state = workload.start_decoding(layer, case, source)
     inputs, outputs = [], []
     for _ in range(room):
-        y, state = _step(layer, token, state)
+        y, state = decode(layer, token[:, None], state)
         inputs.append(token)
         outputs.append(y)
-        token = vocabulary[(y.to(vocabulary) @ vocabulary.t()).argmax(-1)]
-    return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
+        token = vocabulary[(y[:, 0].to(vocabulary) @ vocabulary.t()).argmax(-1)]
+    return torch.stack(inputs, dim=1), torch.cat(outputs, dim=1)
 
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:

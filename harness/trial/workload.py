@@ -4,7 +4,7 @@ The call does exactly the work that is timed. All else is made outside the measu
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from time import perf_counter  # bound before a layer may replace it
@@ -425,16 +425,16 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
     A state is a tensor, a block mask of FlexAttention, or a list, tuple, dictionary or dataclass of states.
     """
+    parts: Iterable[Any] = ()
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+        parts = value.values()
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
+        parts = value
     elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from tensors_in(getattr(value, one.name))
+        parts = [getattr(value, one.name) for one in fields(value)]
     elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
-        yield from tensors_in(value.as_tuple())
+        parts = value.as_tuple()
+    for part in parts:
+        yield from tensors_in(part)

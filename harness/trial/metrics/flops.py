@@ -5,15 +5,16 @@ products and FlexAttention, and those of `opaque_kernels.py` all other opaque ke
 convolutions and everything else that it has a formula for. Plain products ignore masks: attention written out does its
 full work under a causal mask, and is counted so.
 
-Operators without a formula make the count unknown instead of too small, unless `operator_tables.py` knows that they do
+Operators without a formula make the count unknown instead of too small, unless `operators.txt` knows that they do
 no product. So are operators from a user's namespace, and all higher-order operators but FlexAttention's.
 """
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from json import dumps  # bound before a layer may replace it
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +27,33 @@ from harness.sequence_lengths import claimed_flops, is_summed, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.metrics.operations import Observer, Operation
-from harness.trial.metrics.operator_tables import does_no_product
 from harness.trial.packed_sequences import passed_as
+
+# The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
+# without a formula are unknown: they may be a product, a solver, or a loop of many steps.
+NO_PRODUCT, UNKNOWN = "no product", "unknown"
+_FILE = Path(__file__).with_name("operators.txt")
+
+
+@cache
+def operator_table(name: str) -> frozenset[str]:
+    """The operators in one of the two tables, such as `aten::add`."""
+    operators: set[str] = set()
+    table = namespace = ""
+    for line in _FILE.read_text().splitlines():
+        if line.startswith("["):
+            table = line.partition("]")[0].removeprefix("[")
+        elif line.endswith("::"):
+            namespace = line
+        elif table == name and line.startswith("  "):
+            operators.update(namespace + operator for operator in line.split())
+    return frozenset(operators)
+
+
+def does_no_product(operator: str) -> bool:
+    """Whether an operator such as `aten::add` is known to do no product and no loop of its own."""
+    return operator in operator_table(NO_PRODUCT)
+
 
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
 # Position of the block mask among the arguments.
