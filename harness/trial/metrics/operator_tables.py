@@ -16,7 +16,7 @@ def operator_table(name: str) -> frozenset[str]:
     """The operators in one of the two tables, such as `aten::add`."""
     operators: set[str] = set()
     table = namespace = ""
-    for line in _FILE.read_text(encoding="utf-8").splitlines():
+    for line in _FILE.read_text().splitlines():
         if line.startswith("["):
             table = line.partition("]")[0].removeprefix("[")
         elif line.endswith("::"):
