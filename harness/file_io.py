@@ -156,11 +156,17 @@ def _pid_namespace() -> int:
 
 # A spreadsheet set to Japanese treats the full-width signs like the plain ones.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def escaped_cell(cell: Any) -> Any:
-    """The cell as written to CSV: text that would run as a formula gets a leading quote, anything else stays."""
+    """The cell as written to CSV: text that would run as a formula gets a leading quote, anything else stays.
+
+    Control characters other than tabs and line breaks become escapes such as `\\x1b`.
+    """
+    if isinstance(cell, str):
+        cell = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
     if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
     return cell

@@ -260,7 +260,7 @@ def parse(text: str, letters: Mapping[str, Polynomial] | None = None) -> Polynom
             times = constant(int(number)) if number else symbols[prefix + name]
             for _ in range(_POWERS[power[-1:]]):
                 product *= times
-        too_large = any(abs(factor) >= 2**63 for factor in product.coefficients.values())
+        too_large = any(not -(2**63) < factor < 2**63 for factor in product.coefficients.values())
         if too_large or any(term.log > 1 or max(term.powers.values()) > max(_SUPERSCRIPT) for term in product.terms):
             raise _malformed(text, 0, names)
         total, products, place = total + product, products + 1, found.end()

@@ -78,7 +78,8 @@ class Axis(NamedTuple):
 
     def takes(self, value: Any) -> bool:
         """Whether a row may hold the value: text, or a number in the range of the axis. NaN is in no range."""
-        return type(value) is self.type and (self.type is str or self.least <= value <= self.most)
+        is_type: bool = type(value) is self.type
+        return is_type and (self.type is str or self.least <= value <= self.most)
 
     def is_known(self, value: Any) -> bool:
         """Whether the value is one of `values`, with a number if it may have one."""

@@ -104,3 +104,8 @@ def test_a_run_without_rows_has_the_texts_that_its_layers_gave(tmp_path: Path) -
     read = read_run_directory(tmp_path)
     texts = [(line.impl, line.family, line.backend, line.claims, line.facts_unknown) for line in read.lines]
     assert texts == [(one.impl, one.family, one.backend, one.claims, one.facts_unknown) for one in stored.lines]
+
+
+def test_control_characters_become_escapes() -> None:
+    text = to_csv(pd.DataFrame({"text": ["a\x1b[31m\x00\x9b\x7f\tb\nc"]}))
+    assert text == 'text\n"a\\x1b[31m\\x00\\x9b\\x7f\tb\nc"\n'

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -68,6 +69,8 @@ def run_sweep(options: argparse.Namespace) -> int:
             return CASES_FAILED if ends.intersection(BAD_STATUSES) else DONE
         machine = session.machine()
         target.check_machine(machine)
+        if config.out is None:
+            target = replace(target, path=run_directory.make_unused(target.path))
         with run_directory.Lock(target.path, make=not target.continues) as lock:
             cluster_launch.check_nobody_measures(target)
             if lock.left_by:

@@ -197,9 +197,8 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
             others += [f"layer.{name}={value}" for name, value in options.items()]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
-        lines.append(
-            f"Next:   python -m harness {command} {shlex.quote(str(run))} {sizes} {shlex.join(others)}".rstrip()
-        )
+        typed = f"./{run}" if str(run).startswith("-") else str(run)
+        lines.append(f"Next:   python -m harness {command} {shlex.quote(typed)} {sizes} {shlex.join(others)}".rstrip())
     return ["", *lines]
 
 

@@ -37,11 +37,8 @@ RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
 _SHORTEST_S, _LONGEST_S = 1e-15, 3e9
 # The cells of a facts row: the exact facts, followed by the reasons for missing ones, joined into one string.
 FACTS = (*FACT_COLUMNS, "facts_unknown")
-# Whole numbers are stored in eight bytes. Of the counts, only `transient_bytes`, the remainder of a peak, may be
-# negative.
+# Whole numbers are stored in eight bytes.
 LARGEST = 2**63
-_NEGATIVE = "transient_bytes"
-_FACT_TYPES: tuple[Any, ...] = tuple(str if COLUMNS[name].type is str else (int, float) for name in FACT_COLUMNS)
 # A larger round number would not fit into eight bytes, so it is invalid.
 MOST_ROUND = 2**62
 
@@ -88,15 +85,9 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
 
 def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
-    cells = tuple(row.get(name) for name in FACT_COLUMNS)
-    for name, cell, types in zip(FACT_COLUMNS, cells, _FACT_TYPES, strict=True):
-        if cell is None:
-            continue
-        if not isinstance(cell, types):
-            return None
-        if name in _JSON_FACTS and not _JSON_FACTS[name](cell):
-            return None
-        if types is not str and not (-LARGEST if name == _NEGATIVE else 0) <= cell < LARGEST:  # false for NaN as well
+    cells = tuple(map(row.get, FACT_COLUMNS))
+    for name, cell in zip(FACT_COLUMNS, cells, strict=True):
+        if cell is not None and not _FACT_CHECKS[name](cell):
             return None
     unknown = row.get("facts_unknown", [])
     if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
@@ -171,7 +162,7 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
     if not ("reason" in row and isinstance(row["reason"], str | None)):
         return None
     if status != "ok" and isinstance(own_axes := get("own_axes"), str):
-        if not _JSON_FACTS["own_axes"](own_axes):
+        if not _FACT_CHECKS["own_axes"](own_axes):
             return None
         value = intern(own_axes)
     return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
@@ -224,7 +215,7 @@ def _json_of(fits: Check) -> Check:
 
 
 def _object_of(fits: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+    return lambda value: type(value) is dict and all(map(fits, value.values()))
 
 
 def _built(value: Any) -> bool:
@@ -239,30 +230,31 @@ def _status_and_reason(value: Any) -> bool:
 _text, _flag = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
 _finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+_object, _list = _of_type(dict), _of_type(list)
 _optional_number = _none_or(_at_least_0)
-_JSON_FACTS: dict[str, Check] = {
+_OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: _at_least_0}
+_FACT_CHECKS: dict[str, Check] = {
+    **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
+    "transient_bytes": _whole,  # the remainder of a peak may be negative
     "block_sizes": _json_of(_rows_of(_count, _count)),
     "claims": _json_of(_object_of(_text)),
-    "own_axes": _json_of(lambda value: isinstance(value, dict) and _rows_of(_text, _positive)([*value.values()])),
+    "own_axes": _json_of(lambda value: _object(value) and _rows_of(_text, _positive)([*value.values()])),
 }
 _BANDWIDTH = ("bandwidth_bytes_per_s", "cache_bytes", "buffer_bytes")
 _CALIBRATION: dict[str, Check] = {
     **dict.fromkeys(("noise_floor", "best_probe_s"), _optional_number),
-    "bandwidth": lambda value: isinstance(value, dict) and all(map(_optional_number, map(value.get, _BANDWIDTH))),
+    "bandwidth": lambda value: _object(value) and all(map(_optional_number, map(value.get, _BANDWIDTH))),
     "peak_flops_per_s": _object_of(_positive),
     "sustained_flops_per_s": _none_or(_object_of(_positive)),
-    "advice": lambda value: value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value)),
+    "advice": _none_or(lambda value: _list(value) and all(map(_object, value))),
     "device": _text,
     "threads": _count,
 }
 # Entries of `machine.json` that are computed with. They may be missing.
 MACHINE_ENTRIES: dict[str, Check] = {
-    "calibration": lambda value: (
-        isinstance(value, dict) and all(fits(value.get(name)) for name, fits in _CALIBRATION.items())
-    ),
+    "calibration": lambda value: _object(value) and all(fits(value.get(name)) for name, fits in _CALIBRATION.items()),
     "memory_bytes": _count,
 }
-_FACT_CHECKS: dict[type, Check] = {str: _text, int: _whole, float: _at_least_0}
 
 
 @dataclass(frozen=True)
@@ -292,7 +284,7 @@ KINDS: dict[str, TrialKind] = {
             **dict.fromkeys(("forkable", "has_heads", "compiled"), _flag),
             "family": _text,
             **dict.fromkeys(("refused", "file"), _none_or(_text)),
-            "files": lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+            "files": _object_of(_text),
             "imports": _none_or(_list_of(_text)),
         },
         builds_layer=False,
@@ -311,7 +303,7 @@ KINDS: dict[str, TrialKind] = {
     ),
     "facts": TrialKind(
         {
-            **{name: _none_or(_FACT_CHECKS[COLUMNS[name].type]) for name in FACT_COLUMNS},
+            **{name: _none_or(fits) for name, fits in _FACT_CHECKS.items()},
             "weights_bytes": _count,
             "inputs_bytes": _count,
         },
@@ -352,9 +344,9 @@ KINDS: dict[str, TrialKind] = {
             "reference": _none_or(_built),
             **dict.fromkeys(("input_width", "source_len", "small_len"), _count),
             "prefills": _flag,
-            "inputs": _none_or(_list_of(lambda value: isinstance(value, dict))),
+            "inputs": _none_or(_list_of(_object)),
             "output": _none_or(_list_of(_list_of(_count))),
-            "lengths": _none_or(_list_of(lambda value: isinstance(value, list))),
+            "lengths": _none_or(_list_of(_list)),
             **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
         },
         builds_layer=False,
@@ -363,10 +355,10 @@ KINDS: dict[str, TrialKind] = {
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), _text),
             **dict.fromkeys(("has_heads", "causal", "compiled"), _flag),
-            "claims": lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+            "claims": _object_of(_text),
             "axes": _rows_of(_text, _text, lambda value: type(value) in (int, float, bool, str, type(None))),
             "inputs": _rows_of(_text, _text, _text),
-            **dict.fromkeys(("modes", "masks", "takes"), lambda value: isinstance(value, list)),
+            **dict.fromkeys(("modes", "masks", "takes"), _list),
         },
         builds_layer=False,
     ),

@@ -306,6 +306,17 @@ def unused_path(prefix: str = "") -> Path:
     )
 
 
+def make_unused(path: Path) -> Path:
+    """Create `path`, or another new one if a command of the same second has just created it. Return which."""
+    while True:
+        try:
+            with contextlib.suppress(PermissionError):  # the lock of the run says why
+                path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            path = unused_path()
+
+
 def _unused(paths: Iterable[Path]) -> Path:
     """The first path that does not exist. One of the current time may exist: two commands began in the same second."""
     return next(path for path in paths if not path.exists())

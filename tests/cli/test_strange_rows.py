@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,14 @@ def test_a_fact_of_a_history_that_is_no_count_is_a_usage_error(
         read_history(path)
     assert main(["history", "page", str(path)]) == 2
     assert "line 2 cannot be read" in capsys.readouterr().err
+
+
+def test_the_suggested_command_survives_a_directory_that_begins_with_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    make_run(tmp_path / "-dash")
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--no-plots", "./-dash"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    command = said.partition("Next: python -m harness ")[2]
+    assert main(shlex.split(command)) == 0

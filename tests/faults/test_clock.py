@@ -13,7 +13,7 @@ from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
 from harness.cli.commands import main
 from harness.config import compose
 from harness.measure.output_directory import OutputDirectory
-from harness.results import row_files
+from harness.results import row_files, run_directory
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 _YEAR_S = 365 * 86400.0
@@ -68,3 +68,14 @@ def test_a_new_run_never_gets_the_name_of_one_that_is_there(monkeypatch: pytest.
         found[-1].mkdir(parents=True)
         found.append(OutputDirectory.of(compose([])).path)
         assert found[-1].name == f"2026-01-31_12-00-00{suffix}"
+
+
+def test_sweeps_of_the_same_second_make_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "now")
+    chosen = [OutputDirectory.of(compose([])).path for _ in range(4)]
+    made = [run_directory.make_unused(path) for path in chosen]
+    assert [path.name for path in made] == ["now", "now-2", "now-3", "now-4"]
+    assert all(path.is_dir() for path in made)

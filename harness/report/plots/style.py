@@ -25,9 +25,6 @@ _THEME = {
     "grid.color": "0.88",
     "svg.fonttype": "none",  # text stays text: small files, and searchable
 }
-# The name of a layer's file may contain `$`.
-_PLAIN = {"text.parse_math": False}
-
 # Inches: average width of a character of the title and of the caption, estimated a little high; heights of their lines;
 # and the margins.
 _TITLE_SIGN, _CAPTION_SIGN = 0.105, 0.075
@@ -42,7 +39,7 @@ def canvas(width: float, height: float, title: str, caption: str = "", style: st
     The title says what to see. The caption below it, in small print, says of what setting. Both are wrapped to the
     width, and their height comes on top of `height`.
     """
-    with sns.axes_style(style, rc=_THEME), sns.plotting_context(rc=_THEME), rc_context(_PLAIN):
+    with sns.axes_style(style, rc=_THEME), sns.plotting_context(rc=_THEME), rc_context({"text.parse_math": False}):
         titles, captions = _wrapped(title, width, _TITLE_SIGN), _wrapped(caption, width, _CAPTION_SIGN)
         above = len(titles) * _TITLE_LINE + len(captions) * _CAPTION_LINE + 2 * _TOP
         below_texts = ConstrainedLayoutEngine(rect=(0.0, 0.0, 1.0, height / (height + above)))
