@@ -106,7 +106,8 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
         padding = ((0, 0), (0, MOST_TERMS - size))
         members, coefficients = np.pad(chosen, padding, constant_values=-1), np.pad(solved / scale[chosen], padding)
         of_sizes.append((members, coefficients, np.maximum(left, 0.0), np.full(len(chosen), size)))
-    return Fits(*map(np.concatenate, zip(*of_sizes, strict=True)), points)
+    members, coefficients, rss, sizes = map(np.concatenate, zip(*of_sizes, strict=True))
+    return Fits(members, coefficients, rss, sizes, points)
 
 
 def _solve(grams: Floats, moments: Floats) -> Floats:
