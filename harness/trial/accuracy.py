@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
-from harness.trial.device import cast_layer, in_precision, random_state, to_float64
+from harness.trial.device import cast_layer, has_drawn, in_precision, to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
@@ -158,9 +158,8 @@ def _measured(
     with _limited(threads, _TOO_SLOW):
         part = _part(case, work, reference, inputs, flops, is_the_layer=against == layer_lookup.ITSELF)
     torch.manual_seed(seed)
-    before = random_state(case.device)
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
-    draws = not torch.equal(before, random_state(case.device))
+    draws = has_drawn(seed, case.device)
     if part.first is not None and draws:
         raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
     with _limited(threads, _TOO_SLOW), result_checks.same_draws(case, draws):

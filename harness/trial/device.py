@@ -130,9 +130,11 @@ def to_float64(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
 
 
-def random_state(device: str) -> Tensor:
-    """The state of the generator that draws random numbers on the device."""
-    return torch.get_rng_state() if device == "cpu" else module_of(device.partition(":")[0]).get_rng_state()
+def has_drawn(seed: int, device: str) -> bool:
+    """Whether random numbers were drawn on the device since `torch.manual_seed(seed)`, which this repeats."""
+    following = torch.rand((), device=device)
+    torch.manual_seed(seed)
+    return bool(following != torch.rand((), device=device))
 
 
 def total_memory(kind: str) -> int:

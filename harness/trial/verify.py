@@ -18,7 +18,7 @@ from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
 from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
-from harness.trial.device import cast_layer, random_state, reference_device, to_float64
+from harness.trial.device import cast_layer, has_drawn, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
 from harness.trial.result_checks import WrongResult, check_error, check_reference, same_draws
 from harness.trial.reuse_between_calls import (
@@ -287,9 +287,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
-    before = random_state(case.device)
     y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
-    draws = not torch.equal(before, random_state(case.device))
+    draws = has_drawn(seed, case.device)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
         with torch.set_grad_enabled(trains), same_draws(case, draws):
