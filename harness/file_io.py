@@ -24,6 +24,14 @@ MOST_BYTES = 64 * 2**20
 MOST_YAML_BYTES = 8 * 2**20
 
 
+def read_setting(path: str | Path) -> str | None:
+    """The text of a file of the kernel; None if it is absent or may not be read."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Content of a regular file of at most `most` bytes. Raises OSError for anything else.
 

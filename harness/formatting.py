@@ -4,7 +4,7 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -69,6 +69,17 @@ def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
     """The value in the first of the units, in descending order, that is at most as large; else in the last one."""
     scale, unit = next((one for one in units if abs(value) >= one[0]), units[-1])
     return f"{three(value / scale)} {unit}"
+
+
+def kernels_sentence(impl: str, kernels: Mapping[str, object]) -> str:
+    """Say that the layer ran different kernels, by the place of each measurement, such as `on the base`.
+
+    Empty if the known kernels are one. A kernel that is None is unknown.
+    """
+    if len({*kernels.values()} - {None}) < 2:
+        return ""
+    ran = " and ".join(f"{kernel} {place}" for place, kernel in kernels.items() if kernel)
+    return f"{impl} ran {ran}: the times are of different kernels."
 
 
 def share(value: float) -> str:

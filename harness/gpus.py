@@ -1,4 +1,4 @@
-"""The GPUs of this machine: which of them `device=cuda:1` is, and whose turn it is on each.
+"""The GPUs of this machine: which of them `device=cuda:1` is, whose turn it is on each, and whose they may be.
 
 A variable such as CUDA_VISIBLE_DEVICES lists the GPUs that a process sees, by number or UUID. `cuda:1` is the second of
 them, and `cuda` the first. A trial sees its own GPU only, which is then `cuda` for its layer.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.file_io import read_setting
 
 _VARIABLES = {"cuda": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"), "xpu": ("ZE_AFFINITY_MASK",)}
 # The kinds of devices that may have a number.
@@ -27,6 +28,29 @@ _held: dict[Path, tuple[int, int]] = {}
 # The UUID of each GPU by its kind and entry, as torch has told it.
 _uuids: dict[tuple[str, str], str] = {}
 _told: set[str] = set()  # the kinds of which torch has told what it knows
+# Files and environment variables of places where the machine may not be the user's own.
+_SIGNS = {
+    ".dockerenv": "a container",
+    "run/.containerenv": "a container",
+    ".singularity.d": "a container",
+    "KUBERNETES_SERVICE_HOST": "a container",
+    "SLURM_JOB_ID": "a batch job",
+    "PBS_JOBID": "a batch job",
+}
+
+
+def borrowed_because(root: Path = Path("/")) -> str | None:
+    """Why the machine may not be the user's own, such as `a container, a virtual machine`; None without a sign."""
+    places = {place for sign, place in _SIGNS.items() if sign in os.environ or (root / sign).exists()}
+    if virtual(root):
+        places.add("a virtual machine")
+    return ", ".join(sorted(places)) or None
+
+
+def virtual(root: Path) -> bool | None:
+    """Whether this is a virtual machine. x86 CPUs report it among their flags."""
+    flags = [line for line in (read_setting(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
+    return "hypervisor" in flags[0].split() if flags else None
 
 
 def variable_of(kind: str, variables: Mapping[str, str] = os.environ) -> str:

@@ -1,7 +1,6 @@
-"""What users write: `key=value` options, with short and former names, and the values of axes and points.
+"""What users write: `key=value` options, with short names, and the values of axes and points.
 
-An option is read by a table of keys, or by Hydra's grammar in `harness.config`. A former name is reported in one line.
-An invalid value is a one-line error.
+An option is read by a table of keys, or by Hydra's grammar in `harness.config`. An invalid value is a one-line error.
 """
 
 import difflib
@@ -10,7 +9,6 @@ import itertools
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,50 +18,28 @@ from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.layer_options import point_with_options, sorted_options, with_options
-from harness.other_names import FORMER, VALUES, complement, our_point_values, our_values, present_names, whole_numbers
+from harness.other_names import VALUES, our_point_values, our_values, whole_numbers
 from harness.sweep_axes import AXES, LETTERS
 
-# Former names of options. The other former names are columns.
-_OPTIONS = ("real_share", "source_len", "together", "floor")
 _UNITS = BYTE_UNITS | MORE_BYTE_UNITS
-# A value, or a list of them: what else Hydra's grammar has, such as a range, has no complement.
-_PLAIN = re.compile(r"[\d.,eE+\-\[\]\s]*")
 _POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
-_NUMBER = re.compile(r"(?<![\w.])-?\d*\.?\d+(?:[eE]-?\d+)?(?![\w.])")
 
 
 def long_names(given: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The items under the present, long names: `n` is short for `seq_len`."""
-    return present_names({LETTERS.get(name, name): value for name, value in given.items()})
-
-
-def present_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments under the present, long names. A former name is reported in one line."""
-    for name in given:
-        if name in FORMER:
-            print(f"harness: {_renamed(name)}", file=sys.stderr)
-    return long_names(given)
-
-
-def _renamed(name: str) -> str:
-    new, convert = FORMER[name]
-    return f"{name} is called {new} now" + (f", which is 1 − {name}" if convert is complement else "")
+    """The items under the long names: `n` is short for `seq_len`."""
+    return {LETTERS.get(name, name): value for name, value in given.items()}
 
 
 def present_option(option: str) -> str:
-    """A `key=value` option under its present name, with our words for values and all digits of numbers like `4k`.
+    """A `key=value` option under its long name, with our words for values and all digits of numbers like `4k`.
 
-    A former name is reported in one line; a short one is not. Raises UsageError for a value of which one minus the
-    value cannot be written, and for points without their braces.
+    Raises UsageError for points without their braces.
     """
     key, equals, value = option.partition("=")
     name = key.strip().lstrip("+")
     if not equals:
         return option
-    if name in _OPTIONS:
-        key, value = _renamed_option(option, name, value)
-        name = key
-    elif name in LETTERS:
+    if name in LETTERS:
         key = name = LETTERS[name]
     if name in VALUES:
         return f"{key}={our_values(name, value)}"
@@ -77,16 +53,6 @@ def _with_braces(option: str, points: str) -> str:
     if "{" not in points and re.search(r"[A-Za-z_]\s*:", points):
         raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
     return points
-
-
-def _renamed_option(option: str, name: str, value: str) -> tuple[str, str]:
-    new, convert = FORMER[name]
-    if convert is complement:
-        if not _PLAIN.fullmatch(value):
-            raise UsageError(f"{option}: {_renamed(name)}: give {new}=…")
-        value = _NUMBER.sub(lambda number: f"{complement(float(number[0])):.12g}", value)
-    print(f"harness: {_renamed(name)}", file=sys.stderr)
-    return new, value
 
 
 def bytes_in(text: str) -> int | None:

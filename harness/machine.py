@@ -18,6 +18,7 @@ import psutil
 
 from harness.background_process import PLACE
 from harness.errors import UsageError
+from harness.file_io import read_setting
 from harness.sweep_axes import device_kind
 
 _LIBRARIES = (
@@ -225,10 +226,23 @@ def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
     return max(rates_mhz) < _LOCKED_BELOW * highest and max(rates_mhz) <= (1 + _LOCKED_STEADY) * min(rates_mhz)
 
 
+def clock_advice(how: str, state: Mapping[str, Any]) -> str:
+    """Advice to lock the clock rate as `how` says, or to leave it alone on a machine that may not be the user's.
+
+    Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says. Older runs lack the entry.
+    """
+    if why := state.get("borrowed"):
+        return (
+            f"The GPU's clock rate is not locked, and the machine may not be yours ({why}): "
+            "compare layers within one run, or in cycles (time_s · sm_clock_mhz)."
+        )
+    return f"{how} On a machine that others use too, leave the clock rate alone."
+
+
 def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> str | None:
     """How to lock the clock rate and what that costs; None if it is locked, or without a state.
 
-    The arguments are as for `is_locked`.
+    The arguments are as for `is_locked` and `clock_advice`.
     """
     if not state or is_locked(state, rates_mhz):
         return None
@@ -241,10 +255,11 @@ def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> 
     if highest and base:
         cost, rate = f", which makes compute-bound layers up to {100 * (highest / base - 1):.0f} % slower", str(base)
         meant = ""
-    return (
+    return clock_advice(
         f"The GPU's clock rate {free}: it changes{upper} with power and temperature.{seen} To compare runs within a "
         f"few per cent, lock it near its base rate{cost}: 'sudo nvidia-smi -lgc {rate}'{meant}. "
-        "To undo it: 'sudo nvidia-smi -rgc'."
+        "To undo it: 'sudo nvidia-smi -rgc'.",
+        state,
     )
 
 
@@ -311,14 +326,6 @@ def _mhz() -> float | None:
     except (OSError, NotImplementedError):  # hidden by some virtual machines
         return None
     return frequency.current if frequency else None
-
-
-def read_setting(path: str | Path) -> str | None:
-    """The text of a file of the kernel; None if it is absent or may not be read."""
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return None
 
 
 def _version(name: str) -> str | None:

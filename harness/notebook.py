@@ -15,7 +15,7 @@ from harness.analysis.crossovers import crossovers_table, layers_without_heads
 from harness.analysis.roofline import why_no_roof
 from harness.errors import UsageError
 from harness.formatting import counted
-from harness.key_value_options import present_keywords
+from harness.key_value_options import long_names
 from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
 from harness.report.layer_looks import looks_of_run
 from harness.report.overview import overview
@@ -74,7 +74,7 @@ class Run(StoredRun):
 
     def lines_at(self, **wanted: Any) -> list[CaseResult]:
         """The lines of `at`. Raises UsageError for a name that is no setting."""
-        wanted = present_keywords(wanted)
+        wanted = long_names(wanted)
         unknown = wanted.keys() - {name for line in self.lines[:1] for name in vars(line)}
         if unknown:
             raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")

@@ -7,10 +7,9 @@ the texts that name a case. A new axis is a new field of `Case`.
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from harness.layer_options import NO_OPTIONS
-from harness.other_names import FORMER, present_names
 
 MODES = ("forward", "train", "backward", "decode")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -298,25 +297,14 @@ class Case:
         # Each row calls this twice, and `dataclasses.asdict` copies.
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Former names of axes, which `supports(case)` of a user's layer may still use."""
-            new, convert = FORMER.get(name, ("", None))
-            if new not in AXES:
-                raise AttributeError(f"'Case' object has no attribute '{name}'")
-            return convert(getattr(self, new))
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
-        """The case that `as_dict` wrote. Axes added since then get their defaults, and renamed ones are converted.
+        """The case that `as_dict` wrote. Axes added since then get their defaults.
 
         Raises KeyError if a field without a default is missing, and TypeError if `data` is no mapping.
         """
         if not isinstance(data, Mapping):
             raise TypeError("a case is an object")
-        if not FORMER_AXES.isdisjoint(data):
-            data = present_names(data)
         return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
 
 
@@ -344,7 +332,6 @@ AXES = {one.name: Axis(one.name, _TYPES[one.name], one.default, **one.metadata) 
 SETTINGS = tuple(name for name, axis in AXES.items() if axis.is_setting)
 # Axes along which a sweep can extend the grid by doubling the size.
 GROWING = ("seq_len", "d_model", "batch_size")
-FORMER_AXES = frozenset(old for old, (new, _) in FORMER.items() if new in AXES)
 # The value of an axis that is not given.
 DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
 # Axes of GPUs only, with the values that a case on the CPU has.
@@ -356,8 +343,8 @@ LETTERS = {axis.letter: name for name, axis in AXES.items() if axis.letter}
 
 
 def present_axis(name: Any) -> Any:
-    """The present, long name of an axis given by a short or former name. Anything else stays as it is."""
-    return LETTERS.get(name) or FORMER.get(name, (name,))[0] if isinstance(name, str) else name
+    """The long name of an axis given by its letter. Anything else stays as it is."""
+    return LETTERS.get(name, name) if isinstance(name, str) else name
 
 
 # Those of the axes along which a cost model can be fitted.

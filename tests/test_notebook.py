@@ -89,11 +89,6 @@ def test_the_speed_up_may_be_over_any_layer(run: Run) -> None:
     assert titles == {f"rnn.torch, h = {h}" for h in (2, 4, 8)}
 
 
-def test_a_setting_may_have_its_former_name(run: Run, capsys: pytest.CaptureFixture) -> None:
-    assert "train" in caption(run.plot.time(mode="train", real_share=1.0))
-    assert "real_share is called padding_fraction now" in capsys.readouterr().err
-
-
 def test_of_several_settings_the_first_is_drawn_and_the_others_are_named(run: Run) -> None:
     texts = [text.get_text() for text in run.plot.memory().figure.texts]
     assert any("there is more: train" in text for text in texts)

@@ -31,6 +31,8 @@ NOT_MEASURED = "not measured"
 FREE_FACTOR = 2.0
 # Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
 RESOLUTION = 0.1
+# An exponent that rises by more than this to one beyond the claim may belong to a faster term that is still small.
+_RISE = 0.005
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
@@ -395,7 +397,8 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, own
     growths = np.stack([n, d, d + h, *others], axis=1)
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
-        return CONFIRMED, text
+        is_rising = (growths[0] > growths[1] + _RISE).any() and not _is_within(growths[0], bounds, _RISE)
+        return (UNDETERMINED, f"{text}: larger sizes would tell") if is_rising else (CONFIRMED, text)
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip((*"ndh", *own), is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]

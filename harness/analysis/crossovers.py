@@ -1,7 +1,8 @@
 """Crossovers: the sequence length n from which one layer's time or memory stays above another's, with an interval.
 
 Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
-these n, the gap and both ends of its interval are interpolated linearly in log n.
+these n, the gap and both ends of its interval are interpolated linearly in log n. Where the gap jumps, the crossing may
+lie anywhere between the two n.
 """
 
 import itertools
@@ -16,6 +17,7 @@ import numpy as np
 from harness import layer_lookup, own_axes
 from harness.analysis.series import series_of
 from harness.fit.laws import Floats
+from harness.fit.piecewise import LEAST_JUMP
 from harness.results.columns import CaseResult
 from harness.stats.interval import CONFIDENCE, NORMAL
 from harness.sweep_axes import SETTINGS, Setting
@@ -86,19 +88,22 @@ def find_overtaking(gaps: Sequence[CostRatio]) -> Overtaking:
     if not gaps:
         raise ValueError("a crossing needs a size at which both costs are known")
     last = gaps[-1]
-    below = _rise(gaps, lambda gap: gap.hi)
     if last.hi <= 0:
         return Overtaking(None, last.n, None)
     if last.lo <= 0:
-        return Overtaking(None, below or 0.0, None)
-    above = _rise(gaps, lambda gap: gap.lo)
+        return Overtaking(None, _rise(gaps, lambda gap: gap.hi) or 0.0, None)
+    above = _rise(gaps, lambda gap: gap.lo, at_jump=1)
     if above is None:
         return Overtaking(0.0, 0.0, 0.0)
+    below = _rise(gaps, lambda gap: gap.hi, at_jump=0)
     return Overtaking(_rise(gaps, lambda gap: gap.value) if below is not None else None, below or 0.0, above)
 
 
-def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float]) -> float | None:
-    """The n where one side of the gap is last at or below 0; None if it never is."""
+def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float], at_jump: float | None = None) -> float | None:
+    """The n where one side of the gap is last at or below 0; None if it never is.
+
+    Between two sizes where the gap jumps, the n lies at the share `at_jump` of the way, if given.
+    """
     for i in range(len(gaps) - 1, -1, -1):
         before = side(gaps[i])
         if before > 0:
@@ -108,8 +113,24 @@ def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float]) -> floa
         after = side(gaps[i + 1])
         # An infinite end cannot be interpolated. The crossing is then put at whichever n widens the interval.
         share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
+        if at_jump is not None and _jumps_after(gaps, i):
+            share = at_jump
         return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
     return None
+
+
+def _jumps_after(gaps: Sequence[CostRatio], i: int) -> bool:
+    """Whether the gap rises faster after its size `i` than before and beyond, by more than its error: at a break.
+
+    Without a size before and one beyond, a jump cannot be told from a bend.
+    """
+    around = gaps[max(i - 1, 0) : i + 3]
+    if len(around) < 4:
+        return False
+    n, values = np.log([gap.n for gap in around]), [gap.value for gap in around]
+    before, rise, beyond = np.diff(values) / np.diff(n)
+    error = math.hypot(*(gap.hi - gap.lo for gap in around[1:3])) / 2
+    return bool((rise - max(before, beyond)) * (n[2] - n[1]) > max(error, LEAST_JUMP))
 
 
 METRICS = ("time", "memory")

@@ -75,8 +75,8 @@ class FittedLaw:
         """Return the cost at a size.
 
         This is the measured cost if exactly this size was measured. Otherwise it is the prediction, but no less than
-        the lower bound of any smaller size. Raises ValueError with the reason if the law cannot predict the size. One
-        such size differs along an axis of which only one value was measured.
+        the cost of any smaller size, and its lower end no less than theirs. Raises ValueError with the reason if the
+        law cannot predict the size. One such size differs along an axis of which only one value was measured.
         """
         size: Size = n, d, h, b, own
         for point in self.series.points:
@@ -87,9 +87,10 @@ class FittedLaw:
         one = found[0] if len(found) == 1 else _either(*found)
         # More heads share the same width and may cost less, as may larger blocks: only sizes with the same ones count.
         alike = (point for point in self._rising if (point.h, point.own) == (h, own))
-        smaller = (point for point in alike if point.n <= n and point.d <= d and point.b <= b)
+        smaller = [point for point in alike if point.n <= n and point.d <= d and point.b <= b]
         least = max((point.lo for point in smaller), default=0.0)
-        return replace(one, value=max(one.value, least), lo=max(one.lo, least), hi=max(one.hi, least))
+        value = max((point.value for point in smaller), default=0.0)
+        return replace(one, value=max(one.value, value), lo=max(one.lo, least), hi=max(one.hi, value))
 
     def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
         """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
@@ -185,13 +186,8 @@ def _name(axis: str, names: Mapping[str, str]) -> str:
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
     between = "between the sizes measured here another law begins: the interval holds both"
-    return Prediction(
-        math.sqrt(below.value * above.value),
-        min(below.lo, above.lo),
-        max(below.hi, above.hi),
-        False,
-        tuple(dict.fromkeys((between, *below.warnings, *above.warnings))),
-    )
+    middle, lo, hi = math.sqrt(below.value * above.value), min(below.lo, above.lo), max(below.hi, above.hi)
+    return Prediction(middle, lo, hi, False, tuple(dict.fromkeys((between, *below.warnings, *above.warnings))))
 
 
 def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:

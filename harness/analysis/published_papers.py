@@ -30,9 +30,8 @@ from harness import layer_lookup
 from harness.errors import UsageError
 from harness.file_validation import Damaged, FileModel, checked, one_of, validator
 from harness.key_value_options import check_axis, flattened, long_names
-from harness.other_names import present_status
 from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, FAILURES, FORMER_AXES, present_axis
+from harness.sweep_axes import AXES, FAILURES, present_axis
 
 if TYPE_CHECKING:
     from harness.analysis.series import Point
@@ -176,7 +175,6 @@ def _cell(cell: Any) -> tuple[float | None, str]:
         return None, ""
     if isinstance(cell, int | float) and not isinstance(cell, bool) and 0 < cell < math.inf:
         return float(cell), ""
-    cell = present_status(cell)
     if cell not in FAILURES:
         raise ValueError(f"{cell}: a cell is a number above 0, null, or one of {', '.join(FAILURES)}")
     return None, str(cell)
@@ -211,15 +209,6 @@ class _Table(_Part):
     along: _Axis
     columns: list[Any] = Field(default_factory=list)
     rows: dict[_Layers, list[_Cell]]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _present_columns(cls, held: Any) -> Any:
-        """A former axis along the columns becomes the present one, and so do its values."""
-        if not isinstance(held, Mapping) or held.get("along") not in FORMER_AXES:
-            return held
-        ((along, columns),) = long_names({held["along"]: held.get("columns")}).items()
-        return {**held, "along": along, "columns": columns}
 
     @model_validator(mode="after")
     def _fits(self) -> "_Table":

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.machine import read_setting
+from harness.file_io import read_setting
+from harness.gpus import virtual
 
 _CPUS = "sys/devices/system/cpu"
 # Settings for which None can also mean that no limit exists.
@@ -83,19 +84,13 @@ def turbo(root: Path) -> bool | None:
     return not off if off is not None else _flag(root / _CPUS / "cpufreq/boost")
 
 
-def virtual(root: Path) -> bool | None:
-    """Whether this is a virtual machine. x86 CPUs report it among their flags."""
-    flags = [line for line in (read_setting(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags")]
-    return "hypervisor" in flags[0].split() if flags else None
-
-
 def cpu_quota(root: Path) -> tuple[float | None, bool]:
     """`(CPUs' worth of time granted by the control groups, whether this is known)`; None without a limit.
 
     The smallest quota of this process's group and all groups above counts. Version 2 (`cpu.max`) and version 1
     (`cpu.cfs_quota_us`) are read.
     """
-    quotas: list[float] = []
+    quotas = []
     known = False
     for line in (read_setting(root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)

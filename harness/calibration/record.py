@@ -201,11 +201,12 @@ def gpu_rules(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> li
     `rates_mhz` are clock rates that trials have seen.
     """
     lock = lock_advice(state, rates_mhz)
+    turn_on = "" if state.get("borrowed") else " Unless others use the machine too, turn it on: sudo nvidia-smi -pm 1."
     return [
         (
             "care" if state.get("persistence_mode") == 0 else None,
             "The GPU's persistence mode is off: its driver starts anew for each trial, which takes seconds and loses "
-            "its clock rates. Turn it on: sudo nvidia-smi -pm 1.",
+            f"its clock rates.{turn_on}",
         ),
         ("note" if lock else None, lock or ""),
     ]

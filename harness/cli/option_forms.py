@@ -12,7 +12,6 @@ from pathlib import Path
 from harness.config.schema import SweepConfig
 from harness.errors import UsageError
 from harness.key_value_options import Key
-from harness.other_names import FORMER
 from harness.sweep_axes import AXES, LETTERS
 
 # The default of commands that compare times and tensors: page faults would be most of the noise.
@@ -20,14 +19,8 @@ STEADY = ("allocator=steady",)
 # The default of commands that time two sides in turns. In a turn the calls follow each other.
 IN_TURNS = (*STEADY, "cache=hot")
 # No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
-THRESHOLD = Key(
-    "threshold",
-    float,
-    0.03,
-    least=0.001,
-    most=math.nextafter(1, 0),
-    takes="a number from 0.001 on and below 1; 0.03 means 3 %",
-)
+_SHARE = "a number from 0.001 on and below 1; 0.03 means 3 %"
+THRESHOLD = Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes=_SHARE)
 MINUTES = Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0")
 
 # The commands that write to `-o`, `--out` or `out=`: as an override of Hydra's grammar, as a plain key, or as a flag.
@@ -131,4 +124,4 @@ def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) ->
 def _settings() -> list[str]:
     from harness.config.schema import keys  # slow to load, and only mistakes need it
 
-    return [*AXES, *LETTERS, *FORMER, *keys(for_sweep=True)]
+    return [*AXES, *LETTERS, *keys(for_sweep=True)]

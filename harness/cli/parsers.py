@@ -171,13 +171,8 @@ def _export(parser: argparse.ArgumentParser) -> None:
     """
     add_run(parser)
     parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below, such as script")
-    parser.add_argument(
-        "--case",
-        action="append",
-        default=[],
-        metavar="'LAYER n=N …'",
-        help="with script: words of the case's name, such as the layer; give it twice to compare two layers",
-    )
+    about = "with script: words of the case's name, such as the layer; give it twice to compare two layers"
+    parser.add_argument("--case", action="append", default=[], metavar="'LAYER n=N …'", help=about)
     add_out(parser, "where to write; default: standard output", "FILE")
 
 

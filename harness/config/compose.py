@@ -32,7 +32,6 @@ from harness.key_value_options import (
     present_option,
 )
 from harness.layer_options import with_options
-from harness.other_names import FORMER
 from harness.sweep_axes import AXES
 
 
@@ -85,9 +84,8 @@ def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool,
     except SettingError as error:
         if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
             raise
-        former = [name for name, (new, _) in FORMER.items() if new == error.key]
-        names = (error.key.rpartition(".")[2], *former)
-        raise UsageError(f"{files.source(*names, value=error.value)}{error}") from error
+        source = files.source(error.key.rpartition(".")[2], value=error.value)
+        raise UsageError(f"{source}{error}") from error
 
 
 def _omegaconf_message(error: OmegaConfBaseException, typed: Mapping[str, str]) -> str:

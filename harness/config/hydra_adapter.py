@@ -28,7 +28,6 @@ from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, k
 from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
-from harness.other_names import FORMER, present_names
 from harness.sweep_axes import AXES, device_kind
 
 # Groups of sizes that the sizes of a paper would replace silently.
@@ -36,8 +35,6 @@ _ELSEWHERE = ("shape", "preset")
 _SETTINGS = (*AXES, HEAD_DIM, "points")
 _LONGEST_QUOTE = 300
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Former names, which a user's own files may still use: see `harness.other_names`.
-_FORMER = {name: new for name, (new, _) in FORMER.items() if new in PLAIN}
 
 
 def conf_directory() -> Path:
@@ -160,10 +157,8 @@ class UserFiles:
             "/".join((key.partition("@")[0], str(option))) for key, option in whole.hydra.runtime.choices.items()
         ]
         for key in whole:
-            if key not in PLAIN and key not in _FORMER and key != "hydra":
+            if key not in PLAIN and key != "hydra":
                 raise UsageError(self._unknown(key, whole[key]))
-        # The values of former names replace those of the present names.
-        whole.update(present_names({name: whole[name] for name in _FORMER if name in whole}))
         return OmegaConf.masked_copy(whole, list(PLAIN))
 
     def _missing(self, error: MissingConfigException) -> str:

@@ -16,7 +16,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 from harness.errors import UsageError, did_you_mean
 from harness.formatting import BYTE_UNITS
 from harness.key_value_options import SettingError, bytes_in, flattened
-from harness.other_names import present_status
 from harness.sweep_axes import AXES, DEFAULTS, EQUAL, FAILURES, GROWING, OF_GPUS, SETTINGS, present_axis
 
 HERE, SLURM, PROCESSES = "here", "slurm", "processes"
@@ -61,7 +60,7 @@ def _bytes(text: Any) -> int | None:
 
 
 def _statuses(given: Any) -> list[Any]:
-    return [present_status(str(status)) for status in ([] if given is None else flattened(given))]
+    return [str(status) for status in ([] if given is None else flattened(given))]
 
 
 Text = Annotated[str, BeforeValidator(_text)]

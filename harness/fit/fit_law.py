@@ -5,8 +5,8 @@
 3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
    best prediction, those with the fastest-growing expected terms come first, then the one with the fewest terms
    (Breiman et al. 1984, section 3.4.3).
-4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, and
-   the law does not miss them.
+4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, the
+   law does not miss them, and its exponent is known to a width of 0.5.
 """
 
 import itertools
@@ -19,21 +19,16 @@ from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
-from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, Floats, KnownCost, Law, Sizes
+from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
 from harness.formatting import listed
-from harness.polynomial import Term, leading
+from harness.polynomial import AXES, Term, leading
 from harness.stats.interval import CONFIDENCE
 
 MOST_TERMS = 4
-# Residuals below this share of the cost are rounding and count as none.
-ROUNDING = 1e-7
 # A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
 # An eigenvalue of I − H below this is 0 but for rounding.
 _LEAST_GAP = 1e-10
-
-# The largest distance of exact fits, in relative units.
-_EXACT = 1e-8
 
 Indices = NDArray[np.intp]
 
@@ -60,6 +55,11 @@ class Fits:
         """The variance of the residuals, shape (fits,), at least that of rounding."""
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
 
+    @property
+    def saturated(self) -> NDArray[np.bool]:
+        """Whether each fit has as many terms as there are points, shape (fits,)."""
+        return self.size >= self.points
+
     @cached_property
     def best(self) -> int:
         """The fit with the smallest variance of the residuals."""
@@ -75,7 +75,8 @@ class Fits:
 
 
 @cache
-def _subsets(candidates: int, size: int) -> Indices:
+def subsets(candidates: int, size: int) -> Indices:
+    """Return every subset of `size` candidates, shape (subsets, size)."""
     return np.array(list(itertools.combinations(range(candidates), size)), dtype=np.intp).reshape(-1, size)
 
 
@@ -95,7 +96,7 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
     largest = np.abs(design).max(axis=0) / scale
     members, coefficients, rss, sizes = [], [], [], []
     for size in range(1, min(MOST_TERMS, points, candidates) + 1):
-        chosen = _subsets(candidates, size)
+        chosen = subsets(candidates, size)
         grams = gram[chosen[:, :, None], chosen[:, None, :]]
         moments = moment[chosen]
         solved = _solve(grams, moments)
@@ -141,50 +142,31 @@ def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     return errors
 
 
-def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
-    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
-
-    Coefficients may have either sign.
-    """
-    scale = np.linalg.norm(design, axis=0)
-    unit = design / scale
-    gram, moment = unit.T @ unit, unit.T @ target
-    chosen = _subsets(design.shape[1], size)
-    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
-    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
-    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
-    left = float(target @ target) - (solved * moment[chosen]).sum(1)
-    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
-    found = []
-    for which in close:
-        columns = list(chosen[which])
-        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
-        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
-            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
-    return found
-
-
-# Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
-# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
-REJECTED_BELOW = 1e-4
 # A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
 HIDDEN_PART = 0.10
 
 
-def minimal_plausible(fits: Fits) -> list[int]:
+def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
     """Return the plausible fits that contain no smaller plausible one, the best first.
 
     A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
     only if all minimal plausible laws agree on it. Fits whose residuals are mere rounding are equally good. The order
     of their terms decides among them, so that the result does not depend on how a CPU rounds.
+
+    With `most_off`, a fit of as many terms as points rejects no other. Fits with a larger residual than `most_off` are
+    then implausible if the best fit has a smaller one: with few points, an F test rejects nothing.
     """
-    best = fits.best
+    variance = fits.variance if most_off is None else np.where(fits.saturated, np.inf, fits.variance)
+    best = int(np.argmin(variance))
     floor = fits.points * ROUNDING**2
     rss = np.maximum(fits.rss, floor)
     freedom = max(fits.points - int(fits.size[best]), 1)
     spared = np.maximum(fits.size[best] - fits.size, 1)
     excess = (rss - rss[best]) / spared / (rss[best] / freedom)
-    plausible = np.nonzero(excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW))[0]
+    is_plausible = excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW)
+    if most_off is not None:
+        is_plausible &= fits.variance <= max(most_off**2, variance[best])
+    plausible = np.nonzero(is_plausible)[0]
     plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
     kept: list[tuple[int, frozenset[int]]] = []
     for which in plausible:
@@ -215,6 +197,8 @@ FAR_OFF = 3.0
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
 # is undetermined, however uncertain the points are (root mean squares).
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
+# A law is undetermined if the 95 % interval of its exponent at the largest size is wider than this.
+MOST_UNKNOWN_EXPONENT = 0.5
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02
 # A known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
@@ -234,9 +218,10 @@ def fit_law(
 
     The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
     consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
-    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. No other term
-    is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any terms that
-    grow with n no faster than the fastest expected one, if one of them is plausible beside any law.
+    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. It may lie
+    three times as far off if only a law of as many terms as points is better. No other term is then considered. This
+    is what distinguishes n² from n log n with few points. Next come laws of any terms that grow with n no faster than
+    the fastest expected one, if one of them is plausible beside any law.
 
     Raises ValueError without points, or for a cost that is not positive.
     """
@@ -246,27 +231,36 @@ def fit_law(
     axes = laws.varying_axes(sizes)
     terms = laws.candidate_terms(axes)
     if expected:
-        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known), axes, presumed=True)
+        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known, presumed=True), axes)
         every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
         rivals = [set(every.terms_of(which)) for which in every.rivals]
-        if law.noise <= LAW_ERROR or any(set(law.terms) >= rival for rival in rivals):
+        most_off = FAR_OFF * LAW_ERROR if every.fits.saturated[every.fits.best] else LAW_ERROR
+        if law.noise <= most_off or any(set(law.terms) >= rival for rival in rivals):
             return law
         slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
         if any(rival <= set(slower) for rival in rivals):
             terms = slower
-    return _fit(_Problem(sizes, costs, errors, terms, known), axes, presumed=False)
+    return _fit(_Problem(sizes, costs, errors, terms, known), axes)
 
 
 class _Problem:
     """Weighted least squares of the points over all subsets of the terms.
 
-    The weighted costs are `whole`, and what the known cost leaves of them is `target`.
+    The weighted costs are `whole`, and what the known cost leaves of them is `target`. The terms are `presumed` if the
+    cost should consist of them.
     """
 
     def __init__(
-        self, sizes: Sizes, costs: Floats, errors: Floats | None, terms: tuple[Term, ...], known: KnownCost | None
+        self,
+        sizes: Sizes,
+        costs: Floats,
+        errors: Floats | None,
+        terms: tuple[Term, ...],
+        known: KnownCost | None,
+        presumed: bool = False,
     ) -> None:
         self.sizes, self.costs, self.errors, self.terms, self.known = sizes, costs, errors, terms, known
+        self.presumed = presumed
         added, uncertain = known_at(sizes, costs, errors, known)
         raw = laws.design(terms, sizes)
         weights = laws.weights_of(costs, uncertain)
@@ -277,7 +271,8 @@ class _Problem:
             weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
         self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
         self.fits: Fits = all_subsets(self.columns, self.target)
-        self.rivals = minimal_plausible(self.fits)
+        most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
+        self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
 
     def columns_of(self, which: int) -> Floats:
         return self.columns[:, self.fits.terms_of(which)]
@@ -296,29 +291,60 @@ def known_at(
     return added, None if errors is None else np.hypot(errors, known.error * added / costs)
 
 
-def _fit(problem: _Problem, axes: tuple[str, ...], presumed: bool) -> Law:
+def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     sizes, costs, errors = problem.sizes, problem.costs, problem.errors
     axis = axes[0] if axes else "n"
-    fastest = {each: leading(problem.terms, each) for each in axes} if presumed else {}
+    fastest = {each: leading(problem.terms, each) for each in axes} if problem.presumed else {}
     chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
-    hidden = _hidden(problem, chosen)
-    law = _law(problem, chosen, axes)
-    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
-        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    else:
-        reason = _undetermined(problem, axis, len(np.unique(sizes.axis(axis))), hidden) or _missed(
-            float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2))), cv_error, errors
-        )
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
-    return replace(
-        law,
-        determined=not reason,
-        reason=reason,
+    law = replace(
+        _law(problem, chosen, axes),
         cv_error=cv_error,
-        hidden=hidden,
+        hidden=_hidden(problem, chosen),
         trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
+    if axis == "n":
+        law = _covering_powers(problem, chosen, law)
+    off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
+    missed = _missed(off, cv_error, errors)
+    reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
+    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    return replace(law, determined=not reason, reason=reason)
+
+
+def _largest(sizes: Sizes) -> Indices:
+    """The index of the largest size, shape (1,)."""
+    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+
+
+def _covering_powers(problem: _Problem, chosen: int, law: Law) -> Law:
+    """Widen the exponent along n to those of curves that are no sum of terms, at the other sizes of the largest one."""
+    sizes, largest = problem.sizes, _largest(problem.sizes)
+    others = np.stack([sizes.axis(axis) for axis in (*AXES[1:], *sizes.own)])
+    along = (others == others[:, largest]).all(axis=0)
+    target, weights = problem.target[along], (problem.whole / problem.costs)[along]
+    off = target - problem.fits.predicted(chosen, problem.columns[along])
+    exponents = laws.power_exponents(sizes.n[along], target, weights, float(off @ off))
+    fitted = replace(law, known=None, rivals=tuple(replace(rival, known=None) for rival in law.rivals))
+    exponent = laws.exponent_at(fitted, "n", sizes[largest])
+    if exponent is None or exponents is None:
+        return law
+    down, up = law.trends["n"]
+    trend = down + min(exponents[0] - exponent.lo, 0), up + max(exponents[1] - exponent.hi, 0)
+    return replace(law, trends={**law.trends, "n": trend})
+
+
+def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
+    """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    if laws.powers_beside(law.terms, axis) >= distinct:
+        return f"{axis} takes {distinct} values, and the law has as many powers of it"
+    exponent = laws.exponent_at(law, axis, sizes[_largest(sizes)])
+    if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
+        return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
+    return ""
 
 
 def _missed(off: float, cv_error: float | None, errors: Floats | None) -> str:
@@ -408,8 +434,9 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
     return tuple(found)
 
 
-def _undetermined(problem: _Problem, axis: str, distinct: int, hidden: Sequence[laws.Hidden]) -> str:
+def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -> str:
     """Why the leading term along the axis is undetermined; empty if it is determined."""
+    distinct = len(np.unique(problem.sizes.axis(axis)))
     if distinct < FEWEST_SIZES:
         return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}

@@ -6,7 +6,6 @@ network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from harness.fit.fit_law import subset_fits
-from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Law, Sizes, design, varying_axes
+from harness.fit.fit_law import subsets
+from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Floats, Law, Sizes, design, powers_beside, varying_axes
 from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
 # d/h is the width of a head.
@@ -30,10 +29,12 @@ _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
 _MOST_CANDIDATES = 40
-# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2.
-_DENOMINATOR = 4
+# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2, and eighths, which are bits.
+_DENOMINATOR = 8
 # A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
+# The largest distance of exact fits, in relative units.
+_EXACT = 1e-8
 # At most this many starting sizes are tried, chosen evenly over the measured n.
 _MOST_STARTS = 5
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
@@ -85,6 +86,29 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
         law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
         law = replace(law, breaks=(Break(float(start)),)) if law is not None else None
     return law
+
+
+def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
+    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
+
+    Coefficients may have either sign.
+    """
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment = unit.T @ unit, unit.T @ target
+    chosen = subsets(design.shape[1], size)
+    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
+    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
+    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
+    left = float(target @ target) - (solved * moment[chosen]).sum(1)
+    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
+    found = []
+    for which in close:
+        columns = list(chosen[which])
+        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
+        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
+            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
+    return found
 
 
 def _candidates(axes: Sequence[str]) -> list[Term]:
@@ -149,17 +173,11 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Ter
         return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
     for axis in axes:
         distinct = len(np.unique(sizes.axis(axis)))
-        if any(_powers(terms, axis) >= distinct for terms in found):
+        if any(powers_beside(terms, axis) >= distinct for terms in found):
             return f"{axis} takes {distinct} values, and the law has as many powers of it"
         if len({leading(terms, axis) for terms in found}) > 1:
             return f"laws as short with other powers of {axis} give every point too"
     return ""
-
-
-def _powers(terms: Sequence[Term], axis: str) -> int:
-    """The largest number of terms that differ only in their power of an axis; 0 if no two do."""
-    beside = Counter(term.without(axis) for term in terms)
-    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:

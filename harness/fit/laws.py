@@ -5,6 +5,7 @@ b, and the letters of a layer's own axes. Costs are seconds, bytes or whatever u
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,9 +13,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtri
 
 from harness.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
-from harness.stats.interval import NORMAL
+from harness.stats.interval import CONFIDENCE, NORMAL
 
 Floats = NDArray[np.float64]
 # n, d, h, b, and the layer's own.
@@ -70,6 +72,12 @@ def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))
     return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
+
+
+def powers_beside(terms: Iterable[Term], axis: str) -> int:
+    """Return the largest number of terms that differ only in their power of an axis; 0 if no two do."""
+    beside = Counter(term.without(axis) for term in terms)
+    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
@@ -274,6 +282,11 @@ def _coefficient_text(coefficient: Coefficient) -> str:
 LAW_ERROR = 0.02
 # No relative error is taken to be smaller than this.
 _LEAST = 1e-3
+# Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
+# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
+REJECTED_BELOW = 1e-4
+# Residuals below this share of the cost are rounding and count as none.
+ROUNDING = 1e-7
 # A law needs at least this many sizes: with two, any law of two terms fits.
 FEWEST_SIZES = 3
 
@@ -316,9 +329,13 @@ def exponent_of(law: Law, axis: str, n: float, d: float, h: float = 1, b: float 
     The 95 % confidence interval covers every law that the points leave open. It contains the intervals of the law and
     of its rivals, and the law with each hidden term added. The trend that the points may still have widens it.
     """
+    return exponent_at(law, axis, Sizes.of([(n, d, h, b, own)]))
+
+
+def exponent_at(law: Law, axis: str, size: Sizes) -> Range | None:
+    """Return `exponent_of` at one size."""
     if axis not in law.varied or not law.coefficients:
         return None
-    size = Sizes.of([(n, d, h, b, own)])
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
     each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
     down, up = law.trends.get(axis, (0.0, 0.0))
@@ -353,3 +370,37 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
     share = added / (cost + added)
     value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
     return Range(without, min(without, value), max(without, value))
+
+
+# Exponents of curves are tried in these steps.
+_STEP = 0.02
+# The powers of n and of log n of each curve.
+_POWERS, _LOGS = np.array([(power, log) for log in (0, 1) for power in np.arange(_STEP, 4, _STEP)]).T
+# A curve has three parameters. At least two sizes more show how well it fits.
+_PARAMETERS, _FEWEST_FREE = 3, 2
+
+
+def power_exponents(n: Floats, target: Floats, weights: Floats, rss: float) -> tuple[float, float] | None:
+    """Return the lowest and highest exponent, at the largest n, of the curves that follow the points as well as a law.
+
+    The curves a + b·nᵖ and a + b·nᵖ·log n are no sums of terms. A cost such as n^1.5 misses every sum systematically,
+    however many sizes there are, and the fitted sum has a narrow interval at a wrong exponent.
+
+    The costs times their `weights` are `target`. The law's sum of squared residuals is `rss`. A curve counts if its own
+    sum is within the 95 % profile interval of the smallest of all. None if no curve counts, or with fewer than five
+    points.
+    """
+    freedom = len(n) - _PARAMETERS
+    if freedom < _FEWEST_FREE:
+        return None
+    logs = np.log(n)
+    curves = weights * (n / n.max()) ** _POWERS[:, None] * (logs / logs.max()) ** _LOGS[:, None]
+    columns = np.stack([np.broadcast_to(weights, curves.shape), curves], axis=2)
+    constants, rises = coefficients = (np.linalg.pinv(columns) @ target).T
+    sums = ((target - np.einsum("cpt,tc->cp", columns, coefficients)) ** 2).sum(axis=1)
+    least = max(min(float(sums.min()), rss), len(n) * ROUNDING**2)
+    plausible = sums <= least * (1 + fdtri(1, freedom, CONFIDENCE) / freedom)
+    if not plausible.any():
+        return None
+    exponents = (rises / (constants + rises) * (_POWERS + _LOGS / logs.max()))[plausible]
+    return float(exponents.min()) - _STEP, float(exponents.max()) + _STEP

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.fit.fit_law import ROUNDING, all_subsets, fit_law, known_at
+from harness.fit.fit_law import all_subsets, fit_law, known_at
 from harness.fit.laws import (
     FEWEST_SIZES,
     LAW_ERROR,
+    ROUNDING,
     Break,
     Floats,
     KnownCost,

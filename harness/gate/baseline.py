@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, FiniteFloat, WrapValidator, create_model, model_validator
+from pydantic import Field, FiniteFloat, WrapValidator, create_model, model_validator
 
-from harness import file_io, key_value_options, layer_lookup, other_names, own_axes
+from harness import file_io, key_value_options, layer_lookup, own_axes
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
 from harness.analysis.fitted_laws import METRICS, FittedLaw
 from harness.analysis.roofline import roofs, with_suspects
@@ -26,7 +26,7 @@ from harness.fit.laws import Range
 from harness.machine import kind_of_machine, part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
-from harness.sweep_axes import AXES, DEFAULTS, FAILURES, FORMER_AXES, Case, Setting, readable
+from harness.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
 
 # The metric that depends on the clock: its values differ from run to run.
 TIMED = "time"
@@ -88,11 +88,10 @@ def _parts(key: str, first: str) -> dict[str, Any]:
     parts = {"impl": impl.removeprefix("impl=")}
     for word in f"{first}={others}".split(" "):
         name, equals, value = word.partition("=")
-        if not equals or not value or name in parts or name not in (*AXES, *FORMER_AXES, "of"):
+        if not equals or not value or name in parts or name not in (*AXES, "of"):
             raise ValueError(f"'{word}' is not of the form axis=value")
         parts[name] = value
-    # `real_share` was one minus what its axis is now.
-    return other_names.present_names({name: float(v) if name == "real_share" else v for name, v in parts.items()})
+    return parts
 
 
 def _case(parts: Mapping[str, Any]) -> Case:
@@ -109,7 +108,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
     return case
 
 
-_STATUSES = ("ok", *FAILURES, *other_names.STATUSES)
+_STATUSES = ("ok", *FAILURES)
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
 _COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
 # Errors against the float64 reference. Files of earlier versions have none.
@@ -120,7 +119,7 @@ _Error = Annotated[FiniteFloat, Field(ge=0)] | None
 class Facts(FileModel):
     """The facts of a case: columns of `summary.csv`. Each of `COUNTS` is a field too. Unknown ones are None."""
 
-    status: Annotated[str, one_of(_STATUSES), AfterValidator(other_names.present_status)]
+    status: Annotated[str, one_of(_STATUSES)]
     reason: str | None
     backend: str | None
     output_error: _Error = None

@@ -238,7 +238,7 @@ def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column:
     """
     if column is None:
         return False
-    costs: dict[Case, tuple[int, int]] = {}
+    costs = {}
     rows: dict[Case, list[Case]] = {}
     for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):
         before, after = (of.cases[case].count(column) for of in (was, now))

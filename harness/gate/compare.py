@@ -49,7 +49,8 @@ class Amount:
 class ComparedCase:
     """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
 
-    `is_excused`: the head is not to blame for that, and another attempt would end the same way.
+    `is_excused`: the head is not to blame for that, and another attempt would end the same way. `kernels` is a
+    sentence if both sides are of one layer that ran different kernels.
     """
 
     base: Case
@@ -59,6 +60,7 @@ class ComparedCase:
     flops: Amount
     reason: str = ""
     is_excused: bool = False
+    kernels: str = ""
 
     @property
     def label(self) -> str:
@@ -110,10 +112,12 @@ def compare_sides(
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
         peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
-        if number in times:
-            found.append(ComparedCase(a, b, times[number], peaks, flops))
-        else:
+        if number not in times:
             found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            continue
+        backends = {"on the base": was and was.backend, "on the head": now and now.backend}
+        kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
+        found.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
     controls = tuple(
         (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
     )
@@ -126,7 +130,7 @@ def is_invalidated(one: ComparedCase, control: str) -> bool:
 
 
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
-    before, after = (getattr(line, column) if line is not None else None for line in (was, now))
+    before, after = (getattr(line, column, None) for line in (was, now))
     found = judge_count(column, before, after) if before is not None else None
     return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
 
@@ -177,10 +181,8 @@ def pair_label(case: Case, base: Case | None = None) -> str:
 def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
     name = one.label
     yield _time_outcome(name, one, control)
-    for quantity, amount, written in (
-        ("peak memory", one.memory, formatting.size),
-        ("flops", one.flops, formatting.count),
-    ):
+    amounts = ("peak memory", one.memory, formatting.size), ("flops", one.flops, formatting.count)
+    for quantity, amount, written in amounts:
         if amount.was is None:
             continue
         was = written(amount.was)
@@ -222,8 +224,8 @@ COLUMNS = (
 )
 
 
-# Columns of each side, and the properties that fill them.
-_ABOUT = (("side", "{}"), ("versions", "{} versions"))
+# Columns about the sides, and the properties that fill them.
+_SIDES = {"base_side": "base", "head_side": "head", "base_versions": "base versions", "head_versions": "head versions"}
 
 
 def comparison_table(comparison: Comparison, properties: Mapping[str, str] | None = None) -> "pd.DataFrame":
@@ -234,9 +236,7 @@ def comparison_table(comparison: Comparison, properties: Mapping[str, str] | Non
     """
     import pandas as pd
 
-    about = {
-        f"{side}_{name}": (properties or {}).get(key.format(side)) for side in ("base", "head") for name, key in _ABOUT
-    }
+    about = {column: (properties or {}).get(name) for column, name in _SIDES.items()}
     rows = [_row(one, comparison.control) | about for one in comparison.compared]
     return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
 

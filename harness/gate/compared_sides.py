@@ -36,7 +36,6 @@ from harness.measure.progress import ComparisonScreen
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory, summarise
-from harness.results.columns import CaseResult
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import MeasuredBlocks, Verdict
 from harness.sweep_axes import AXES, Case
@@ -66,11 +65,8 @@ class ComparisonRequest:
     @property
     def title(self) -> str:
         """A short description of what is compared."""
-        if self.sides is not None:
-            return f"compare {self.config.axes['impl'][0]}: {self.sides[1].name} with {self.sides[0].name}"
-        if self.impls is None:
-            return f"compare {self.head or 'the working tree'} with {self.ref}"
-        return f"compare {self.impls[1]} with {self.impls[0]}"
+        layer = f"{self.config.axes['impl'][0]}: " if self.sides is not None else ""
+        return f"compare {layer}{self.name_of(1)} with {self.name_of(0)}"
 
     def name_of(self, side: int) -> str:
         """What the base (0) or the head (1) is: a commit, a layer or a setting."""
@@ -87,12 +83,8 @@ class ComparisonRequest:
 
         `properties` hold the commit of the base, or the versions of both sides.
         """
-        own = {
-            "impls": self.impls,
-            "base": properties.get("base"),
-            "minutes": f"{self.minutes:g}",
-            **asdict(self.rules),
-        }
+        base, minutes = properties.get("base"), f"{self.minutes:g}"
+        own = {"impls": self.impls, "base": base, "minutes": minutes, **asdict(self.rules)}
         if self.sides is not None:
             own |= {**properties, "control": self.control}
         if self.changed is not None:
@@ -137,8 +129,8 @@ def measure_comparison(
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
             known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
             console.out(f"{out}: {known}", highlight=False)
-        lines: list[dict[Case, CaseResult]] = []
-        ready: list[set[Case]] = []  # the cases of each side that can be timed
+        lines = []
+        ready = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
             before = None
             if run_directory.is_run(out / name):

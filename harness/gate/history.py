@@ -131,7 +131,7 @@ def _open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_O
 
 
 def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> None:
-    has_heads: dict[str, bool] = {}
+    has_heads = {}
     for impl in config.axes["impl"]:
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
         if commit_lacks(tree, impl, described):

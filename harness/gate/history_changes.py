@@ -103,6 +103,13 @@ class TimeChange:
         """The step with its interval, in per cent."""
         return Ratio(log_ratio=self.step, lo=self.lo, hi=self.hi).text
 
+    @property
+    def kernels(self) -> str:
+        """A sentence if the layer ran different kernels at both commits."""
+        ends = (self.before, self.after)
+        kernels = {f"at {commit.commit[:10]}": commit.cases[self.case].facts.get("backend") for commit in ends}
+        return formatting.kernels_sentence(impl_of(self.case), kernels)
+
 
 def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""

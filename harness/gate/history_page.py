@@ -179,15 +179,8 @@ def _models_now(history: History) -> Table:
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
-        rows.append(
-            [
-                Cell(label(subject), "layer"),
-                _METRICS.get(metric, metric),
-                Cell(model.law, "formula"),
-                exponent,
-                at.commit[:10],
-            ]
-        )
+        cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
+        rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
 
@@ -195,7 +188,7 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
     groups: Groups = {
         (Cell(after.name, aside=after.date[:10]),): [
             [
-                Cell(label(one.case), "layer"),
+                Cell(label(one.case), "layer", why=one.kernels),
                 one.text,
                 "" if one.direct is None else one.direct.text,
                 _verdict_cell(history, one, one.verdict, _time_kind(one)),
@@ -249,7 +242,7 @@ def _chart(section: str, number: int, title: str, about: str, series: Sequence[A
 
 def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
     """A chart of each count that changed: values over the first one, at the largest length of each layer."""
-    largest: dict[str, str] = {}
+    largest = {}
     for key in dict.fromkeys(key for one in history.commits for key in one.cases):
         largest[impl_of(key)] = key  # cases come in ascending order
     number = 0

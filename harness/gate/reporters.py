@@ -265,6 +265,7 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
         why = one.time.reason if one.time is not None else one.reason
         if one.verdict is not Verdict.EQUIVALENT:
             yield f"{one.label}: {one.verdict.time}: {why}."
+    yield from dict.fromkeys(one.kernels for one in comparison.compared if one.kernels)
     for case, control in comparison.controls:
         if control.failure is not None:
             yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."

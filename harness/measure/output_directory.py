@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from harness import file_io, layer_files, layer_lookup, other_names
+from harness import file_io, layer_files, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
@@ -209,7 +209,7 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
         raise UsageError(f"{out / run_directory.CONFIG} is not a sweep's configuration: --fresh sets that run aside")
     now = yaml.safe_load(config.yaml)
     # An axis added since had its default. Options are compared once their defaults are known.
-    then = {**DEFAULTS, **other_names.present_names(before), "options": now.get("options")}
+    then = {**DEFAULTS, **before, "options": now.get("options")}
     _raise_if_different(out, "is another sweep", differences(then, now))
     return True
 

@@ -22,7 +22,7 @@ from harness.case_grid import grid
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import Precision
 from harness.errors import UsageError, did_you_mean
-from harness.key_value_options import check_axes, present_keywords
+from harness.key_value_options import check_axes, long_names
 from harness.layer_lookup import Traits
 from harness.layer_options import NO_OPTIONS
 from harness.measure.executor import Executor
@@ -377,7 +377,7 @@ def precision_named(name: str) -> Precision:
 
 def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     name = impl_name_of(layer)
-    given = present_keywords(given)
+    given = long_names(given)
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
         known = [axis for axis in AXES if axis != "impl"]

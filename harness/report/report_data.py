@@ -162,6 +162,7 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         if not lines[at]:
             waiting.remove(at)
     unchecked = cautions.unchecked_times(contents.lines, contents.provenance.machine)
+    unchecked += cautions.other_kernels(contents.lines)
     shown = [*(sentence for of_kind in chosen for sentence in of_kind), *unchecked, *contents.failed]
     left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
     return [*shown, _left_out(left, width)] if any(left.values()) else shown

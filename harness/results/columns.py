@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from harness import own_axes
 from harness.errors import UsageError, did_you_mean
-from harness.other_names import FORMER, STATUSES
 from harness.polynomial import OwnSize
 from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 
@@ -248,6 +247,14 @@ class CaseResult(Case):
     )
     graph_note: str | None = _column("on a GPU: why a CUDA graph of the call was not timed, if that was tried")
     allowed_error: float | None = _fact("how far the output of an approximation may be off", "1", exact=False)
+    first_call_bytes: int | None = _fact(
+        "the part of the peak that the first call has made and that stays, such as a table or a workspace",
+        "B",
+        exact=False,
+    )
+    kept_bytes: int | None = _fact(
+        "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
@@ -382,7 +389,6 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
         raise UsageError(f"the table has no column seq_len{did_you_mean('seq_len', [str(c) for c in table.columns])}")
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
-    table = _under_present_names(table)
     records = table[[name for name in COLUMNS if name in table.columns]].astype(object).to_dict("records")
     return lines_of_records(records, bounded={"time_lo_s", "time_hi_s"} <= set(table.columns))
 
@@ -392,7 +398,7 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
 
     Raises UsageError like `lines_of_table`.
     """
-    found: dict[Case, CaseResult] = {}
+    found = {}
     for record in records:
         line = _line_of(record, bounded)
         if line.case in found:
@@ -406,15 +412,6 @@ def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     held = list(lines)
     known = {line.impl: line.own_axes for line in held if line.own_axes}
     return [line if line.own_axes == (text := known.get(line.impl)) else replace(line, own_axes=text) for line in held]
-
-
-def _under_present_names(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The table with the present names of columns and statuses."""
-    for name in [name for name in table.columns if name in FORMER and FORMER[name][0] not in table.columns]:
-        new, convert = FORMER[name]
-        table = table.assign(**{name: [convert(value) for value in table[name].astype(object)]})
-        table = table.rename(columns={name: new})
-    return table.assign(status=table["status"].replace(STATUSES)) if "status" in table.columns else table
 
 
 def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:

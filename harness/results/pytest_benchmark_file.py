@@ -12,7 +12,6 @@ from harness.errors import UsageError
 from harness.file_io import read_bytes
 from harness.file_validation import Damaged, OpenModel, checked
 from harness.machine import part
-from harness.other_names import present_names
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
 from harness.sweep_axes import AXES
 
@@ -112,7 +111,7 @@ def _content(path: Path) -> _File:
 
 def _record(benchmark: _Benchmark) -> dict[str, Any]:
     """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
-    params, extra = (present_names(one or {}) for one in (benchmark.params, benchmark.extra_info))
+    params, extra = (one or {} for one in (benchmark.params, benchmark.extra_info))
     given = {**{axis: value for axis, value in params.items() if axis in AXES}, **extra}
     known = {name: value for name, value in given.items() if value is not None and value == value}
     record = checked(_Record, known).model_dump(exclude_unset=True)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.other_names import STATUSES
 from harness.results.columns import COLUMNS, FACT_COLUMNS
 from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case
@@ -150,7 +149,7 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
     if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
         return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
-    family, purpose, status = intern(family), intern(purpose), intern(STATUSES.get(status, status))
+    family, purpose, status = intern(family), intern(purpose), intern(status)
     if status not in _STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
         return None
     kind, value = KINDS.get(purpose) if status == "ok" else None, None

@@ -290,7 +290,7 @@ def damage_notices(readings: Iterable[Reading]) -> list[str]:
     """
     lines_before: Counter[Path] = Counter()
     left_out: Counter[str] = Counter()
-    kept: list[tuple[str, str]] = []
+    kept = []
     for reading in readings:
         path = reading.part.path
         kept += [(f"{path}:{lines_before[path] + number}", why) for number, why in reading.first]

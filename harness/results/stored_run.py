@@ -15,7 +15,6 @@ from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.formatting import counted
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
-from harness.other_names import present_names
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.row import MACHINE_ENTRIES
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
@@ -64,16 +63,13 @@ def _mixed_machines(
         of_setting = sorted({one for host, of in settings.items() if setting in of for one in host.split(",")})
         first, *others = [host for host in of_setting if host in hosts] or [""]
         for other in others:
-            if differing := _in_the_present(unlike(hosts[first], hosts[other])):
-                yield (
-                    f"{name + ': ' if name else ''}{first} and {other} are unlike machines ({differing}): "
-                    "cost models, exponents and comparisons mix the times of both"
-                )
-            if differing := _in_the_present(changed_gpu_settings(hosts[first], hosts[other])):
-                yield (
-                    f"{name + ': ' if name else ''}{first} and {other} have different GPU settings ({differing}): "
-                    "compare their times with care"
-                )
+            who = f"{name + ': ' if name else ''}{first} and {other}"
+            machines_of_both = hosts[first], hosts[other]
+            if differing := _in_the_present(unlike(*machines_of_both)):
+                mixed = "cost models, exponents and comparisons mix the times of both"
+                yield f"{who} are unlike machines ({differing}): {mixed}"
+            if differing := _in_the_present(changed_gpu_settings(*machines_of_both)):
+                yield f"{who} have different GPU settings ({differing}): compare their times with care"
 
 
 def gpu_notices(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -164,4 +160,4 @@ def _checked_config(run: Path) -> dict[str, Any]:
     are_numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in held.values())
     if set(held) != {field.name for field in fields(Precision)} or not are_numbers:
         raise UsageError(f"{path} is not a sweep's configuration")
-    return present_names(config)
+    return config

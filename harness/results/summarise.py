@@ -263,7 +263,7 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
     groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
     found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
-    timed: dict[int, dict[str, Any]] = {}
+    timed = {}
     for group, of_group, ends in zip(
         groups, found, _distances_to_ends(cases, accumulated.hosts, groups, found), strict=True
     ):

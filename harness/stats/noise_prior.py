@@ -151,11 +151,8 @@ def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior:
         assumed += ((log_scale - math.log(_USUAL_SCALE)) / _SCALE_FACTOR) ** 2
         return float(assumed / 2 - likelihood)
 
-    steps = {
-        "initial_simplex": start + np.vstack([np.zeros(3), np.diag([0.3, 0.2, 0.5])]),
-        "xatol": 0.01,
-        "fatol": 0.01,
-    }
+    simplex = start + np.vstack([np.zeros(3), np.diag([0.3, 0.2, 0.5])])
+    steps = {"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.01}
     level, slope, log_scale = minimize(loss, start, method="Nelder-Mead", options=steps).x
     # With few cases, the scale (first term) and the centre (second term) are uncertain themselves.
     variance = math.exp(2 * log_scale) * (1 + 3 / len(usable)) + _NOISE_FACTOR**2 / (len(usable) + 1)

@@ -152,8 +152,6 @@ def call_until_compiled(call: Callable[[], Any], sync: Callable[[], None]) -> fl
     made = [compilations()]
 
     def is_compiled(times: list[float], _: float) -> bool:
-        if len(times) == 1:
-            sandbox.note_used()
         made.append(compilations())
         return made[-1] == made[-2] or len(times) == _MOST_CALLS
 

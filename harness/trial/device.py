@@ -4,11 +4,14 @@
 the sampler needs besides is in `harness.trial.timing.device_contract`.
 """
 
+import gc
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -137,6 +140,14 @@ def uncounted(kind: str) -> str | None:
     return None
 
 
+def requested_bytes(kind: str) -> int:
+    """The bytes of a GPU's memory that are requested now; 0 if the device's allocator does not count them."""
+    if kind in ("cpu", "mps"):
+        return 0
+    module_of(kind).synchronize()
+    return int(module_of(kind).memory_stats()[_REQUESTED + "current"])
+
+
 @contextmanager
 def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
     """Count the peak of the bytes requested inside the block. The function returns it afterwards.
@@ -149,8 +160,47 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
     module = module_of(kind)
     module.synchronize()
     module.reset_peak_memory_stats()
-    before = module.memory_stats()[_REQUESTED + "current"]
+    before = requested_bytes(kind)
     found: list[int] = []
     yield lambda: found[0]
     module.synchronize()
     found.append(int(module.memory_stats()[_REQUESTED + "peak"] - before))
+
+
+class Allocated(NamedTuple):
+    """What torch's allocator has handed out in one call, exact to the byte.
+
+    `peak` is the most at a time. `operations` are the names of the operations that ran: they show which kernel was
+    chosen. `blocks` has the number of blocks of each size in bytes, None on a GPU. `kept_bytes` have not come back once
+    the call's results and gradients are freed.
+    """
+
+    peak: int
+    operations: list[str]
+    blocks: Counter[int] | None
+    kept_bytes: int
+
+
+def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None) -> Allocated:
+    """Call once, and return what torch's allocator has handed out. `forget` frees the gradients."""
+    gc.collect()
+    counted = counted_peak(device) if device != "cpu" else nullcontext(lambda: 0)
+    before = requested_bytes(device)
+    with torch.autograd.profiler.profile(profile_memory=True) as recorded:
+        with counted as peak:
+            result = call()  # it must be alive when the peak is taken
+        del result
+        forget()
+        gc.collect()
+    events = recorded.kineto_results.events()
+    names = [event.name() for event in events]
+    if device != "cpu":
+        return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
+    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
+    sizes = [events[i].nbytes() for _, i in changes]
+    return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
+
+
+def peak_of_changes(changes: Iterable[int]) -> int:
+    """Return the highest running sum of allocations (+) and frees (−), in bytes."""
+    return max(accumulate(changes, initial=0))

@@ -72,7 +72,6 @@ def serve(descriptor: int) -> NoReturn:
             for descriptor in descriptors:
                 os.close(descriptor)
             if pid is not None:
-                sandbox.note_trial(pid)
                 connection.sendall(f"started {pid}\n".encode())
                 connection.sendall(f"ended {_wait_and_clean_up(pid)}\n".encode())
     os._exit(0)  # the kernel frees the memory faster; torch would take 0.4 s
@@ -168,7 +167,6 @@ def _wait_and_clean_up(pid: int) -> int:
         os.killpg(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     sandbox.kill_children()
-    sandbox.unlink_noted()
     return status
 
 
@@ -183,11 +181,9 @@ def _trial(request: dict[str, Any], pipe: int, turns: int | None = None) -> NoRe
     try:
         if request.get("path"):
             _search(request["path"])
-        sandbox.note_names()
         compilation.give_notice(pipe)
         sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))
         outcome = trial_kinds.run_trial({**request, "ask": turns, "answer": pipe})
-        sandbox.note_used()
         sandbox.send(pipe, outcome)
     finally:
         # Run no exit handlers, and leave freeing memory to the kernel, which is faster.

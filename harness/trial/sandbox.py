@@ -7,9 +7,7 @@ process, the supervisor, runs between the driver and the fork server. No process
 import builtins
 import contextlib
 import ctypes
-import glob
 import json
-import mmap
 import os
 import re
 import resource
@@ -126,8 +124,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # The number of the process that trials are forked from. Each trial inherits the value.
 _fork_server_pid: int | None = None
-# When this process became a trial, in seconds since the epoch.
-_entered = time.time()
 
 
 def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> None:
@@ -136,8 +132,6 @@ def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> Non
     With its own session, its whole process group can be killed. `memory_limit` is in bytes, in addition to the memory
     inherited from the fork server. `temporary` is the directory for temporary files; None keeps the system's directory.
     """
-    global _entered
-    _entered = time.time()
     os.setsid()
     die_with_parent()
     # The parent may have ended before the line above: then no process waits for this trial.
@@ -187,102 +181,6 @@ def connect_to_null(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.dup2(null, descriptor)
     os.close(null)
-
-
-# The kernel sets file times to its last tick, which is a few milliseconds ago.
-_ROUNDING_S = 0.1
-_DIRECTORY = Path("/dev/shm")
-# File name patterns, separated by zero bytes, in anonymous memory shared with every process forked from this one.
-# Neither a full disk nor a closed descriptor keeps a trial from noting a name, and the memory cannot grow.
-_noted = mmap.mmap(-1, 2**16)
-# When this process began, in seconds since the epoch. Older files belong to other programs.
-_BEGAN = time.time() - _ROUNDING_S
-
-
-def note_trial(pid: int) -> None:
-    """Note the names that torch gives to shared memory in the process `pid`."""
-    _note(f"torch_{pid}_*")
-
-
-def note_names() -> None:
-    """Note each name that `multiprocessing.shared_memory` creates from now on, in this process or a fork of it."""
-    try:
-        import _posixshmem  # type: ignore[import-not-found]
-    except ImportError:  # this Python was built without the module
-        return
-    shm_open = _posixshmem.shm_open
-
-    def noting(path: str, flags: int, *mode: Any, **more: Any) -> int:
-        descriptor: int = shm_open(path, flags, *mode, **more)
-        if flags & os.O_CREAT and flags & os.O_EXCL:
-            _note(glob.escape(path.lstrip("/")))
-        return descriptor
-
-    _posixshmem.shm_open = noting
-
-
-def note_used() -> None:
-    """Note the names of shared memory that was created since `enter_sandbox`, and that this process uses.
-
-    A trial may be killed at any moment. So it calls this after the layer's constructor, after the first call that is
-    timed or observed, and before its answer. Without a new file it takes about 20 µs.
-    """
-    own = os.getuid()
-    try:
-        with os.scandir(_DIRECTORY) as entries:
-            new = [entry.path for entry in entries if _is_since(entry, _entered - _ROUNDING_S, own)]
-    except OSError:  # this system has no such directory
-        return
-    if not new:
-        return
-    maps = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
-    used = {line.split(maxsplit=5)[5] for line in maps if "/" in line}
-    used.update(_links("/proc/self/fd"))
-    for path in used.intersection(new):
-        _note(glob.escape(os.path.basename(path)))
-
-
-def unlink_noted() -> None:
-    """Unlink the POSIX shared memory of the noted names that still exists, and clear the notes.
-
-    Other programs of the same user create shared memory at the same time, and may attach to it later by its name.
-    Therefore only names known to come from the trial are unlinked. Python's `multiprocessing.shared_memory` creates
-    some, in the trial or in its forked children (`note_names`). Torch creates others, which contain the number of the
-    trial's process (`note_trial`). Further ones, created by C code, are new files that the trial still maps or holds
-    open when `note_used` is called.
-    """
-    patterns = os.fsdecode(_noted[:].rstrip(b"\0")).split("\0")
-    for pattern in filter(None, patterns):
-        for left in _DIRECTORY.glob(pattern):
-            with contextlib.suppress(OSError):
-                if left.stat().st_mtime >= _BEGAN:  # containers may share this directory but not process numbers
-                    left.unlink()
-    _noted[:] = bytes(len(_noted))  # last: the supervisor may kill the fork server here, and then does the same
-
-
-def _is_since(entry: os.DirEntry[str], began: float, owner: int) -> bool:
-    """Whether a file of `owner` was written or created since `began`."""
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:  # another program removed it
-        return False
-    return status.st_uid == owner and status.st_ctime >= began
-
-
-def _links(directory: str) -> list[str]:
-    """Where the links in the directory point to."""
-    found = []
-    for name in os.listdir(directory):
-        with contextlib.suppress(OSError):  # the descriptor that lists the directory is closed by now
-            found.append(os.readlink(os.path.join(directory, name)))
-    return found
-
-
-def _note(pattern: str) -> None:
-    end = len(_noted[:].rstrip(b"\0"))
-    entry = b"\0" * (end > 0) + os.fsencode(pattern)
-    if end + len(entry) <= len(_noted):
-        _noted[end : end + len(entry)] = entry
 
 
 # A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
@@ -357,7 +255,6 @@ def supervise(descriptor: int, directory: Path) -> None:
                 os.write(descriptor, f"{STOPPED}\n".encode())
     finally:
         kill_children()
-        unlink_noted()
         file_io.remove_scratch(directory)
         os._exit(0)
 

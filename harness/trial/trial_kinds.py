@@ -100,8 +100,8 @@ def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if device.is_rocm():
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
-        addresses = nvml.addresses(torch.cuda.get_device_properties(index))
-        states[uuid or str(index)] = {"index": index, "name": name, **nvml.gpu_state(addresses)}
+        state = nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(index)))
+        states[uuid or str(index)] = {"index": index, "name": name, **state, "borrowed": gpus.borrowed_because()}
     return states
 
 
@@ -184,11 +184,8 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
         return {"status": "unsupported", "reason": message}
     hint = "".join(f". {note}" for note in notes if note.startswith("If "))
-    return {
-        "status": "error",
-        "reason": f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}",
-        "traceback": _traceback(error),
-    }
+    reason = f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}"
+    return {"status": "error", "reason": reason, "traceback": _traceback(error)}
 
 
 def _place(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from harness import layer_lookup, own_axes
 from harness.errors import did_you_mean
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
-from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks, sandbox
+from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks
 from harness.trial.device import WAITS
 from harness.trial.function_layer import FunctionLayer, first_tensor, signature_of
 from harness.trial.layer_inputs import Input
@@ -75,8 +75,13 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     return result_checks.check_dtype(y, x_t, dtype), answer[1]
 
 
+def _decoded(step: Callable[[Tensor, Any], tuple[Tensor, Any]], token: Tensor, state: Any) -> Tensor:
+    """The output of a step."""
+    return step(token, state)[0]
+
+
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
-    """A call that decodes `token` (b, d) and can be repeated.
+    """A call that decodes `token` (b, d) and can be repeated. Its last argument is the state before the token.
 
     The preceding tokens `before` (b, n − 1, d) are processed here, outside the call.
     """
@@ -88,7 +93,7 @@ def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> 
         else:
             for x_t in before.unbind(1):
                 state = step_once(layer, x_t, state)[1]
-    return lambda: step(token, state)[0]
+    return partial(_decoded, step, token, state)
 
 
 def real_tokens(case: Case, length: int) -> Tensor:
@@ -225,7 +230,6 @@ def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
     layer = layer_class(**{"d_model": case.d_model, **options, **layer_protocol.size_options(layer_class, case)})
-    sandbox.note_used()
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
     return layer
@@ -279,12 +283,15 @@ def build(
         x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
-        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     else:
         remake = partial(forward_call, forward)
+    call: Any = remake()
     sync = WAITS[device_kind(case.device)]
+    if case.mode == "decode" and not layer_protocol.is_function(layer):
+        state = call.args[-1]  # a cache may have grown since the start, in new memory
+        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     return Workload(
-        layer, list(inputs), described, gradient, constants, varying, forward, remake, remake(), sync, prepare_s
+        layer, list(inputs), described, gradient, constants, varying, forward, remake, call, sync, prepare_s
     )
 
 

@@ -195,3 +195,18 @@ def test_in_one_run_in_twenty_at_most_is_any_pair_called_wrongly() -> None:
         gaps, real = logs[first] - logs[second], true[first] - true[second]
         wrong += bool(((np.abs(gaps) > reach) & (gaps * real < 0)).any())
     assert wrong <= 10
+
+
+@pytest.mark.parametrize("share", [0.005, 0.02])
+def test_a_break_of_a_cost_between_two_sizes_widens_the_crossing_to_both(share: float) -> None:
+    # The time rises above the other at n = 800, where it doubles; the memory likewise.
+    def cost(n: int) -> float:
+        return 1e-6 * n**1.2 * (2 if n >= 800 else 1) * 0.7
+
+    run = [
+        *series("attention.naive", lambda n: 1e-6 * n**1.2, memory=lambda n: 1000 * n),
+        *series("attention.fused", cost, memory=lambda n: (1400 if n >= 800 else 700) * n),
+    ]
+    for metric in ("time", "memory"):
+        one = between("attention.fused", "attention.naive", crossovers(known_to(share, run)), metric)
+        assert (one.seq_len_lo, one.seq_len_hi) == (pytest.approx(512), pytest.approx(1024))

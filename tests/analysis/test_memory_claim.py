@@ -98,3 +98,16 @@ def test_memory_within_one_term_of_its_claim_is_confirmed_and_the_product_of_two
 def test_memory_between_two_terms_of_its_claim_is_within_their_sum(claim: str, expected: str) -> None:
     of = measured("their:Layer", memory=linear, widths=(64, 128, 256))
     assert judge_memory(of, parse(claim)).verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (lambda n, d, h: 20 * n * d + n * n // 8, REFUTED),  # one bit for each pair: an exact law of eighths
+        (lambda n, d, h: 20 * n * d + n * n // 7, UNDETERMINED),  # no exact law; the exponent rises to 1.04
+        (lambda n, d, h: 20 * n * d + n % 7, CONFIRMED),
+        (lambda n, d, h: 20 * n * d + 4 * n * h + 512, CONFIRMED),
+    ],
+)
+def test_a_small_term_beyond_the_claim_keeps_it_from_being_confirmed(cost: Cost, expected: str) -> None:
+    assert memory(cost, widths=(64, 128, 256)).verdict == expected

@@ -1,6 +1,7 @@
 """Predicted costs at sizes that were not measured, and their remarks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from rows import SIZES, attention_time, lines, usual_lines
@@ -127,3 +128,20 @@ def test_where_cost_was_seen_to_fall_a_smaller_size_says_nothing_of_a_larger_one
 def test_a_law_that_few_lengths_leave_open_is_told_with_what_to_measure() -> None:
     few = [line for line in usual_lines() if line.seq_len <= 128 and (line.d_model, line.num_heads) == (256, 8)]
     assert "measure seq_len=256,512 too" in " ".join(law(of=few).predict(1024, 256, 8, 1).warnings)
+
+
+# The largest size takes up to ten times as long as the others suggest: no law follows that.
+@pytest.mark.parametrize("times", [(1e-4, 2e-4, 4e-4, 3.19e-3), (4e-4, 2e-4, 3e-4, 3.19e-3), (1e-4, 1e-4, 1e-4, 1e-4)])
+@pytest.mark.parametrize("share", [0.01, 0.6])
+def test_no_prediction_lies_below_what_a_smaller_size_took(times: tuple[float, ...], share: float) -> None:
+    sizes = (64, 128, 256, 512)
+    by_n = dict(zip(sizes, times, strict=True))
+    cases = [Case("attention.naive", n, 64, 2) for n in sizes]
+    run = [
+        replace(line, time_lo_s=line.time_s * (1 - share), time_hi_s=line.time_s * (1 + share))
+        for line in lines(cases, lambda case: by_n[case.seq_len], lambda case: 8 * case.seq_len)
+    ]
+    for n in (600, 1024, 4096):
+        said = law("attention.naive", of=run).predict(n, 64, 2, 1)
+        assert said.value >= times[-1]
+        assert said.lo <= said.value <= said.hi

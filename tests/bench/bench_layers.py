@@ -18,7 +18,7 @@ from rich.table import Table
 from torch.nn.functional import scaled_dot_product_attention
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak
+from harness.trial.device import allocator_peak
 from harness.trial.workload import Workload, build
 
 D, H = 256, 8

@@ -21,7 +21,7 @@ def test_every_paper(tmp_path_factory: pytest.TempPathFactory) -> None:
         table.add_column(heading, justify="left" if heading == "paper" else "right")
     errors = {}
     for paper in PAPERS:
-        summary = summary_with_errors(tmp_path_factory.mktemp(paper), f"paper={paper}", "points=null")
+        summary = summary_with_errors(tmp_path_factory.mktemp(paper), f"paper={paper}", "points=null", "dtype=bfloat16")
         timed = summary.error.notna()
         errors[paper] = summary.error.abs().max()
         table.add_row(paper, str(timed.sum()), str((~timed).sum()), f"{errors[paper]:.4%}")

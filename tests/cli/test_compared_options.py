@@ -88,3 +88,25 @@ def test_a_mistaken_option_ends_the_comparison_before_it_measures(
     assert main(["compare", *typed, *TINY]) == 2
     assert capsys.readouterr() == ("", f"harness: {message}\n")
     assert not Path("found").exists()
+
+
+PINNED = """\
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def pinned(q, k, v, math=False):
+    kernel = SDPBackend.MATH if math else SDPBackend.FLASH_ATTENTION
+    with sdpa_kernel(kernel):
+        return scaled_dot_product_attention(q, k, v)
+"""
+
+
+@pytest.mark.usefixtures("planted_blocks")
+def test_two_sides_of_one_layer_that_run_different_kernels_say_so(capsys: pytest.CaptureFixture) -> None:
+    Path("pinned.py").write_text(PINNED)
+    sides = ["side=layer.math=False", "side=layer.math=True"]
+    main(["compare", "impl=./pinned.py:pinned", *sides, "blocks=16", *TINY])
+    said = "./pinned.py:pinned ran flash on the base and math on the head: the times are of different kernels."
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in json.loads(Path("found/comparison.json").read_text())["remarks"]

@@ -85,8 +85,9 @@ def test_a_calibration_of_this_machine_is_summed_up(report: Report) -> None:
     assert "not a calibration" in report()["calibration"]
 
 
-def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock(
-    report: Report, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("borrowed", [None, "a container"])
+def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock_on_a_machine_of_ones_own(
+    report: Report, monkeypatch: pytest.MonkeyPatch, borrowed: str | None
 ) -> None:
     ask = Executor.ask
     seen = {
@@ -94,7 +95,13 @@ def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock(
         "gpu_memory_bytes": 141 * 2**30,
         "gpus": ["NVIDIA H200", "NVIDIA H100"],
         "gpu_states": {
-            uuid: {"driver": "570.86", "sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "mig_mode": None}
+            uuid: {
+                "driver": "570.86",
+                "sm_clock_max_mhz": 1980,
+                "application_sm_clock_mhz": 1500,
+                "borrowed": borrowed,
+                "mig_mode": None,
+            }
             for uuid in ("GPU-a", "GPU-b")
         },
     }
@@ -108,4 +115,5 @@ def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock(
     assert (found["gpu"], found["gpu-1"]) == ("NVIDIA H200, 141 GiB", "NVIDIA H100")
     assert found["gpu-state"].startswith("uuid GPU-b, driver 570.86, sm_clock_max_mhz 1980")
     assert found["gpu-state"].endswith("mig_mode unknown")
-    assert "sudo nvidia-smi -lgc 1500" in found["gpu-advice"]
+    assert ("sudo nvidia-smi -lgc 1500" in found["gpu-advice"]) == (borrowed is None)
+    assert ("may not be yours (a container)" in found["gpu-advice"]) == (borrowed is not None)

@@ -40,7 +40,7 @@ def test_somebodys_own_layer_without_heads_is_predicted_at_its_one(
     assert "measured" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("value", ["padding_fraction=0", "padding_fraction=0.0", "real_share=1.0"])
+@pytest.mark.parametrize("value", ["padding_fraction=0", "padding_fraction=0.0"])
 def test_a_setting_is_compared_as_a_number(value: str, run: Path) -> None:
     size = ["seq_len=1024", "d_model=256", "num_heads=8"]
     assert main(["predict", str(run), "impl=attention.fused", *size, value]) == 0

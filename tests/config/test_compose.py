@@ -176,3 +176,11 @@ def test_a_directory_of_ones_own_may_have_any_name(tmp_path: Path) -> None:
 def test_more_cases_than_anybody_measures_are_refused_before_they_are_made() -> None:
     with pytest.raises(UsageError, match="cases, more than"):
         compose(["seq_len=range(1,2000)", "d_model=range(1,2000)"])
+
+
+def test_sizes_are_taken_by_the_letters_that_every_output_prints(capsys: pytest.CaptureFixture) -> None:
+    given = compose(["n=64,128", "d=32", "h=range(1,5)", "b=2"])
+    wanted = compose(["seq_len=64,128", "d_model=32", "num_heads=range(1,5)", "batch_size=2"])
+    assert given.axes == wanted.axes
+    assert compose(["points=[{n:512,b:32}]"], for_sweep=True).points == ({"seq_len": 512, "batch_size": 32},)
+    assert capsys.readouterr().err == ""

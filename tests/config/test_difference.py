@@ -23,7 +23,7 @@ def config(*overrides: str) -> dict:
         ([], ["grow=seq_len"], ["grow=null before and seq_len now"]),
         (
             ["paper=mingru2024", "scale=cpu"],
-            ["paper=mingru2024", "batch_size=8", "device=cpu"],
+            ["paper=mingru2024", "batch_size=8", "device=cpu", "precision.timeout_s=60"],
             ["paper.scale=cpu before and full now"],
         ),
     ],

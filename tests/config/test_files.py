@@ -42,7 +42,7 @@ def test_an_error_is_told_with_its_file_its_line_or_key_and_what_it_takes(
         "range": GLOBAL + "precision: {target: -1}",
         "bytes": GLOBAL + "memory_limit: 3",
         "launcher": GLOBAL + "launcher: {time: 1}",
-        "points": GLOBAL + "together: [{seq_ln: 8}]",
+        "points": GLOBAL + "points: [{seq_ln: 8}]",
         "package": "d_model: 16",
         "empty": "",
         "open": GLOBAL + "d_model: [3\nnum_heads: 2",

@@ -2,10 +2,7 @@
 
 import builtins
 import contextlib
-import ctypes
-import glob
 import json
-import mmap
 import os
 import random
 import resource
@@ -15,14 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Hashable
-from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import psutil
 import torch
 from torch import Tensor, nn
-
-SHARED = "shared.txt"
 
 
 class Good(nn.Module):
@@ -509,69 +503,6 @@ class FillsItsTemporaryDirectory(Good):
         with tempfile.NamedTemporaryFile(delete=False) as file:
             while True:
                 file.write(bytes(2**20))
-
-
-class LeavesSharedMemory(Good):
-    """Leaves shared memory of Python, with a generated and with a chosen name, and of torch, mapped from a file.
-
-    The names are written to the file `SHARED`.
-    """
-
-    def misbehave(self) -> None:
-        chosen = f"left-{os.getpid()}-{time.monotonic_ns()}"
-        self.shared = [SharedMemory(create=True, size=2**12), SharedMemory(chosen, create=True, size=2**12)]
-        self.shared[0].close()
-        torch.multiprocessing.set_sharing_strategy("file_system")
-        self.tensor = torch.ones(2**10).share_memory_()
-        names = [shared.name for shared in self.shared] + glob.glob(f"torch_{os.getpid()}_*", root_dir="/dev/shm")
-        with open(SHARED, "a") as file:
-            file.writelines(f"{name}\n" for name in names)
-
-
-class LeavesSharedMemoryOfC(Good):
-    """Leaves shared memory that the C library created: one file still open, one only mapped.
-
-    The names are written to the file `SHARED`.
-    """
-
-    def misbehave(self) -> None:
-        libc, size = ctypes.CDLL(None), ctypes.c_size_t(mmap.PAGESIZE)
-        names = [f"c_{os.getpid()}_{time.monotonic_ns()}_{kind}" for kind in ("open", "mapped")]
-        files = [libc.shm_open(f"/{name}".encode(), os.O_CREAT | os.O_RDWR, 0o600) for name in names]
-        for file in files:
-            os.ftruncate(file, mmap.PAGESIZE)
-        libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, files[1], ctypes.c_long(0))
-        os.close(files[1])
-        with open(SHARED, "a") as shared:
-            shared.writelines(f"{name}\n" for name in names)
-
-
-class LeavesSharedMemoryOfCAndDies(LeavesSharedMemoryOfC):
-    """Kills itself in its first call."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return x
-
-
-class LeavesSharedMemoryAndDies(LeavesSharedMemory):
-    """Kills itself after the helper processes of Python and torch, which would remove its shared memory."""
-
-    def misbehave(self) -> None:
-        super().misbehave()
-        parent = psutil.Process().parent()
-        assert parent is not None
-        for process in parent.children(recursive=True):
-            if process.pid != os.getpid():
-                process.kill()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-class LeavesSharedMemoryAndKillsItsParent(LeavesSharedMemory):
-    def misbehave(self) -> None:
-        super().misbehave()
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(600)
 
 
 class StartsThreadsWithoutEnd(Good):

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 from faults.disks import give_shared_memory, obey_permissions
 from faults.driver import Driver, becomes_true, environment, remaining
-from faults.layers import SHARED
 
 GOOD, ROUNDS = ("attention.fused", "rnn.elman"), 2
 # A good layer writes a row for its verification, one for its facts, and one for each round.
@@ -110,7 +109,7 @@ class Place:
 
     def left_behind(self) -> list[str]:
         """Files outside `out` that did not exist before the sweep."""
-        of_ours = {self.run.name, self.ballast.name, SHARED, self.moved.name if self.moved else ""}
+        of_ours = {self.run.name, self.ballast.name, self.moved.name if self.moved else ""}
         places = ((self.cwd, of_ours), (self.tmp, set[str]()), (self.shm, set[str]()))
         return [str(place / name) for place, known in places for name in _names(place) if name not in known]
 

@@ -1,5 +1,7 @@
 import math
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from harness.analysis.crossovers import CostRatio, Overtaking, find_overtaking, ratio_at
@@ -92,3 +94,35 @@ def test_the_interval_of_a_ratio_is_made_of_both() -> None:
 def test_without_a_common_size_there_is_nothing_to_compare() -> None:
     with pytest.raises(ValueError, match="both costs are known"):
         find_overtaking([])
+
+
+TWELVE = tuple(int(n) for n in np.round(np.geomspace(64, 4096, 12)))
+
+
+# The ratio is below 1 at the last size before 800 and above 1 at the next one.
+@pytest.mark.parametrize("error", [0.0, 0.005, 0.02])
+@pytest.mark.parametrize(
+    ("sizes", "before", "after"), [((64, 128, 256, 512, 1024, 2048), 512, 1024), (TWELVE, 619, 903)]
+)
+def test_a_crossing_at_a_jump_lies_anywhere_between_the_neighbouring_sizes(
+    sizes: tuple[int, ...], before: int, after: int, error: float
+) -> None:
+    ratios = [1.4 * (n / 800) ** 0.3 * (1 if n >= 800 else 0.5) for n in sizes]
+    costs = [(ratio, ratio * math.exp(-error), ratio * math.exp(error)) for ratio in ratios]
+    found = find_overtaking([ratio_at(n, cost, (1.0,) * 3) for n, cost in zip(sizes, costs, strict=True)])
+    assert found.n is not None
+    assert (found.lo, found.hi) == (pytest.approx(before), pytest.approx(after))
+    assert found.lo < 800 < found.hi
+
+
+@pytest.mark.parametrize("curve", [lambda n: n**1.3, lambda n: n + n**2 / 400, lambda n: 300 * n / (n + 300)])
+def test_a_ratio_that_only_bends_keeps_its_narrow_crossing(curve: Callable[[float], float]) -> None:
+    found = find_overtaking([ratio_at(n, (curve(n) / curve(360),) * 3, (1.0,) * 3) for n in SIZES])
+    assert found.lo == found.hi == pytest.approx(360, rel=0.04)
+
+
+def test_at_an_end_of_the_sizes_a_jump_is_not_told_from_a_bend() -> None:
+    found = find_overtaking(gaps([-0.5, -0.5, -0.5, -0.5, 0.5], 0.01))
+    assert found.n == pytest.approx(math.sqrt(512 * 1024))
+    assert found.lo is not None
+    assert found.lo > 512

@@ -12,7 +12,8 @@ from harness import layer_lookup
 from harness.analysis.claim_rules import CONFIRMED, judge_memory
 from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, without_default_sizes
 from harness.polynomial import parse
-from harness.trial.metrics.collect import Observation, allocator_peak, collect_metrics, trace_call
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
 from harness.trial.workload import build
 from impls.impl import KINDS
 from impls.registry import IMPLS

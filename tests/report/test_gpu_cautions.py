@@ -28,7 +28,7 @@ def cautions(machine: dict[str, Any] | None = None, **values: float) -> str:
 def test_a_lowered_clock_rate_is_told_with_the_command_that_locks_it() -> None:
     said = cautions(throttled_share=0.2, sm_clock_mhz=1412.0)
     assert "over 5.0 % of the samples were left out" in said
-    assert "'sudo nvidia-smi -lgc 1412'." in said
+    assert "'sudo nvidia-smi -lgc 1412'. On a machine that others use too, leave the clock rate alone." in said
 
 
 def test_a_case_whose_launches_cannot_be_left_out_is_told_without_a_time_in_the_table() -> None:
@@ -78,6 +78,17 @@ def test_a_clock_rate_that_is_free_is_told_once_with_what_a_lock_costs() -> None
     assert "clock rate: " not in cautions(calibrated, sm_clock_mhz=1980.0)
 
 
+def test_on_a_machine_that_may_be_anothers_reports_give_no_command() -> None:
+    state = {"index": 0, "sm_clock_max_mhz": 1980, "borrowed": "a virtual machine"}
+    borrowed = {"torch": {"gpu_states": {"GPU-1": state}}}
+    for said in (cautions(borrowed, sm_clock_mhz=1980.0), cautions(borrowed, throttled_share=0.2, sm_clock_mhz=1412.0)):
+        assert said.count("is not locked, and the machine may not be yours (a virtual machine): compare layers") == 1
+        assert "sudo" not in said
+    text = "The GPU's clock rate is not locked, and the machine may not be yours (a container): compare layers."
+    calibrated = {**borrowed, "calibration": {"advice": [{"level": "note", "text": text}], "bandwidth": {}}}
+    assert "clock rate: " not in cautions(calibrated, sm_clock_mhz=1980.0)
+
+
 def test_each_gpu_is_judged_by_its_own_clock_rates() -> None:
     states = {"GPU-1": {"index": 0, "sm_clock_max_mhz": 1980}, "GPU-2": {"index": 1, "sm_clock_max_mhz": 1500}}
     case = Case("rnn.torch", 512, 1024, 1, device="cuda:0")
@@ -117,3 +128,6 @@ def test_advice_on_a_gpu_has_the_command_to_type(state: dict, said: list[str]) -
     given = [text for kind, text in gpu_rules(state) if kind]
     assert len(given) == len(said)
     assert all(part in text for part, text in zip(said, given, strict=True))
+    without = [text for kind, text in gpu_rules(state and {**state, "borrowed": "a container"}) if kind]
+    assert len(without) == len(given)
+    assert "sudo" not in " ".join(without)

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch._C import _len_torch_dispatch_stack
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak, collect_metrics
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.collect import collect_metrics
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.timed_trial import measure_time, take_turns

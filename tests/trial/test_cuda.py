@@ -10,8 +10,7 @@ from trial.timing.cuda.test_gauge import FACTS
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.device import counted_peak, uncounted
-from harness.trial.metrics.collect import allocator_peak
+from harness.trial.device import allocator_peak, counted_peak, uncounted
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
 from impls.registry import IMPLS

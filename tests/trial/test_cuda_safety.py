@@ -308,9 +308,11 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: properties[index].name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
     monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda where: {"asked": where[0][1]})
+    monkeypatch.setattr(trial_kinds.gpus, "borrowed_because", lambda: "a container")
     of_cuda = device.devices()["cuda"]
     assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
     states = trial_kinds._gpu_states(of_cuda)
+    assert {one["borrowed"] for one in states.values()} == {"a container"}
     # NVML is asked for the whole GPU before its slice.
     assert [(uuid, one["index"], one["asked"]) for uuid, one in states.items()] == [
         ("GPU-b2", 0, "GPU-b2"),

@@ -11,7 +11,7 @@ from harness.analysis.claim_rules import is_masked
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
-from harness.machine import gpu_state_of, gpu_states, lock_advice, part
+from harness.machine import clock_advice, gpu_state_of, gpu_states, lock_advice, part
 from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
@@ -27,8 +27,8 @@ def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 
     Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
     """
-    ends: list[tuple[tuple[str, int, int, str, tuple[str, ...]], CaseResult]] = []
-    taken: set[Case] = set()
+    ends = []
+    taken = set[Case]()
     for axis in GROWING:
         size = attrgetter(axis)
         for of_line in _along(axis, lines):
@@ -121,6 +121,8 @@ def _factor(width: float) -> str:
     return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
 
 
+# Bytes of a first call's constants that are not worth a sentence.
+_SMALL_TABLE = 4096
 # A share of left out samples that is worth a sentence.
 _MUCH_THROTTLED = 0.05
 # The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
@@ -132,11 +134,14 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
 
     `machine` is the run's machine.json.
     """
+    machine = machine or {}
     return [
         *_bimodal(lines),
+        *other_kernels(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
         *_wrong_claims(lines),
+        *_kept_memory(lines),
         *_host_bound(lines),
         *_without_gpu_time(lines),
         *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
@@ -145,9 +150,25 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *_by_itself(lines),
         *_inexact(lines),
         *_preparing(lines),
-        *(_lowered_clock(lines) or _free_clock(lines, machine or {})),
-        *unchecked_times(lines, machine or {}),
+        *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
+        *unchecked_times(lines, machine),
     ]
+
+
+def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:
+    """Layers whose calls keep memory, and those whose first call has made what stays."""
+    leaks = [line for line in lines if line.kept_bytes]
+    held = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
+    text = []
+    if leaks:
+        most = formatting.size(max(line.kept_bytes or 0 for line in leaks))
+        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results.")
+    if held:
+        most = formatting.size(max(line.first_call_bytes or 0 for line in held))
+        text.append(
+            f"memory that stays: {_cases(held)}: the first call made up to {most}, which is in the peak memory."
+        )
+    return text
 
 
 def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
@@ -188,6 +209,15 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
 
 
+def other_kernels(lines: Iterable[CaseResult]) -> list[str]:
+    """A sentence for each layer that ran different kernels in several environments, at the same sizes."""
+    sentences = set[str]()
+    for alike in grouped(lines, lambda line: line.case.at("env", 0)).values():
+        kernels = {f"with env={line.env}": line.backend for line in alike}
+        sentences.add(formatting.kernels_sentence(alike[0].impl, kernels))
+    return sorted(sentences - {""})
+
+
 def _is_by_first(line: CaseResult) -> bool:
     return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
@@ -212,7 +242,7 @@ def _inexact(lines: Iterable[CaseResult]) -> list[str]:
 def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     text = []
-    for line in (line for line in lines if line.bimodal):
+    for line in filter(attrgetter("bimodal"), lines):
         fast, slow = (
             "not timed" if value is None else formatting.seconds(value)
             for value in (line.bimodal_fast_s, line.bimodal_slow_s)
@@ -273,7 +303,7 @@ _MUCH_PREPARED = 0.1
 
 def _preparing(lines: Sequence[CaseResult]) -> list[str]:
     """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
-    found: dict[tuple[Any, ...], CaseResult] = {}
+    found = {}
     for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
         if line.time_s and line.prepare_s and line.prepare_s > _MUCH_PREPARED * line.time_s:
             found[line.impl, line.mode, line.mask] = line
@@ -292,9 +322,8 @@ def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
     return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
 
 
-def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
+def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
-    lines = list(lines)
     shared = [line for line in lines if line.gpu_disturbed_share]
     text = []
     if shared:
@@ -307,17 +336,19 @@ def _lowered_clock(lines: Iterable[CaseResult]) -> list[str]:
     if lowered:
         clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
         rate = f"{min(clocks):.0f}" if clocks else "MHZ"
+        how = f"Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
+        state = gpu_state_of(machine, lowered[0].device) or {}
         text.append(
             f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
-            f"because power or heat lowered the GPU's clock rate. Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
+            f"because power or heat lowered the GPU's clock rate. {clock_advice(how, state)}"
         )
     return text
 
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = [one.get("text", "") for one in part(machine, "calibration").get("advice") or ()]
-    if any("nvidia-smi -lgc" in text for text in told):
+    told = " ".join(one.get("text", "") for one in part(machine, "calibration").get("advice") or ())
+    if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
         return []
     rates: dict[str, list[float]] = {}
     for line in lines:

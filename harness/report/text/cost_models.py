@@ -79,12 +79,8 @@ def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
 def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
     law, error = fitted.law, fitted.law.cv_error
     kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
-    formula = Cell(
-        law_formula(fitted),
-        aside=" ".join(filter(None, kinds)),
-        note=None if law.determined else note,
-        details=coefficient_texts(fitted),
-    )
+    aside, note = " ".join(filter(None, kinds)), None if law.determined else note
+    formula = Cell(law_formula(fitted), aside=aside, note=note, details=coefficient_texts(fitted))
     return (
         Cell(fitted.series.impl, aside=where(fitted.series.setting)),
         formula,

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 from harness import formatting, own_axes
 from harness.analysis.claim_rules import WIDEST, exponent_value
@@ -46,7 +45,7 @@ def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
 
     In every other pair one layer costs more at every n, and the table of costs shows which.
     """
-    pairs: dict[tuple[Any, ...], Crossover] = {}
+    pairs = {}
     for c in found:
         if _crosses(c) or not c.decided:
             names = frozenset((c.slower, c.faster))

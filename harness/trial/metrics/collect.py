@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, sandbox
-from harness.trial.device import counted_peak, uncounted
+from harness.trial.device import allocator_peak, uncounted
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
 from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
@@ -50,28 +49,16 @@ def leave_out_workspaces(version: str) -> None:
         os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
 
 
-def allocator_peak(call: Callable[[], Any], device: str) -> tuple[int, list[str], Counter[int] | None]:
-    """Return `(peak bytes, names of the operations that ran, number of blocks of each size in bytes)`.
+# Weights of a lazy layer have no memory before its first call, and are of another class.
+_REAL_TENSORS = (Tensor, nn.Parameter)
 
-    The peak is what torch's allocator handed out, exact to the byte and reproducible. The names show which kernel was
-    chosen. Blocks are unknown on a GPU: None.
-    """
+
+def _held_bytes(work: Workload) -> int:
+    """Return the bytes of all tensors that Python can reach, but for the weights of a layer."""
     gc.collect()
-    counted = counted_peak(device) if device != "cpu" else contextlib.nullcontext(lambda: 0)
-    with counted as peak, torch.autograd.profiler.profile(profile_memory=True) as recorded:
-        kept = call()  # noqa: F841  # the output must be alive when the peak is taken
-    events = recorded.kineto_results.events()
-    names = [event.name() for event in events]
-    if device != "cpu":
-        return peak(), names, None
-    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
-    sizes = [events[i].nbytes() for _, i in changes]
-    return peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0)
-
-
-def peak_of_changes(changes: Iterable[int]) -> int:
-    """Return the highest running sum of allocations (+) and frees (−), in bytes."""
-    return max(accumulate(changes, initial=0))
+    reachable, weights = gc.get_objects(), [*work.layer.parameters(), *work.layer.buffers()]
+    held, in_weights = (_bytes(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
+    return held - in_weights
 
 
 def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
@@ -259,6 +246,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
+    | `first_call_bytes` | the part of the peak that the first call has made and that stays, such as a table |
+    | `kept_bytes` | the bytes that each further call keeps beyond its results |
     | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
     | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
     | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
@@ -283,8 +272,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
+    held_before = _held_bytes(work)
     y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
-    sandbox.note_used()
     work.sync()
     if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
@@ -293,8 +282,13 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # It serves for the errors too, unless it depends on random numbers.
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
-    traced, operations, blocks = allocator_peak(work.call, device_kind(case.device))
-    work.forget()
+    held_after = _held_bytes(work)
+    first_call_bytes = max(0, held_after - held_before - _bytes([] if y is None else [y]))
+    traced, operations, blocks, kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget)
+    if _held_bytes(work) > held_after:  # of memory from before the profiler, it does not see that it is freed
+        kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
+    else:
+        kept_bytes = 0
     resident = resident_peak(work.call) if case.device == "cpu" else None
     work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
@@ -328,7 +322,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **lengths_facts(case),
         "weights_bytes": _bytes(weights),
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
-        **_peak(case, None if partly else traced, saved),
+        **_peak(case, None if partly else traced + first_call_bytes, saved),
+        "first_call_bytes": first_call_bytes,
+        "kept_bytes": kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),

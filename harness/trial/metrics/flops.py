@@ -5,15 +5,16 @@ products and FlexAttention, and those of `opaque_kernels.py` all other opaque ke
 convolutions and everything else that it has a formula for. Plain products ignore masks: attention written out does its
 full work under a causal mask, and is counted so.
 
-Operators without a formula make the count unknown instead of too small, unless `operator_tables.py` knows that they do
-no product. So are operators from a user's namespace, and all higher-order operators but FlexAttention's.
+Operators without a formula make the count unknown instead of too small, unless `operators.txt` knows that they do no
+product. So are operators from a user's namespace, and all higher-order operators but FlexAttention's.
 """
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from json import dumps  # bound before a layer may replace it
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +27,6 @@ from harness.sequence_lengths import claimed_flops, is_summed, real_lengths
 from harness.sweep_axes import Case
 from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
 from harness.trial.metrics.operations import Observer, Operation
-from harness.trial.metrics.operator_tables import does_no_product
 from harness.trial.packed_sequences import passed_as
 
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
@@ -136,6 +136,32 @@ def _product(name: str, a: Tensor, b: Tensor) -> int:
 
 # The namespaces of torch's own operators. All others are a user's, or a package's.
 _TORCHS = ("aten", "prim", "prims", "profiler")
+
+
+# The tables of operators without a formula. One that is in neither is unknown too: it may be a product, a solver, or a
+# loop of many steps.
+NO_PRODUCT, UNKNOWN = "no product", "unknown"
+_FILE = Path(__file__).with_name("operators.txt")
+
+
+@cache
+def operator_table(name: str) -> frozenset[str]:
+    """The operators in one of the two tables, such as `aten::add`."""
+    operators: set[str] = set()
+    table = namespace = ""
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            table = line.partition("]")[0].removeprefix("[")
+        elif line.endswith("::"):
+            namespace = line
+        elif table == name and line.startswith("  "):
+            operators.update(namespace + operator for operator in line.split())
+    return frozenset(operators)
+
+
+def does_no_product(operator: str) -> bool:
+    """Whether an operator such as `aten::add` is known to do no product and no loop of its own."""
+    return operator in operator_table(NO_PRODUCT)
 
 
 def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from harness.sweep_axes import Case, device_kind
-from harness.trial import compilation, layer_protocol, sandbox
-from harness.trial.metrics.collect import allocator_peak, hidden_part, observe_call, told
+from harness.trial import compilation, layer_protocol
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
 from harness.trial.workload import Workload, build
@@ -239,11 +240,9 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     """
     work = build(case, seed)
     work.call()  # the first call loads pools, caches and code
-    sandbox.note_used()
     work.sync()
     work.forget()
-    _, ran, _ = allocator_peak(work.call, device_kind(case.device))
-    work.forget()
+    ran = allocator_peak(work.call, device_kind(case.device), work.forget).operations
     unknown: list[str] = []
     exact = told(lambda: observed_operations(work, unknown, ran), "operations", unknown)
     work.forget()

@@ -12,6 +12,7 @@ from harness.case_grid import grid
 from harness.config import compose
 from harness.config.hydra_adapter import conf_directory
 from harness.sweep_axes import Case
+from impls.attention.fused import FlashAttention
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))
 SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory() / "paper" / name).glob("*.yaml"))]
@@ -61,6 +62,27 @@ def test_every_claim_is_of_cases_that_are_measured_and_every_figure_of_layers_th
     assert {layer for one in paper.figures for layer in (one.of, one.over) if layer} <= impls
     somewhere = [measured_value(found, one.quantity, one.of, one.over, one.at) for one in paper.figures]
     assert any(somewhere) or not paper.figures
+
+
+@pytest.mark.parametrize(("name", "scale"), SCALES)
+def test_flashattention_is_measured_by_the_flash_kernel_and_not_by_whichever_torch_chooses(
+    name: str, scale: str
+) -> None:
+    about = compose([f"paper={name}", f"scale={scale}"], for_sweep=True).yaml
+    impls = {case.impl for case in asked(name, scale)[1]}
+    if "FlashAttention" in about:
+        assert not impls & {"sdpa.fused", "attention.fused"}
+        assert impls & {"sdpa.flash", "attention.fused.flash"}
+
+
+@pytest.mark.parametrize(("name", "scale"), SCALES)
+def test_the_flash_kernel_supports_every_case_of_a_paper(
+    name: str, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # an old GPU here says nothing about the paper
+    for case in asked(name, scale)[1]:
+        if case.impl in ("sdpa.flash", "attention.fused.flash"):
+            assert FlashAttention.supports(case) is None, case
 
 
 def test_what_is_claimed_is_a_ratio_or_a_shape_and_never_a_time() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak, trace_call
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.collect import trace_call
 from harness.trial.workload import build
 from impls.attention.chunked import BlockwiseAttention, ChunkedAttention
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak
+from harness.trial.device import allocator_peak
 from harness.trial.workload import build
 from impls.attention.plain import PackedAttention
 from impls.attention.window import WindowAttention

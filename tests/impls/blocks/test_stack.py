@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from harness.layer_lookup import claims_of_impl
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak
+from harness.trial.device import allocator_peak
 from harness.trial.workload import build
 from impls.blocks import blocks
 from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids

@@ -8,7 +8,7 @@ from attention.watch import watched
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import allocator_peak
+from harness.trial.device import allocator_peak
 from harness.trial.workload import Unsupported, build
 from impls.attention.fused import FlashAttention, FusedAttention
 from impls.attention.plain import PackedAttention

@@ -25,6 +25,29 @@ def test_the_operations_name_the_backend(operations: list[str], name: str) -> No
     assert backend_name(operations) == name
 
 
+# The operations of `nn.RNN` on CUDA, as torch's profiler names them: by cuDNN, and in ATen's loop over time, which runs
+# where cuDNN does not support the dtype. Both may ask whether cuDNN wants its weights in one block.
+RNN_BY_CUDNN = ["aten::rnn_tanh", "aten::zeros", "aten::_use_cudnn_rnn_flatten_weight", "aten::_cudnn_rnn"]
+RNN_TRAINED_BY_CUDNN = [*RNN_BY_CUDNN, "CudnnRnnBackward0", "aten::_cudnn_rnn_backward"]
+ATEN_STEP = ["aten::linear", "aten::addmm", "aten::add", "aten::tanh"]
+RNN_BY_ATEN = ["aten::rnn_tanh", "aten::_use_cudnn_rnn_flatten_weight", "aten::unbind", *ATEN_STEP, "aten::stack"]
+RNN_TRAINED_BY_ATEN = [*RNN_BY_ATEN, "aten::_cudnn_rnn_flatten_weight", "TanhBackward0", "aten::tanh_backward"]
+
+
+@pytest.mark.parametrize(
+    ("operations", "name"),
+    [
+        (RNN_BY_CUDNN, "cudnn"),
+        (RNN_TRAINED_BY_CUDNN, "cudnn"),
+        (["CudnnRnnBackward0", "aten::_cudnn_rnn_backward"], "cudnn"),  # mode=backward
+        (RNN_BY_ATEN, "ATen loop"),
+        (RNN_TRAINED_BY_ATEN, "ATen loop"),
+    ],
+)
+def test_a_recurrent_layer_on_cuda_is_cudnns_only_if_cudnn_computed_it(operations: list[str], name: str) -> None:
+    assert backend_name(operations) == name
+
+
 def test_a_layer_that_fell_back_once_in_two_calls_does_not_pass_for_a_fast_one() -> None:
     calls = ["aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math"]
     assert backend_name(calls) == backend_name(reversed(calls)) == "math"

@@ -13,10 +13,9 @@ from torch.nn import functional
 from torch.utils.flop_counter import flop_registry
 
 from harness.trial.metrics import flops
-from harness.trial.metrics.flops import Flops
+from harness.trial.metrics.flops import NO_PRODUCT, UNKNOWN, Flops, operator_table
 from harness.trial.metrics.opaque_kernels import KERNELS, Work
 from harness.trial.metrics.operations import Depth, Observer, Storages
-from harness.trial.metrics.operator_tables import NO_PRODUCT, UNKNOWN, operator_table
 
 N, D = 6, 4
 TORCHS = ("aten", "prim", "prims", "profiler")

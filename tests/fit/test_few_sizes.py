@@ -1,0 +1,76 @@
+"""Three or four sizes: terms of the exact counts come first, and a fit with as many terms as sizes decides nothing."""
+
+import numpy as np
+import pytest
+from fit.costs import grid, noisy
+
+from harness.fit.fit_law import MOST_UNKNOWN_EXPONENT, fit_law
+from harness.fit.laws import Law, Sizes, exponent_at
+from harness.polynomial import Term
+
+SQUARE, LINE = (Term(), Term(n=2)), (Term(), Term(n=1))
+
+
+def exponent_width(law: Law, sizes: Sizes) -> float:
+    exponent = exponent_at(law, "n", sizes[np.array([-1])])
+    assert exponent is not None
+    return exponent.hi - exponent.lo
+
+
+# Times within 0.4 % of 80 µs + 1.1e-8 n².
+# The exponent at n = 512 is 2 · 1.1e-8 · 512² / (8e-5 + 1.1e-8 · 512²) = 1.946.
+@pytest.mark.parametrize("times", [(260.22e-6, 798.27e-6, 2974.3e-6), (261.5e-6, 797.0e-6, 2990.0e-6)])
+def test_three_sizes_of_a_constant_and_a_square_are_told_by_the_terms_of_the_counts(times: tuple[float, ...]) -> None:
+    points = grid((128, 256, 512))
+    law = fit_law(points, np.array(times), np.full(3, 0.005), SQUARE)
+    assert law.terms == SQUARE
+    assert law.determined
+    assert law.values == pytest.approx([8e-5, 1.1e-8], rel=0.01)
+    exponent = exponent_at(law, "n", points[np.array([-1])])
+    assert exponent is not None
+    assert exponent.value == pytest.approx(1.946, abs=0.005)
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("sizes", [(128, 256, 512), (128, 256, 512, 1024)])
+@pytest.mark.parametrize(("expected", "slope"), [(SQUARE, 1.1e-8), (LINE, 3e-6)])
+def test_few_sizes_are_never_determined_with_a_wrong_leading_term(
+    noise: float, sizes: tuple[int, ...], expected: tuple[Term, ...], slope: float
+) -> None:
+    points = grid(sizes)
+    for seed in range(25):
+        costs = noisy(8e-5 + slope * expected[1](points), noise, seed)
+        law = fit_law(points, costs, np.full(len(sizes), noise), expected)
+        assert not law.determined or law.terms[-1] == expected[1]
+        assert not law.determined or exponent_width(law, points) <= MOST_UNKNOWN_EXPONENT
+
+
+@pytest.mark.parametrize("sizes", [(128, 256, 512), (128, 256, 512, 1024)])
+def test_at_half_a_per_cent_of_noise_few_sizes_and_the_counts_determine_a_square(sizes: tuple[int, ...]) -> None:
+    points = grid(sizes)
+    laws = [
+        fit_law(points, noisy(8e-5 + 1.1e-8 * points.n**2, 0.005, seed), np.full(len(sizes), 0.005), SQUARE)
+        for seed in range(20)
+    ]
+    assert sum(law.determined for law in laws) >= 19
+
+
+@pytest.mark.parametrize("expected", [(), (Term(), Term(n=1), Term(n=2))])
+def test_a_law_of_as_many_terms_as_sizes_is_undetermined(expected: tuple[Term, ...]) -> None:
+    points = grid((64, 128, 256), (64,))
+    costs = (1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2) * np.array([1.01, 0.99, 1.005])
+    assert not fit_law(points, costs, np.full(3, 0.005), expected).determined
+
+
+def test_several_widths_do_not_make_up_for_sizes_along_n() -> None:
+    points = grid((64, 128, 256), (64, 128, 256, 512))
+    costs = 1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2
+    law = fit_law(points, costs, np.full(12, 0.005), (Term(), Term(n=1), Term(n=2)))
+    assert law.reason == "n takes 3 values, and the law has as many powers of it"
+
+
+def test_a_wide_exponent_is_the_reason_of_an_undetermined_law() -> None:
+    points = grid((128, 256, 512))
+    law = fit_law(points, 1e-6 * points.n * np.array([1.0, 0.9, 1.0]), np.full(3, 0.05), LINE)
+    assert exponent_width(law, points) > MOST_UNKNOWN_EXPONENT
+    assert law.reason.startswith("its exponent along n may be")

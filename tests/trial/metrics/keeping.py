@@ -1,0 +1,58 @@
+"""Layers that keep memory between calls, each named after what it keeps."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class OwnLayer(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(d_model, d_model)
+        self.kept: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class EveryOutput(OwnLayer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        self.kept = [*(self.kept or []), y]
+        return y
+
+
+class TheLastOutput(OwnLayer):
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = self.mix(x)
+        return self.kept.clone()
+
+
+class ATable(OwnLayer):
+    """(n, n), made by the first call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kept is None:
+            self.kept = torch.ones(x.shape[1], x.shape[1])
+        return self.mix(self.kept @ x)
+
+
+class LazyWeights(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = nn.LazyLinear(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x)
+
+
+class GrowingCache(OwnLayer):
+    """A cache of all tokens, in new memory at each step."""
+
+    def start(self, batch_size: int, seq_len: int) -> Tensor:
+        return torch.zeros(batch_size, 0, self.mix.in_features)
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.cat([state, x_t[:, None]], 1)
+        return self.mix(state.sum(1)), state
