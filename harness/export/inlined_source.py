@@ -32,8 +32,6 @@ _FOR_THE_HARNESS = frozenset({"claims", "kernels", "supports", "attention_weight
 _OF_A_FUNCTION = _FOR_THE_HARNESS | OF_FUNCTIONS.keys() - {"prepare"}
 # A block of the project finds the layers inside it by name. In a script, it finds them in `LAYERS`.
 _FIND = "def find(target):\n    return LAYERS[target]"
-# Base classes that call none of a layer's methods but `forward`.
-_PLAIN_BASES = ("nn.Module", "torch.nn.Module", "Module", "object")
 
 
 @dataclass
@@ -50,20 +48,19 @@ class InlinedSource:
     packages: list[str] = field(default_factory=list)
 
 
-def inline(targets: Sequence[str], entries: Collection[str], taken: Collection[str]) -> InlinedSource:
+def inline(targets: Sequence[str], taken: Collection[str]) -> InlinedSource:
     """The source of the classes and functions `module:Class` or `path/to/a.py:Class`.
 
-    Of the project's own classes, only what the methods in `entries` need is kept, without docstrings. `taken` are names
-    that the result must not define. Raises UsageError with the reason if the source cannot be copied.
+    The project's own classes are without docstrings. `taken` are names that the result must not define. Raises
+    UsageError with the reason if the source cannot be copied.
     """
-    return _Inliner(entries, taken).inlined(targets)
+    return _Inliner(taken).inlined(targets)
 
 
 class _Inliner:
     """Follows names from the classes to all statements that they need."""
 
-    def __init__(self, entries: Collection[str], taken: Collection[str]) -> None:
-        self.entries = frozenset(entries)
+    def __init__(self, taken: Collection[str]) -> None:
         self.modules: dict[str, ParsedModule] = {}
         self.entered: list[ParsedModule] = []
         self.wanted: dict[ParsedModule, dict[ast.stmt, None]] = {}
@@ -73,8 +70,6 @@ class _Inliner:
         # The name here of each top-level name of a module.
         self.renamed: dict[ParsedModule, dict[str, str]] = {}
         self.packages: list[str] = []
-        self.used: set[str] = set()
-        self.built: set[tuple[ParsedModule, str]] = set()
 
     def inlined(self, targets: Sequence[str]) -> InlinedSource:
         found = InlinedSource()
@@ -92,13 +87,12 @@ class _Inliner:
             if attribute not in module.bindings:
                 raise UsageError(f"{target}: the file {module.file} does not define {attribute}")
             places[target] = module, attribute
-        # What one pass finds may make further members of a class necessary.
+        for module, attribute in places.values():
+            self._need(module, attribute)
+        # A statement that is kept for its effect may need further names, whose modules have effects too.
         known = -1
-        while known != (known := len(self.used) + len(self.built) + sum(map(len, self.wanted.values()))):
-            for module, attribute in places.values():
-                self._need(module, attribute)
-                self.built.add((module, attribute))
-            for module in self.entered:
+        while known != (known := sum(map(len, self.wanted.values()))):
+            for module in list(self.entered):
                 for node in module.effects:
                     if self._has_effect_here(module, node):
                         self.wanted[module][node] = None
@@ -256,22 +250,14 @@ class _Inliner:
         if _finds_by_name(module, node):
             return
         for part in self._parts(module, node):
-            bases = set(map(id, part.bases)) if isinstance(part, ast.ClassDef) else set()
             for one in ast.walk(part):
-                if isinstance(one, ast.Attribute):
-                    self.used.add(one.attr)
-                elif isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier():
-                    self.used.add(one.value)
-                elif isinstance(one, ast.Import | ast.ImportFrom):
+                if isinstance(one, ast.Import | ast.ImportFrom):
                     self._check_inner_import(module, one)
                 elif isinstance(one, ast.Call) and ast.unparse(one.func).endswith("import_module"):
                     self._check_dynamic_import(module, one)
             for name in global_names(part):
                 if name.id in module.bindings:
                     self._need(module, name.id)
-                    place = self._place(module, name.id)
-                    if place is not None and id(name) not in bases and place not in self.built:
-                        self.built.add(place)
 
     def _check_inner_import(self, module: ParsedModule, node: ast.Import | ast.ImportFrom) -> None:
         names = [module.resolved(node)] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
@@ -301,51 +287,14 @@ class _Inliner:
         return [header, *self._members(module, node)]
 
     def _members(self, module: ParsedModule, node: ast.ClassDef) -> list[ast.stmt]:
-        plain = self._is_plain(module, node)
+        """All members but those that only the harness reads and, of the project's own classes, docstrings."""
         kept = []
         for member in node.body:
             names = set(bound_names(member))
-            unused = names and not (names & self.used)
-            if unused and names <= (_OF_A_FUNCTION if module.is_ours else _FOR_THE_HARNESS):
-                continue
-            if module.is_ours:
-                if isinstance(member, ast.Expr):
-                    continue
-                called = any(name in self.entries or name[:2] == "__" == name[-2:] for name in names)
-                # A function to which a layer passes itself may read any other attribute.
-                if plain and unused and not called and isinstance(member, FUNCTIONS):
-                    continue
-                if plain and isinstance(member, FUNCTIONS) and self._is_hidden(module, node, member.name):
-                    continue
-            kept.append(member)
+            is_docstring = module.is_ours and isinstance(member, ast.Expr)
+            if not is_docstring and not (names and names <= _FOR_THE_HARNESS):
+                kept.append(member)
         return kept
-
-    def _place(self, module: ParsedModule, name: str) -> tuple[ParsedModule, str] | None:
-        """Where the class that the module calls `name` is defined, if it is copied."""
-        for node in module.bindings.get(name, ()):
-            if isinstance(node, ast.ClassDef):
-                return module, name
-            if isinstance(node, ast.ImportFrom):
-                alias = next((one for one in node.names if (one.asname or one.name) == name), None)
-                own = self._module(module.resolved(node)) if alias else None
-                return self._place(own, alias.name) if own and alias else None
-        return None
-
-    def _is_plain(self, module: ParsedModule, node: ast.ClassDef) -> bool:
-        """Whether its base classes are copied, or call none of a layer's methods but `forward`."""
-        for base in map(ast.unparse, node.bases):
-            place = self._place(module, base)
-            if base not in _PLAIN_BASES and not (place and self._is_plain(place[0], _class_at(*place))):
-                return False
-        return True
-
-    def _is_hidden(self, module: ParsedModule, node: ast.ClassDef, method: str) -> bool:
-        """Whether the class is only a base, and each class over it overrides this method without calling it."""
-        place = module, node.name
-        classes = [(of, one) for of, nodes in self.wanted.items() for one in nodes if isinstance(one, ast.ClassDef)]
-        over = [one for of, one in classes if any(self._place(of, ast.unparse(base)) == place for base in one.bases)]
-        own = [next((m for m in one.body if isinstance(m, FUNCTIONS) and m.name == method), None) for one in over]
-        return place not in self.built and all(one and f"super().{method}" not in ast.unparse(one) for one in own)
 
     # The text.
 
@@ -394,10 +343,6 @@ class _Inliner:
             line = lines[number - 1]
             lines[number - 1] = line[:column] + changes[old].encode() + line[column + len(old.encode()) :]
         return [line.decode("utf-8") for line in lines]
-
-
-def _class_at(module: ParsedModule, name: str) -> ast.ClassDef:
-    return next(one for one in module.bindings[name] if isinstance(one, ast.ClassDef))
 
 
 def _finds_by_name(module: ParsedModule, node: ast.stmt) -> bool:

@@ -27,7 +27,6 @@ from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, prese
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
 # Names that every script uses itself.
 _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
-_METHODS = {"decode": ("forward", "start", "step", "prefill")}
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
@@ -170,7 +169,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
-    source = inline(list(dict.fromkeys(targets)), {"forward", "prepare", *_METHODS.get(case.mode, ())}, taken)
+    source = inline(list(dict.fromkeys(targets)), taken)
     script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]

@@ -94,7 +94,7 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
     unit = design / scale
     gram, moment, total = unit.T @ unit, unit.T @ target, float(target @ target)
     largest = np.abs(design).max(axis=0) / scale
-    members, coefficients, rss, sizes = [], [], [], []
+    of_sizes = []
     for size in range(1, min(MOST_TERMS, points, candidates) + 1):
         chosen = subsets(candidates, size)
         grams = gram[chosen[:, :, None], chosen[:, None, :]]
@@ -104,13 +104,10 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
         chosen, solved, grams, moments = chosen[kept], solved[kept], grams[kept], moments[kept]
         left = total - 2 * (solved * moments).sum(1) + np.einsum("si,sij,sj->s", solved, grams, solved)
         padding = ((0, 0), (0, MOST_TERMS - size))
-        members.append(np.pad(chosen, padding, constant_values=-1))
-        coefficients.append(np.pad(solved / scale[chosen], padding))
-        rss.append(np.maximum(left, 0.0))
-        sizes.append(np.full(len(chosen), size))
-    return Fits(
-        np.concatenate(members), np.concatenate(coefficients), np.concatenate(rss), np.concatenate(sizes), points
-    )
+        members, coefficients = np.pad(chosen, padding, constant_values=-1), np.pad(solved / scale[chosen], padding)
+        of_sizes.append((members, coefficients, np.maximum(left, 0.0), np.full(len(chosen), size)))
+    members, coefficients, rss, sizes = map(np.concatenate, zip(*of_sizes, strict=True))
+    return Fits(members, coefficients, rss, sizes, points)
 
 
 def _solve(grams: Floats, moments: Floats) -> Floats:

@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
-from harness.trial.device import to_float64
+from harness.trial.device import cast_layer, in_precision, random_state, to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
@@ -157,12 +157,14 @@ def _measured(
     threads = 1 if loops_over_time else torch.get_num_threads()
     with _limited(threads, _TOO_SLOW):
         part = _part(case, work, reference, inputs, flops, is_the_layer=against == layer_lookup.ITSELF)
-        wanted = _side(reference, case, seed, inputs, part, work.gradient)
     torch.manual_seed(seed)
-    drawn = torch.get_rng_state()
+    before = random_state(case.device)
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
-    if part.first is not None and not torch.equal(drawn, torch.get_rng_state()):
+    draws = not torch.equal(before, random_state(case.device))
+    if part.first is not None and draws:
         raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
+    with _limited(threads, _TOO_SLOW), result_checks.same_draws(case, draws):
+        wanted = _side(reference, case, seed, inputs, part, work.gradient)
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
@@ -192,7 +194,7 @@ def _measured(
     # The gradients of an approximation are not those of its reference.
     allowed = layer_protocol.allowed_error(work.layer)
     judged = errors[:2] if allowed else errors
-    _judge(judged, of_plain, verify.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
+    _judge(judged, of_plain, result_checks.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
     pairs = zip(beside[::2], (of_plain or ())[::2], strict=False)
     ratios = [own_part / plain_part for own_part, plain_part in pairs if plain_part]
     return {
@@ -297,15 +299,11 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
     """
     if not all(hasattr(work.layer, name) for name in ("start", "step", "prefill")):
         return None
-    twin = deepcopy(work.layer).to(torch.float64)
+    twin = cast_layer(deepcopy(work.layer), torch.float64)
     with _limited(torch.get_num_threads(), f"the last {_LAST} tokens are too slow in float64"), torch.no_grad():
         state = twin.prefill(x[:, :-_LAST].clone(), workload.start_decoding(twin, case, None))  # type: ignore[operator]
-        steps = []
-        for x_t in x[:, -_LAST:].unbind(1):
-            y_t, state = workload.step_once(twin, x_t.clone(), state)
-            steps.append(y_t.clone())
+        wanted, _ = verify.decode(twin, x[:, -_LAST:], state)
         got = work.forward() if y is None else y
-    wanted = torch.stack(steps, dim=1)
     check_finite(wanted, None, case.seq_len)
     return _errors(_Side(got[:, -_LAST:], {}), _Side(wanted, {}), None)
 
@@ -387,7 +385,7 @@ def _plain(
 ) -> _Side | None:
     """The outputs and gradients of the reference in the dtype of the case; None if it cannot compute in it in time."""
     try:
-        module = deepcopy(reference).to(getattr(torch, case.dtype))
+        module = cast_layer(deepcopy(reference), getattr(torch, case.dtype))
         return _side(module, case, seed, inputs, part, gradient)
     except Exception:  # a kernel is missing in half precision, or the reference takes no other dtype than float64
         return None
@@ -414,7 +412,8 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
 def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[float, float]:
     """The RMS and the largest error, both relative to the RMS of the expected values."""
     scale = result_checks.scale_of(want.norm().item(), largest, rounding)
-    off = got.double() - want.double()
+    dtype = in_precision(want, torch.float64)
+    off = got.to(dtype) - want.to(dtype)
     return off.norm().item() / scale, off.abs().max().item() * want.numel() ** 0.5 / scale
 
 
@@ -422,12 +421,12 @@ def _judge(
     errors: Sequence[float], of_plain: Sequence[float] | None, limits: Sequence[float], case: Case, compared: str
 ) -> None:
     """Raise WrongResult for an error that neither rounding nor the plain layer's own error explains."""
-    alone = verify.MOST if case.dtype in verify.HALF else _WRONG_ALONE
+    alone = result_checks.MOST if case.dtype in result_checks.HALF else _WRONG_ALONE
     for what, at, limit in zip(("output", "gradient"), (0, 2), limits, strict=True):
         if at >= len(errors):
             return
         plain = None if of_plain is None else of_plain[at]
-        most = alone if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, verify.MOST))
+        most = alone if plain is None else max(_WRONG, 2 * plain, min(_TIMES_PLAIN * plain, result_checks.MOST))
         if not errors[at] <= max(limit, most):
             beside = "" if plain is None else f"; the plain layer is off by {plain:.1e}"
             raise WrongResult(

@@ -12,7 +12,7 @@ from torch import nn
 from harness import layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
-from harness.trial import layer_inputs, layer_protocol, verify, workload
+from harness.trial import layer_inputs, layer_protocol, result_checks, verify, workload
 from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_longest, knows_lengths
@@ -45,7 +45,7 @@ def describe_call(case: Case) -> dict[str, Any]:
     reference = verify.reference_class_of(case, layer_class)
     if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
         reference = None  # the gradients of an approximation are its own
-    limit, of_gradients = verify.limits(case, layer_class, has_reference=reference is not None)
+    limit, of_gradients = result_checks.limits(case, layer_class, has_reference=reference is not None)
     small = layer_protocol.case_to_verify(layer_class, case.small())
     limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
     if case.is_padded and not knows_lengths(layer_class):

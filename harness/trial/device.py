@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.sweep_axes import DEVICES
 
@@ -109,10 +109,30 @@ def reference_device(device: str) -> str:
     return "cpu" if device == "mps" else device
 
 
+def in_precision(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which the tensor keeps its kind at the precision of `dtype`.
+
+    Complex numbers stay complex. Whole numbers and quantized ones, also those of 8-bit floats, keep their dtype.
+    """
+    if tensor.is_complex():
+        return dtype.to_complex()
+    return dtype if tensor.is_floating_point() and tensor.dtype.itemsize > 1 else tensor.dtype
+
+
+def cast_layer(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Change the layer's weights to the precision of `dtype`. Unlike `layer.to(dtype)`, this keeps their kinds."""
+    return layer._apply(lambda tensor: tensor.to(in_precision(tensor, dtype)))
+
+
 def to_float64(tensor: Tensor) -> Tensor:
-    """A copy in float64, on the device of references. Whole numbers, such as lengths, keep their dtype."""
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    """A copy in float64, or complex128, on the device of references. Whole numbers, as of lengths, keep their dtype."""
+    dtype = in_precision(tensor, torch.float64)
     return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
+
+
+def random_state(device: str) -> Tensor:
+    """The state of the generator that draws random numbers on the device."""
+    return torch.get_rng_state() if device == "cpu" else module_of(device.partition(":")[0]).get_rng_state()
 
 
 def total_memory(kind: str) -> int:

@@ -1,9 +1,18 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from harness.sweep_axes import Case
+from harness.trial import layer_protocol
+from harness.trial.device import in_precision, to_float64
+from impls.attention.reference import softmax_attention
 
 
 class WrongResult(Exception):
@@ -21,6 +30,32 @@ def tolerance(dtype: torch.dtype, d_model: int) -> float:
     return 8 * eps + d_model**0.5 * accumulator_eps
 
 
+# Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
+# lose more digits than another: a scan in log space loses one or two more than sums of products do. So does any layer
+# whose input has outliers: the exponentials of softmax multiply the rounding of large scores by their size.
+_LENIENT = 32
+# Rounding never explains an error above this share of the norm. In bfloat16, 32 times the rounding is twice the norm:
+# an output of zeros would pass.
+MOST = 0.1
+HALF = ("bfloat16", "float16")
+
+
+def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
+    """The largest relative errors of outputs and of gradients that are tolerated, for a layer or its class.
+
+    They are those that rounding explains. An output may also be off by the layer's `allowed_error`. The gradients of
+    such an approximation are its own, and are compared with the layer itself.
+    """
+    allowed = layer_protocol.allowed_error(layer)
+    has_reference = has_reference and not allowed
+    dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
+    rounding = max(tolerance(getattr(torch, name), case.d_model) for name in dtypes)
+    is_lenient = not has_reference or case.inputs == "outliers"
+    limit = max(rounding, min(_LENIENT * rounding, MOST)) if is_lenient else rounding
+    kinks = not has_reference or getattr(layer, "kinks", False)
+    return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
+
+
 def largest_norm(tensors: Iterable[Tensor]) -> float:
     """The largest of the tensors' norms, 0 without any."""
     return max((tensor.norm().item() for tensor in tensors), default=0.0)
@@ -35,6 +70,37 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
     return (norm if norm > rounding * largest else largest) or 1.0
 
 
+_DRAWS = ("rand", "normal", "uniform", "exponential", "log_normal", "cauchy", "geometric", "bernoulli", "multinomial")
+
+
+class SameDraws(TorchDispatchMode):
+    """Draws the random numbers of a reference in the dtype of its layer: one seed gives others in float64."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtypes = {torch.float64: dtype}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # see `Observer`
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, keywords = function.name().partition(".")[0].removeprefix("aten::"), kwargs or {}
+        if not name.startswith(_DRAWS):
+            return function(*args, **keywords)
+        as_layer, named = tree_map(self._narrow, (args, keywords))
+        drawn = function(*as_layer, **named)
+        return args[0].copy_(drawn) if name.endswith("_") else drawn.to(in_precision(drawn, torch.float64))
+
+    def _narrow(self, value: Any) -> Any:
+        return value.to(self._narrow(value.dtype)) if isinstance(value, Tensor) else self._dtypes.get(value, value)
+
+
+def same_draws(case: Case, draws: bool) -> AbstractContextManager[Any]:
+    """The context in which a reference draws the numbers that the layer draws, if it `draws` any."""
+    return SameDraws(getattr(torch, case.dtype)) if draws else nullcontext()
+
+
 # A smaller error may be of a correct formula, in another order or with fewer bits.
 _ROUNDING = 1e-4
 OTHER_LAYOUT = {"bhnd": "bnhd", "bnhd": "bhnd"}
@@ -47,7 +113,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     error may be of rounding.
     """
     scale = scale_of(want.norm().item(), largest, limit)
-    error = (got.detach().to(want.device, torch.float64) - want.detach()).norm().item() / scale
+    error = (to_float64(got).to(want.device) - want.detach()).norm().item() / scale
     if error != error or error == float("inf"):
         raise WrongResult(f"{what} is not finite")
     if not error <= limit:
@@ -62,6 +128,15 @@ def check_reference(name: str, want: Tensor, got: Tensor, real: Tensor | None = 
         raise ValueError(f"its reference {name} returned shape {tuple(want.shape)} instead of {tuple(got.shape)}")
     if (~(want if real is None else torch.where(real.to(want.device), want, 0)).isfinite()).any():
         raise ValueError(f"its reference {name} is not finite")
+
+
+def is_of_other_layout(case: Case, inputs: Sequence[Tensor], y: Tensor, limit: float) -> bool:
+    """Whether the output is softmax attention of q, k and v whose dimensions of tokens and of heads are exchanged."""
+    if case.mask == "padding" or len({one.shape for one in inputs}) > 1:
+        return False
+    q, k, v = (one.detach().transpose(1, 2) for one in inputs)
+    want = softmax_attention(q, k, v, is_causal=case.mask == "causal").transpose(1, 2)
+    return bool((y.detach().to(want) - want).norm() <= limit * want.norm())
 
 
 def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, layer: nn.Module | None = None) -> Tensor:

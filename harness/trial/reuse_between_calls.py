@@ -15,15 +15,15 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.sweep_axes import Case
 from harness.trial.compilation import compilations
-from harness.trial.device import to_float64
+from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.sandbox import is_out_of_memory
-from harness.trial.workload import Workload, build, counted_tokens, tensors_in
+from harness.trial.workload import Workload, build, check_switches, counted_tokens, tensors_in
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
 _SPARE = 4096
@@ -186,7 +186,7 @@ _SLOWER = 1.5
 class LastCall:
     """A call's weights, inputs, varying tensors and gradient, copied before it, and its results."""
 
-    weights: dict[str, Tensor]
+    weights: dict[str, Any]
     inputs: list[Tensor]
     varying: list[Tensor]
     gradient: Tensor | None
@@ -224,7 +224,7 @@ def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
     """
     parameters = {name for name, _ in work.layer.named_parameters()}
     weights = work.layer.state_dict()
-    buffers = [name for name in weights if name not in parameters]
+    buffers = [name for name, value in weights.items() if name not in parameters and isinstance(value, Tensor)]
     torch.manual_seed(seed)
     work.call()
     weights.update((name, weights[name].clone()) for name in buffers)
@@ -250,6 +250,7 @@ def check_last_call(last: LastCall, case: Case, seed: int) -> bool:
     A kept result is as wrong as one input's result is for another input. So an error indicates a kept result if it
     exceeds rounding and half of that distance. A long recurrence may amplify rounding, but not as far.
     """
+    check_switches()  # a new layer resets them
     gc.collect()  # the dropped layer may be part of a cycle
     try:
         _check_last_call(last, case, seed)
@@ -294,6 +295,36 @@ def results_of(work: Workload, call: Callable[[], Any], seed: int) -> list[Tenso
     return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
 
 
+def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
+    """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
+    wanted = dict(reference.named_parameters())
+    given = zip(work.described, work.inputs, inputs, strict=True)
+    pairs = [(one.name, got, want) for one, got, want in given if one.grad]
+    pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]
+    found = []
+    for name, got, want in pairs:
+        if want.grad is None:
+            continue
+        if got.grad is None:
+            raise WrongResult(f"no gradient reaches {name}")
+        found.append((name, got.grad, want.grad))
+    return found
+
+
+def repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
+    """The same tuples for one more call of the timed backward pass."""
+    names = [one.name for one in work.described if one.grad]
+    names += [name for name, parameter in work.layer.named_parameters() if parameter.requires_grad]
+    got = dict(zip(names, work.call(), strict=True))
+    found = []
+    for name, _, want in pairs:
+        gradient = got[name]
+        if gradient is None:
+            raise WrongResult(f"no gradient reaches {name} in a backward pass alone")
+        found.append((f"{name} in a repeated backward pass", gradient, want))
+    return found
+
+
 def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> list[float]:
     """‖got − want‖ / ‖want‖ of each pair, or 0 if one is None. The first pair is the output, without its padding.
 
@@ -306,7 +337,8 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
             if real is not None and number == 0:
                 pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
             on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
-            off[number], norms[number] = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in on_cpu)
+            norm = torch.linalg.vector_norm
+            off[number], norms[number] = (norm(t, dtype=in_precision(t, torch.float64)).item() for t in on_cpu)
     largest = max(norms)
     rounding = [0.0 if tensor is None else 32 * torch.finfo(tensor.dtype).eps for tensor in want]
     return [part / scale_of(norm, largest, eps) for part, norm, eps in zip(off, norms, rounding, strict=True)]

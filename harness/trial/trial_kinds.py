@@ -177,6 +177,9 @@ def _failure(error: BaseException) -> dict[str, Any]:
         return of_compiling | {"traceback": _traceback(error)}
     if isinstance(error, result_checks.WrongResult):
         return {"status": "incorrect", "reason": message}
+    if "use_reentrant=True" in message and "incompatible with .grad()" in message:
+        message = "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
+        return {"status": "unsupported", "reason": message}
     no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
     if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):
         return {"status": "oom", "reason": message or "out of memory"}
@@ -270,6 +273,7 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = HANDLERS[purpose](request, case)
+    workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)
     return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

@@ -6,6 +6,7 @@ Outputs and gradients are compared with those of a reference in float64.
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +15,19 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
-from harness.sweep_axes import Case
+from harness.sweep_axes import EQUAL, Case
 from harness.trial import layer_protocol, result_checks, workload
-from harness.trial.device import reference_device, to_float64
+from harness.trial.compilation import uncompiled_calls
+from harness.trial.device import cast_layer, random_state, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
-from harness.trial.result_checks import WrongResult, check_error, check_reference
-from harness.trial.reuse_between_calls import check_operation_counts, check_second_input, fill_tensors
+from harness.trial.result_checks import WrongResult, check_error, check_reference, same_draws
+from harness.trial.reuse_between_calls import (
+    check_operation_counts,
+    check_second_input,
+    fill_tensors,
+    gradient_pairs,
+    repeated_gradients,
+)
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
 
@@ -38,8 +46,8 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
-        at, what = dims.index("n"), "later tokens"
-        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, what)
+        at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
+        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         real = workload.counted_tokens(work.layer, case)
@@ -48,7 +56,8 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
             return y if real is None else torch.where(real, y, 0)
 
         letters = ("m",) if source_len else ("n", "m")
-        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, "padding")
+        reason = "it sees padding that the mask hides: {}"
+        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, reason)
 
 
 def _of_tokens(
@@ -71,18 +80,21 @@ def _check_unchanged(
     seen: Callable[[Tensor], Tensor],
     seed: int,
     limit: float,
-    what: str,
+    reason: str,
 ) -> None:
     """Change each `hidden` view of an input by what is paired with it, and check that the `seen` outputs stay the same.
 
     It is a factor of random numbers: a normalisation would remove a change that is the same in all channels.
+    `reason` may contain `{}` for the error.
     Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
     layer may change it.
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
+    state = workload.copied_state(work.layer)
     torch.manual_seed(seed)
     before = to_float64(seen(work.forward()))
     fill_tensors(work.inputs, kept)
+    workload.copy_weights(state, work.layer)
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
@@ -92,7 +104,35 @@ def _check_unchanged(
     try:
         check_error("its output", after, before, limit)
     except WrongResult as error:
-        raise WrongResult(f"it sees {what} that the mask hides: {error}") from None
+        raise WrongResult(reason.format(error)) from None
+
+
+def check_batch(case: Case, seed: int, limit: float) -> None:
+    """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
+
+    Changing the first or the last sequence must not change the outputs of the others. They have one length and no mask,
+    and the layer runs uncompiled. A layer passes if it does not take such a batch. Raises WrongResult as `check_mask`.
+    """
+    layer_class = layer_lookup.load_class(case.impl)
+    is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
+    mode, batch_size = "decode" if is_step else "forward", max(case.batch_size, 2)
+    case = replace(case, mode=mode, batch_size=batch_size, mask="none", lengths=EQUAL)
+    dims = layer_protocol.output_dims(layer_class, case)
+    if "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
+        return
+    reason = "it sees other sequences of the batch; is batch_first missing?"
+    with uncompiled_calls(), torch.no_grad():
+        try:
+            work = build(case, seed)
+            if work.forward().shape != workload.output_shape(work.layer, case):
+                return
+        except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+            return
+        free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+        for changed, first_seen in ((0, 1), (-1, 0)):
+            hidden: list[Any] = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
+            others = partial(torch.narrow, dim=dims.index("b"), start=first_seen, length=batch_size - 1)
+            _check_unchanged(work, hidden, others, seed, limit, reason)
 
 
 # Number of generated tokens, and size of their vocabulary.
@@ -112,33 +152,33 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     """
     layer, x, source = work.layer, work.x, work.source
     expected = _all_at_once(reference, case, x, source)
-    state, steps = workload.start_decoding(layer, case, source), []
-    for x_t in x.unbind(1):
-        y_t, state = _step(layer, x_t, state)
-        steps.append(y_t)
-    worst = check_error("what it decodes step by step", torch.stack(steps, dim=1), expected, limit)
+    decoded, _ = decode(layer, x, workload.start_decoding(layer, case, source))
+    errors = [check_error("what it decodes step by step", decoded, expected, limit)]
     token = [tensor.clone() for tensor in work.varying]
     last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
-    worst = max(worst, check_error("the last token after a prefill", last, expected[:, -1], limit))
+    errors.append(check_error("the last token after a prefill", last, expected[:, -1], limit))
     fill_tensors(work.varying, token)
-    again = work.call()
-    worst = max(worst, check_error("the same step taken again", again, expected[:, -1], limit))
+    errors.append(check_error("the same step taken again", work.call(), expected[:, -1], limit))
     if hasattr(layer, "prefill") and (half := case.seq_len // 2):
-        state, steps = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source)), []  # type: ignore[operator]
-        for x_t in x[:, half:].unbind(1):
-            y_t, state = _step(layer, x_t, state)
-            steps.append(y_t)
-        worst = max(worst, check_error("steps after a prefill", torch.stack(steps, dim=1), expected[:, half:], limit))
+        state = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source))  # type: ignore[operator]
+        decoded, _ = decode(layer, x[:, half:], state)
+        errors.append(check_error("steps after a prefill", decoded, expected[:, half:], limit))
     chosen, outputs = generate(layer, case, source, seed)
     expected = _all_at_once(reference, case, chosen, source)
-    worst = max(worst, check_error("what it generates step by step", outputs, expected, limit))
-    return {"output_error": worst, "generated": chosen.shape[1]}
+    errors.append(check_error("what it generates step by step", outputs, expected, limit))
+    return {"output_error": max(errors), "generated": chosen.shape[1]}
 
 
-def _step(layer: nn.Module, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """Take one step on copies: a layer may change its token, and may return memory that the next step overwrites."""
-    y_t, state = workload.step_once(layer, x_t.clone(), state)
-    return y_t.clone(), state
+def decode(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The outputs (b, n, d) of single steps over the tokens of x (b, n, d), and the state after them.
+
+    Steps are on copies: a layer may change its token, and may return memory that the next step overwrites.
+    """
+    outputs = []
+    for x_t in x.unbind(1):
+        y_t, state = workload.step_once(layer, x_t.clone(), state)
+        outputs.append(y_t.clone())
+    return torch.stack(outputs, dim=1), state
 
 
 def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
@@ -154,11 +194,11 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     state = workload.start_decoding(layer, case, source)
     inputs, outputs = [], []
     for _ in range(room):
-        y, state = _step(layer, token, state)
+        y, state = decode(layer, token[:, None], state)
         inputs.append(token)
         outputs.append(y)
-        token = vocabulary[(y.to(vocabulary) @ vocabulary.t()).argmax(-1)]
-    return torch.stack(inputs, dim=1), torch.stack(outputs, dim=1)
+        token = vocabulary[(y[:, 0].to(vocabulary) @ vocabulary.t()).argmax(-1)]
+    return torch.stack(inputs, dim=1), torch.cat(outputs, dim=1)
 
 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
@@ -167,31 +207,7 @@ def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | N
     return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
 
 
-# Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
-# lose more digits than another: a scan in log space loses one or two more than sums of products do. So does any layer
-# whose input has outliers: the exponentials of softmax multiply the rounding of large scores by their size.
-_LENIENT = 32
-# Rounding never explains an error above this share of the norm. In bfloat16, 32 times the rounding is twice the norm:
-# an output of zeros would pass.
-MOST = 0.1
-HALF = ("bfloat16", "float16")
 _HINT = " (a layer that rounds more declares `allowed_error`)"
-
-
-def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
-    """The largest relative errors of outputs and of gradients that are tolerated, for a layer or its class.
-
-    They are those that rounding explains. An output may also be off by the layer's `allowed_error`. The gradients of
-    such an approximation are its own, and are compared with the layer itself.
-    """
-    allowed = layer_protocol.allowed_error(layer)
-    has_reference = has_reference and not allowed
-    dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
-    rounding = max(result_checks.tolerance(getattr(torch, name), case.d_model) for name in dtypes)
-    is_lenient = not has_reference or case.inputs == "outliers"
-    limit = max(rounding, min(_LENIENT * rounding, MOST)) if is_lenient else rounding
-    kinks = not has_reference or getattr(layer, "kinks", False)
-    return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
 
 
 # What errors of wrong shapes say.
@@ -209,7 +225,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     # Looked up before the layer is called, which may replace built-in functions.
     hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
-        if case.dtype in HALF:
+        if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
@@ -242,15 +258,6 @@ def _verify_twin(twin: Case, seed: int) -> None:
         torch.set_grad_enabled(True)
 
 
-def _is_of_other_layout(case: Case, inputs: list[Tensor], y: Tensor, limit: float) -> bool:
-    """Whether the output is softmax attention of q, k and v whose dimensions of tokens and of heads are exchanged."""
-    if case.mask == "padding" or len({one.shape for one in inputs}) > 1:
-        return False
-    q, k, v = (one.detach().transpose(1, 2) for one in inputs)
-    want = softmax_attention(q, k, v, is_causal=case.mask == "causal").transpose(1, 2)
-    return bool((y.detach().to(want) - want).norm() <= limit * want.norm())
-
-
 def _verify(case: Case, seed: int) -> dict[str, Any]:
     """Errors of the outputs and of every gradient, relative to the reference's norm.
 
@@ -264,13 +271,15 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer)
+    state = workload.copied_state(work.layer)
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    limit, of_gradients = limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
+    limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
     result: dict[str, Any] = {"against": against, "tolerance": limit}
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
+        check_batch(case, seed, limit)
         return result
     trains = work.gradient is not None
     # Copied before the call: a layer may change its input.
@@ -278,10 +287,12 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
+    before = random_state(case.device)
     y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
+    draws = not torch.equal(before, random_state(case.device))
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
-        with torch.set_grad_enabled(trains):
+        with torch.set_grad_enabled(trains), same_draws(case, draws):
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if against != layer_lookup.ITSELF:
@@ -291,6 +302,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
+        check_batch(
+            case, seed, max(limit, result_checks.MOST)
+        )  # it may compute with few bits, and round by all values of a batch
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
@@ -303,7 +317,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if against != softmax_attention.__name__:
             raise
         name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
-        if other and _is_of_other_layout(case, inputs, y, limit):
+        if other and result_checks.is_of_other_layout(case, inputs, y, limit):
             shape = f"({', '.join(other[:3])}, head_dim)"
             text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
             raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
@@ -316,16 +330,20 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if layer_protocol.allowed_error(work.layer) and against != layer_lookup.ITSELF:
             reference, _ = reference_of(case, work.layer, itself=True)
             torch.manual_seed(seed)
-            expected = expected_output(reference, case, inputs)
+            with same_draws(case, draws):
+                expected = expected_output(reference, case, inputs)
         work.forget()
         y.backward(work.gradient)
-        expected.backward(to_float64(work.gradient))
+        with same_draws(case, draws):  # a checkpointed part draws again
+            expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
         if against != layer_lookup.ITSELF:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
-            pairs += [pair for _ in range(2) for pair in _repeated_gradients(work, pairs)]
+            workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
+            work.call = work.remake()
+            pairs += [pair for _ in range(2) for pair in repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (
             check_error(f"gradient of {name}", got, want, of_gradients, largest, _HINT) for name, got, want in pairs
@@ -334,8 +352,10 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
-    check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
+    with same_draws(case, draws):
+        check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
+    check_batch(case, seed, limit)
     return result
 
 
@@ -379,9 +399,11 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
         reference_class = uncompiled(reference_class)
     else:
         against = reference_class.__name__
-    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device), torch.float64)
+    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))
+    reference = cast_layer(reference, torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
-        reference.load_state_dict({name: to_float64(value) for name, value in layer.state_dict().items()})
+        state = layer.state_dict().items()  # a module may keep more than tensors in it
+        reference.load_state_dict({k: to_float64(value) if isinstance(value, Tensor) else value for k, value in state})
     if is_as_causal(reference, layer):
         reference.causal = True  # type: ignore[assignment]
     reference.train(layer.training)
@@ -403,32 +425,3 @@ def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> T
     """The reference's output for the inputs."""
     case = replace(case, device=reference_device(case.device))
     return workload.forward_pass(case, reference, inputs)[0]()
-
-
-def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
-    """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
-    wanted = dict(reference.named_parameters())
-    given = zip(work.described, work.inputs, inputs, strict=True)
-    pairs = [(one.name, got, want) for one, got, want in given if one.grad]
-    pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]
-    found = []
-    for name, got, want in pairs:
-        if want.grad is None:
-            continue
-        if got.grad is None:
-            raise WrongResult(f"no gradient reaches {name}")
-        found.append((name, got.grad, want.grad))
-    return found
-
-
-def _repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
-    """The same tuples for one more call of the timed backward pass."""
-    names = [*(one.name for one in work.described if one.grad), *(name for name, _ in work.layer.named_parameters())]
-    got = dict(zip(names, work.call(), strict=True))
-    found = []
-    for name, _, want in pairs:
-        gradient = got[name]
-        if gradient is None:
-            raise WrongResult(f"no gradient reaches {name} in a backward pass alone")
-        found.append((f"{name} in a repeated backward pass", gradient, want))
-    return found

@@ -4,7 +4,7 @@ The call does exactly the work that is timed. All else is made outside the measu
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from time import perf_counter  # bound before a layer may replace it
@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from harness import layer_lookup, own_axes
 from harness.errors import did_you_mean
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case, device_kind
 from harness.trial import layer_inputs, layer_protocol, packed_sequences, result_checks
-from harness.trial.device import WAITS
+from harness.trial.device import WAITS, cast_layer
 from harness.trial.function_layer import FunctionLayer, first_tensor, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
@@ -180,6 +181,36 @@ class Unsupported(Exception):
     """Raised if the layer cannot run the case or lacks support for its settings."""
 
 
+# Switches of the whole process that a layer's code may change, each with the functions that read and set it.
+_SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch.set_float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "torch.set_flush_denormal": (lambda: not torch.tensor(1e-40) * 1, torch.set_flush_denormal),
+    "torch.backends.mkldnn.enabled": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "torch.use_deterministic_algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+}
+_settings = {name: read() for name, (read, _) in _SWITCHES.items()}
+
+
+def set_switches(threads: int) -> None:
+    """Set all switches as the harness found them, the number of threads, and exact products."""
+    _settings.update({"torch.set_num_threads": threads, "torch.set_float32_matmul_precision": "highest"})
+    for name, (_, write) in _SWITCHES.items():
+        write(_settings[name])
+    exact_float32()
+
+
+def check_switches() -> None:
+    """Raise Unsupported if a switch has changed since the last layer was built, so by a call."""
+    for name, (read, _) in _SWITCHES.items():
+        if read() != _settings[name]:
+            raise Unsupported(f"its calls change {name} for the whole process: leave that to the harness")
+
+
 @dataclass
 class Workload:
     """A layer ready to be measured.
@@ -225,18 +256,19 @@ class Workload:
 
 
 def build_layer(layer_class: type, case: Case, **options: Any) -> nn.Module:
-    """Build the layer at the case's width, in float32 on the CPU.
+    """Build the layer at the case's width, in float32 on the CPU. Reset the switches that its code has changed.
 
     Raises what its constructor raises, and TypeError if the result is not a `torch.nn.Module`.
     """
     layer = layer_class(**{"d_model": case.d_model, **options, **layer_protocol.size_options(layer_class, case)})
+    set_switches(case.threads)
     if not isinstance(layer, nn.Module):
         raise TypeError(f"{layer_class.__name__} is not a torch.nn.Module")
     return layer
 
 
 def build(
-    case: Case, seed: int, weights: Mapping[str, Tensor] | None = None, inputs: Sequence[Tensor] | None = None
+    case: Case, seed: int, weights: Mapping[str, Any] | None = None, inputs: Sequence[Tensor] | None = None
 ) -> Workload:
     """Build the layer, its inputs and its call. Nothing here is timed.
 
@@ -246,7 +278,6 @@ def build(
     Raises Unsupported if the layer refuses the case, or has no way to run it. Raises TypeError for a class that is no
     layer.
     """
-    torch.set_num_threads(case.threads)
     layer_class = layer_lookup.load_class(case.impl)
     described = layer_protocol.inputs_of(layer_class, case)
     options = layer_lookup.build_options(case.impl)
@@ -255,11 +286,12 @@ def build(
     if reason:
         raise Unsupported(reason)
     torch.default_generator.manual_seed(seed)  # weights and input are drawn on the CPU for any device
-    dtype = getattr(torch, case.dtype)
-    exact_float32()
-    layer = build_layer(layer_class, case, **options).to(case.device, dtype)
+    set_switches(case.threads)
+    layer = build_layer(layer_class, case, **options)
+    _check_weights(layer, case.dtype)
+    layer = cast_layer(layer.to(case.device), getattr(torch, case.dtype))
     if weights is not None:
-        _copy_weights(weights, layer)
+        copy_weights(weights, layer)
     if inputs is None:
         source_len = layer_protocol.kv_len(layer_class, case)
         own = own_axes.own_letters(layer_class, case)
@@ -273,7 +305,8 @@ def build(
     if case.mode in ("train", "backward"):
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]
-        leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *layer.parameters()]
+        trained = [parameter for parameter in layer.parameters() if parameter.requires_grad]
+        leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *trained]
         gradient = _output_gradient(case, layer)
         if case.mode == "train":
             remake = partial(train_call, forward, leaves, gradient)
@@ -295,13 +328,34 @@ def build(
     )
 
 
-def _copy_weights(weights: Mapping[str, Tensor], layer: nn.Module) -> None:
-    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n."""
+def _check_weights(layer: nn.Module, dtype: str) -> None:
+    """Raise Unsupported for weights that have no shape yet, or no counterpart in half precision."""
+    for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
+        if is_lazy(tensor):
+            raise Unsupported(
+                f"'{name}' has no shape before the first call: use a module that takes its sizes, as nn.Linear"
+            )
+        if tensor.is_complex() and dtype in ("float16", "bfloat16"):
+            raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
+
+
+def copied_state(layer: nn.Module) -> dict[str, Any]:
+    """The layer's state, with copies of its tensors, for `copy_weights`."""
+    state = layer.state_dict().items()
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state}
+
+
+def copy_weights(weights: Mapping[str, Any], layer: nn.Module) -> None:
+    """Copy `weights` into the layer. Skip buffers with another shape in the layer, like a table that grows with n.
+
+    Entries of a state that are no tensors are passed on as they are.
+    """
     own = layer.state_dict()
-    with torch.no_grad():
-        for name, value in weights.items():
-            if name in own and own[name].shape == value.shape:
-                own[name].copy_(value)
+    fitting = {}
+    for name, value in weights.items():
+        if name in own and getattr(value, "shape", None) == getattr(own[name], "shape", None):
+            fitting[name] = value
+    layer.load_state_dict(fitting, strict=False)
 
 
 def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
@@ -378,16 +432,16 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
     A state is a tensor, a block mask of FlexAttention, or a list, tuple, dictionary or dataclass of states.
     """
+    parts: Iterable[Any] = ()
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+        parts = value.values()
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)
+        parts = value
     elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from tensors_in(getattr(value, one.name))
+        parts = [getattr(value, one.name) for one in fields(value)]
     elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
-        yield from tensors_in(value.as_tuple())
+        parts = value.as_tuple()
+    for part in parts:
+        yield from tensors_in(part)

@@ -5,26 +5,30 @@ noise; each tool names the law. Four outcomes: `told`, every term and no other; 
 there are others that cannot be told; `undetermined`; `wrong`. The other tools know one term: of a sum of two, the
 faster growing one counts as `leading`.
 
+Two more tables count the determined laws and those determined wrongly: laws of three and four sizes with the terms of
+the counts, and costs that are no sum of terms.
+
     HARNESS_BENCH_DRAWS=1000      of each of the 21 laws at each level of noise (about six minutes)
 """
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable
-from itertools import combinations
 
 import big_o
 import numpy as np
 from fit.costs import DOUBLING, UNDETERMINED, attention, grid, law_name, noisy
 
 from harness.fit.fit_law import fit_law
-from harness.fit.laws import Floats, Sizes
+from harness.fit.laws import Floats, Law, Sizes, exponent_of
+from harness.fit.piecewise import fit_pieces
 from harness.polynomial import Term
 
 DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
 NOISES = (0.0, 0.01, 0.03, 0.10)
 TERMS = (Term(), Term(log=1), Term(n=1), Term(n=1, log=1), Term(n=2), Term(n=3))
-TRUTHS = [(term,) for term in TERMS] + list(combinations(TERMS, 2))
+TRUTHS = [(term,) for term in TERMS] + list(itertools.combinations(TERMS, 2))
 OUTCOMES = ("told", "leading", "undetermined", "incorrect")
 GRIDS = ((64, 2048, 6), (64, 8192, 8), (16, 4096, 12), (100, 10_000, 24))
 
@@ -65,6 +69,61 @@ def test_attention() -> None:
                 f"  {title}, noise {noise:.0%}: {within:.1%} ({np.median(errors):.2%}, {max(errors):.2%}); "
                 f"led by n log n {logs}, determined {determined / (10 * DRAWS):.0%}"
             )
+
+
+FEW_SIZES = ((128, 256, 512), (128, 256, 512, 1024))
+# 80 µs and a cost in n² or n, with the terms of the counts.
+FEW_LAWS = {"1 + n²": (1.1e-8, Term(n=2)), "1 + n": (3e-6, Term(n=1))}
+
+
+def test_few_sizes() -> None:
+    print("\nthree and four sizes with the terms of the counts: determined, and of these led by a wrong term")
+    for (title, (slope, term)), sizes in itertools.product(FEW_LAWS.items(), FEW_SIZES):
+        for noise in (0.005, 0.02, 0.05):
+            n = np.array(sizes, dtype=float)
+            costs = 8e-5 + slope * term(_sizes(n))
+            laws = [
+                fit_law(_sizes(n), noisy(costs, noise, draw), np.full(len(n), noise), (Term(), term))
+                for draw in range(DRAWS)
+            ]
+            _print_wrong(
+                f"{title}, {len(n)} sizes, noise {noise:.1%}", laws, lambda law, term=term: law.terms[-1] == term
+            )
+
+
+FOREIGN = {
+    "n^1.5": (lambda n: n**1.5, lambda n: 1.5),
+    "n^1.8": (lambda n: n**1.8, lambda n: 1.8),
+    "n^2.5": (lambda n: n**2.5, lambda n: 2.5),
+    "n²·log n": (lambda n: n**2 * np.log(n), lambda n: 2 + 1 / np.log(n)),
+    "n² with a cliff": (lambda n: n**2 * np.where(n >= 700, 1.5, 1.0), lambda n: 2.0),
+}
+
+
+def test_foreign() -> None:
+    print("\ncosts that are no sum of terms: determined, and of these with an interval that excludes the exponent")
+    for (title, (curve, exponent)), points in itertools.product(FOREIGN.items(), (6, 8, 12, 24)):
+        n = np.round(np.geomspace(64, 4096, points))
+        for noise in (0.0, 0.005, 0.02, 0.05):
+            errors = np.full(points, max(noise, 0.002))
+            draws = range(-(-DRAWS // 5) if noise else 1)
+            laws = [fit_pieces(_sizes(n), noisy(1e-6 * curve(n), noise, draw), errors) for draw in draws]
+            truth = exponent(n[-1])
+            _print_wrong(
+                f"{title}, {points} sizes, noise {noise:.1%}", laws, lambda law, n=n, truth=truth: _holds(law, n, truth)
+            )
+
+
+def _holds(law: Law, n: Floats, truth: float) -> bool:
+    exponent = exponent_of(law, "n", n[-1], 1)
+    return exponent is not None and exponent.lo <= truth <= exponent.hi
+
+
+def _print_wrong(title: str, laws: list[Law], is_right: Callable[[Law], bool]) -> None:
+    determined = [law for law in laws if law.determined]
+    wrong = sum(not is_right(law) for law in determined)
+    print(f"{title:>44}: {len(determined):4} of {len(laws)} determined, {wrong} wrong")
+    assert not wrong
 
 
 def _drawn(truth: tuple[Term, ...], noise: float, draw: int) -> tuple[Floats, Floats]:

@@ -1,9 +1,10 @@
-"""How large the code is and how it reads: modules, lines of code, import lines and sentence lengths.
+"""How large the code is and how it reads: modules, tokens, import lines and sentence lengths.
 
     .venv/bin/python tests/bench/structure.py     prints the figures; exit status 1 if one is beyond its limit
 
 Some aims are not reached yet. There, the limit is what has been reached, so that the figure cannot grow unnoticed. A
-line of code holds at least one token that is neither a comment nor part of a docstring.
+limit is only ever lowered. Tokens are those of Python without comments and layout; a docstring is one. A limit on lines
+would make the lines dense. A line of code holds a token that is neither a comment nor part of a docstring.
 """
 
 import ast
@@ -12,6 +13,7 @@ import re
 import statistics
 import sys
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +30,12 @@ _FEWEST_WORDS = 4
 
 @dataclass(frozen=True)
 class Module:
-    """One Python file: its length, its lines of code, how many of them import, and its docstrings."""
+    """One Python file: its length, its lines of code and tokens, how many lines import, and its docstrings."""
 
     path: Path
     lines: int
     code: int
+    tokens: int
     imports: int
     docstrings: str
 
@@ -51,6 +54,7 @@ class Module:
             path.relative_to(ROOT),
             text.count("\n"),
             len(code),
+            sum(1 for _ in _tokens(text)),
             len(imports & code),
             "\n\n".join(ast.get_docstring(node) or "" for node in nodes),
         )
@@ -60,12 +64,13 @@ def _lines_of(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
+def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return (token for token in tokens if token.type not in _LAYOUT)
+
+
 def _lines_with_tokens(text: str) -> set[int]:
-    found = set[int]()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _LAYOUT:
-            found.update(range(token.start[0], token.end[0] + 1))
-    return found
+    return {line for token in _tokens(text) for line in range(token.start[0], token.end[0] + 1)}
 
 
 def sentence_lengths(text: str) -> list[int]:
@@ -107,8 +112,8 @@ class Figure:
 def figures() -> list[Figure]:
     """All figures of this checkout."""
     found = []
-    for package, of_modules, of_code, of_imports in (
-        ("harness", (110, 167), (14_000, 27_250), (6, 9.3)),
+    for package, of_modules, of_tokens, of_imports in (
+        ("harness", (118, 167), (163_000, 304_600), (6, 9.3)),
         ("impls", (40, 42), (), (6,)),
     ):
         modules = [Module.read(path) for path in sorted((ROOT / package).rglob("*.py"))]
@@ -117,7 +122,7 @@ def figures() -> list[Figure]:
         found += [
             Figure(f"{package}: modules", len(named), *of_modules),
             Figure(f"{package}: lines of the longest module", max(module.lines for module in modules), 450),
-            Figure(f"{package}: lines of code", code, *of_code),
+            Figure(f"{package}: tokens", sum(module.tokens for module in modules), *of_tokens),
             Figure(
                 f"{package}: import lines, % of code",
                 100 * sum(module.imports for module in modules) / code,

@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -171,10 +170,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
-    # Compiled code runs as it is written; otherwise the compiler would trace into the observer. If the warm-up call has
-    # not imported the compiler, nothing is compiled. Importing it would take 0.7 s.
-    is_loaded = "torch._dynamo" in sys.modules
-    with torch.compiler.set_stance("force_eager") if is_loaded else contextlib.nullcontext():
+    with compilation.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
         with observer, _noting_unpacked_lengths(storages):
             result = call()

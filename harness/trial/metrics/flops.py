@@ -29,6 +29,32 @@ from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Wor
 from harness.trial.metrics.operations import Observer, Operation
 from harness.trial.packed_sequences import passed_as
 
+# The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
+# without a formula are unknown: they may be a product, a solver, or a loop of many steps.
+NO_PRODUCT, UNKNOWN = "no product", "unknown"
+_FILE = Path(__file__).with_name("operators.txt")
+
+
+@cache
+def operator_table(name: str) -> frozenset[str]:
+    """The operators in one of the two tables, such as `aten::add`."""
+    operators: set[str] = set()
+    table = namespace = ""
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            table = line.partition("]")[0].removeprefix("[")
+        elif line.endswith("::"):
+            namespace = line
+        elif table == name and line.startswith("  "):
+            operators.update(namespace + operator for operator in line.split())
+    return frozenset(operators)
+
+
+def does_no_product(operator: str) -> bool:
+    """Whether an operator such as `aten::add` is known to do no product and no loop of its own."""
+    return operator in operator_table(NO_PRODUCT)
+
+
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
 # Position of the block mask among the arguments.
 _BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
@@ -136,32 +162,6 @@ def _product(name: str, a: Tensor, b: Tensor) -> int:
 
 # The namespaces of torch's own operators. All others are a user's, or a package's.
 _TORCHS = ("aten", "prim", "prims", "profiler")
-
-
-# The tables of operators without a formula. One that is in neither is unknown too: it may be a product, a solver, or a
-# loop of many steps.
-NO_PRODUCT, UNKNOWN = "no product", "unknown"
-_FILE = Path(__file__).with_name("operators.txt")
-
-
-@cache
-def operator_table(name: str) -> frozenset[str]:
-    """The operators in one of the two tables, such as `aten::add`."""
-    operators: set[str] = set()
-    table = namespace = ""
-    for line in _FILE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("["):
-            table = line.partition("]")[0].removeprefix("[")
-        elif line.endswith("::"):
-            namespace = line
-        elif table == name and line.startswith("  "):
-            operators.update(namespace + operator for operator in line.split())
-    return frozenset(operators)
-
-
-def does_no_product(operator: str) -> bool:
-    """Whether an operator such as `aten::add` is known to do no product and no loop of its own."""
-    return operator in operator_table(NO_PRODUCT)
 
 
 def _fourier(x: Tensor, out: Tensor, dims: list[int]) -> int:

@@ -1,0 +1,148 @@
+"""Verification changes one sequence of the batch: in evaluation, the outputs of the others must stay the same."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.sweep_axes import Case
+from harness.trial.result_checks import WrongResult
+from harness.trial.verify import verify
+
+REASON = "it sees other sequences of the batch; is batch_first missing?"
+
+
+class Recurrent(nn.Module):
+    """As a table of recurrent layers has it: torch reads (n, b, d) without `batch_first`."""
+
+    causal = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rnn(x)[0]
+
+
+class Attends(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(d_model, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x)[0]
+
+
+class WeighsTheBatch(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x).softmax(dim=0) * x
+
+
+class ViewsInsteadOfTransposing(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, d = x.shape
+        heads = x.reshape(n, b, d).transpose(0, 1)
+        return self.mix(heads).cumsum(1)
+
+
+class GathersFromTheFirst(nn.Module):
+    """Each sequence takes its first token from sequence 0."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = torch.arange(x.shape[1], device=x.device).expand(x.shape[0], -1).clone()
+        tokens[1:, 1:] += x.shape[1] * torch.arange(1, x.shape[0], device=x.device)[:, None]
+        return self.proj(x.flatten(0, 1)[tokens])
+
+
+class SeesTheLast(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) + x[-1:].mean()
+
+
+class NormalisesTheBatch(nn.Module):
+    """Statistics of the batch in training, running ones in evaluation."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+class OneSequence(nn.Module):
+    """It takes a batch of one only."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x.squeeze(0)).unsqueeze(0).view(1, x.shape[1], -1)
+
+
+class RefusesTwo(OneSequence):
+    @staticmethod
+    def supports(case: Case) -> str | None:
+        return None if case.batch_size == 1 else "one sequence at a time"
+
+
+def softmax_over_the_batch(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(0) @ v
+
+
+softmax_over_the_batch.reference = None
+
+
+def verified(name: str, **axes: object) -> dict:
+    return verify(Case(f"{Path(__file__)}:{name}", 24, 8, 2, **axes), seed=0)
+
+
+MIXERS = ("Recurrent", "Attends", "WeighsTheBatch", "ViewsInsteadOfTransposing", "GathersFromTheFirst", "SeesTheLast")
+
+
+@pytest.mark.parametrize("name", [*MIXERS, "softmax_over_the_batch"])
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_a_layer_that_mixes_the_sequences_of_a_batch_is_incorrect(name: str, batch_size: int) -> None:
+    with pytest.raises(WrongResult) as raised:
+        verified(name, batch_size=batch_size)
+    assert str(raised.value) == REASON
+
+
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_it_is_incorrect_in_training_too(mode: str) -> None:
+    with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
+        verified("Recurrent", batch_size=2, mode=mode)
+
+
+def test_half_precision_does_not_hide_the_other_sequence() -> None:
+    with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
+        verified("Attends", batch_size=2, dtype="bfloat16")
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_statistics_of_the_batch_in_training_are_no_mistake(mode: str) -> None:
+    assert verified("NormalisesTheBatch", batch_size=2, mode=mode)["output_error"] < 1e-5
+
+
+@pytest.mark.parametrize("name", ["OneSequence", "RefusesTwo"])
+def test_a_layer_of_one_sequence_passes(name: str) -> None:
+    assert verified(name)["output_error"] < 1e-5

@@ -1,0 +1,135 @@
+"""Weights keep their kind: complex numbers stay complex, and a state may hold more than tensors."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.measure.executor import Executor
+from harness.sweep_axes import Case
+from harness.trial.workload import build
+
+
+class DiagonalStateSpace(nn.Module):
+    """y_t is the real part of Σ_s λ^(t−s) x_s in each channel, with λ of magnitude 0.9 and an angle."""
+
+    causal = True
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        angles = torch.linspace(0.3, 2.8, d_model)
+        self.rate = nn.Parameter(torch.polar(torch.full_like(angles, 0.9), angles))
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = [torch.zeros_like(self.rate * x[:, 0])]
+        for x_t in x.unbind(1):
+            states.append(self.rate * states[-1] + x_t)
+        return torch.stack([state.real for state in states[1:]], dim=1)
+
+
+class KeepsANumber(nn.Module):
+    """Torch's own hook puts a dictionary into its state."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+        self.scale = 1.0
+
+    def get_extra_state(self) -> dict:
+        return {"scale": self.scale}
+
+    def set_extra_state(self, state: dict) -> None:
+        self.scale = state["scale"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) * self.scale
+
+
+class Packed(nn.Module):
+    """Weights in int8, packed in the constructor."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        plain = nn.Sequential(nn.LSTM(d_model, d_model, batch_first=True)).eval()
+        self.rnn = torch.ao.quantization.quantize_dynamic(plain, {nn.LSTM}, dtype=torch.qint8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rnn(x)[0]
+
+
+class EightBits(nn.Module):
+    """A buffer of 8-bit floats, and one of whole numbers."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+        self.register_buffer("scale", torch.ones(d_model).to(torch.float8_e4m3fn))
+        self.register_buffer("order", torch.arange(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)[..., self.order] * self.scale.to(x.dtype)
+
+
+class Lazy(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.LazyLinear(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)
+
+
+def own(layer: type, **axes: object) -> Case:
+    return Case(f"{Path(__file__)}:{layer.__name__}", 24, 8, 1, batch_size=2, **axes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_complex_weights_stay_complex(dtype: str) -> None:
+    work = build(own(DiagonalStateSpace, dtype=dtype), seed=0)
+    rate = work.layer.rate
+    assert rate.dtype == {"float32": torch.complex64, "float64": torch.complex128}[dtype]
+    # In the first channel, λ = 0.9·exp(0.3i), and the second output is Re(λ)·x₀ + x₁.
+    x = work.x[0, :2, 0].tolist()
+    assert work.call()[0, 1, 0].item() == pytest.approx(0.9 * math.cos(0.3) * x[0] + x[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_complex_weights_are_measured(runner: Executor, mode: str, purpose: str) -> None:
+    outcome = runner.run(purpose, own(DiagonalStateSpace, mode=mode))
+    assert (outcome.status, outcome.reason) == ("ok", None)
+    if purpose != "time":
+        assert 0 < outcome.values["output_error"] < 1e-6
+    if purpose == "facts":
+        assert outcome.values["weights_bytes"] == 8 * 8
+
+
+def test_half_precision_has_no_complex_weights(runner: Executor) -> None:
+    outcome = runner.run("verify", own(DiagonalStateSpace, dtype="bfloat16"))
+    assert outcome.status == "unsupported"
+    assert outcome.reason == "'rate' is complex, and torch has no complex bfloat16: give dtype=float32"
+
+
+def test_quantized_buffers_and_whole_numbers_keep_their_dtype(runner: Executor) -> None:
+    layer = build(own(EightBits), seed=0).layer
+    assert (layer.scale.dtype, layer.order.dtype) == (torch.float8_e4m3fn, torch.int64)
+    assert runner.run("verify", own(EightBits)).status == "ok"
+
+
+@pytest.mark.parametrize("layer", [KeepsANumber, Packed])
+@pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
+def test_a_state_may_hold_more_than_tensors(runner: Executor, layer: type, purpose: str) -> None:
+    outcome = runner.run(purpose, own(layer))
+    assert (outcome.status, outcome.reason) == ("ok", None)
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+def test_a_lazy_module_is_unsupported(runner: Executor, mode: str) -> None:
+    outcome = runner.run("verify", own(Lazy, mode=mode))
+    assert outcome.status == "unsupported"
+    assert (
+        outcome.reason
+        == "'proj.weight' has no shape before the first call: use a module that takes its sizes, as nn.Linear"
+    )

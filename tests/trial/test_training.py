@@ -1,0 +1,152 @@
+"""Layers as they are trained: with noise, frozen weights, power iterations, and recomputed parts."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from harness.measure.executor import Executor
+from harness.sweep_axes import Case
+
+
+class Noisy(nn.Module):
+    """Noise of several kinds in training, and none in evaluation."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.randn_like(y)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.proj(x)
+        return y + self.noise(y) * y if self.training else y
+
+
+class Uniform(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.rand_like(y)
+
+
+class InPlace(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.empty_like(y).normal_(0.5, 2.0)
+
+
+class OfAShape(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.randn(y.shape, dtype=y.dtype, device=y.device)
+
+
+class Coins(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.bernoulli(torch.full_like(y, 0.4)) + nn.functional.dropout(y, 0.3)
+
+
+class Gumbel(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return nn.functional.gumbel_softmax(y, tau=0.7)
+
+
+class Recomputed(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return checkpoint(lambda z: torch.randn_like(z) * z, y, use_reentrant=False)
+
+
+class WrongAndNoisy(Noisy):
+    """Its gradients are not those of its formula."""
+
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.randn_like(y) + (y.detach() - y if y.dtype == torch.float32 else 0)
+
+
+class Adapter(nn.Module):
+    """A frozen projection, and a trained one of rank 2."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(d_model, d_model).requires_grad_(False)
+        self.down, self.up = nn.Linear(d_model, 2, bias=False), nn.Linear(2, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+class Spectral(nn.Module):
+    """Each pass in training takes one step of a power iteration."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.utils.parametrizations.spectral_norm(nn.Linear(d_model, d_model))
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        return self.proj(x)
+
+
+class Reentrant(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.proj, x, use_reentrant=True)
+
+
+def own(layer: type, mode: str, **axes: object) -> Case:
+    return Case(f"{Path(__file__)}:{layer.__name__}", 24, 64, 1, batch_size=2, mode=mode, **axes)
+
+
+NOISY = [Noisy, Uniform, InPlace, OfAShape, Coins, Gumbel, Recomputed]
+
+
+@pytest.mark.parametrize("layer", NOISY)
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_a_layer_that_draws_noise_in_training_is_compared_with_the_same_noise(
+    runner: Executor, layer: type, mode: str
+) -> None:
+    outcome = runner.run("verify", own(layer, mode))
+    assert (outcome.status, outcome.reason) == ("ok", None)
+    assert outcome.values["gradient_error"] < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_noise_has_the_precision_of_the_case(runner: Executor, dtype: str) -> None:
+    assert runner.run("verify", own(Noisy, "train", dtype=dtype)).reason is None
+
+
+def test_the_noise_is_the_same_at_the_timed_size(runner: Executor) -> None:
+    values = runner.run("facts", own(Noisy, "train")).values
+    assert values["output_error"] < 1e-5
+    assert values["gradient_error"] < 1e-5
+
+
+def test_noise_does_not_hide_a_wrong_gradient(runner: Executor) -> None:
+    outcome = runner.run("verify", own(WrongAndNoisy, "train"))
+    assert outcome.status == "incorrect"
+    assert outcome.reason.startswith("gradient of ")
+
+
+@pytest.mark.parametrize("layer", [Adapter, Spectral])
+@pytest.mark.parametrize("mode", ["train", "backward"])
+@pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
+def test_frozen_weights_and_power_iterations_are_measured(
+    runner: Executor, layer: type, mode: str, purpose: str
+) -> None:
+    outcome = runner.run(purpose, own(layer, mode))
+    assert (outcome.status, outcome.reason) == ("ok", None)
+
+
+def test_a_power_iteration_is_no_look_at_later_tokens(runner: Executor) -> None:
+    assert runner.run("verify", own(Spectral, "train", mask="causal")).reason is None
+
+
+def test_reentrant_checkpoints_have_no_backward_pass_alone(runner: Executor) -> None:
+    outcome = runner.run("verify", own(Reentrant, "backward"))
+    assert outcome.status == "unsupported"
+    assert outcome.reason == (
+        "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
+    )
+    assert runner.run("verify", own(Reentrant, "train")).status == "ok"
