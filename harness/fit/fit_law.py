@@ -56,7 +56,7 @@ class Fits:
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
 
     @property
-    def saturated(self) -> NDArray[np.bool]:
+    def saturated(self) -> NDArray[np.bool_]:
         """Whether each fit has as many terms as there are points, shape (fits,)."""
         return self.size >= self.points
 
