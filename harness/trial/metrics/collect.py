@@ -48,7 +48,7 @@ def leave_out_workspaces(version: str) -> None:
         os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
 
 
-# Weights of a lazy layer have no memory before its first call, and are of another class.
+# Tensors of other classes may have no memory of their own.
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
 

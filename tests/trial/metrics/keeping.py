@@ -38,15 +38,6 @@ class ATable(OwnLayer):
         return self.mix(self.kept @ x)
 
 
-class LazyWeights(nn.Module):
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-        self.mix = nn.LazyLinear(d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mix(x)
-
-
 class GrowingCache(OwnLayer):
     """A cache of all tokens, in new memory at each step."""
 

@@ -20,7 +20,6 @@ def facts(layer: str, mode: str = "forward") -> dict:
         ("EveryOutput", OUTPUT, OUTPUT),
         ("TheLastOutput", OUTPUT, 0),
         ("ATable", TABLE, 0),
-        ("LazyWeights", 0, 0),  # they are weights
     ],
 )
 def test_what_calls_leave_behind_is_counted(layer: str, first_call: int, each_call: int) -> None:
