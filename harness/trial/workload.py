@@ -199,8 +199,10 @@ _settings = {name: read() for name, (read, _) in _SWITCHES.items()}
 def set_switches(threads: int) -> None:
     """Set all switches as the harness found them, the number of threads, and exact products."""
     _settings.update({"torch.set_num_threads": threads, "torch.set_float32_matmul_precision": "highest"})
-    for name, (_, write) in _SWITCHES.items():
-        write(_settings[name])
+    torch.set_num_threads(threads)
+    for name, (read, write) in _SWITCHES.items():
+        if read() != _settings[name]:  # to set one anew may import torch's compiler, which takes a second
+            write(_settings[name])
     exact_float32()
 
 

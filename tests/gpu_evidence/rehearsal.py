@@ -186,6 +186,8 @@ def _facts(machine: Machine) -> dict[str, str]:
 
 def main() -> None:
     """Rehearse all parts. Raises RehearsalFailed with what is wrong."""
+    # Idle threads of torch and OpenBLAS would take the CPUs from the other group.
+    os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cuda-rehearsal")
     parts = [rehearsed(part) for part in all_parts()]

@@ -60,12 +60,14 @@ def test_tritons_driver_of_a_gpu_is_compiled_for_the_first_case_alone(tmp_path: 
     compilation.keep_stubs(None)
 
 
-def test_neither_the_process_that_trials_are_forked_from_nor_a_counted_call_imports_the_compiler() -> None:
+def test_neither_the_process_that_trials_are_forked_from_nor_a_layer_nor_a_counted_call_imports_the_compiler() -> None:
     code = (
         "import sys\n"
         "from harness import layer_lookup\n"
-        "from harness.trial import accuracy, fork_server\n"
+        "from harness.sweep_axes import Case\n"
+        "from harness.trial import accuracy, fork_server, workload\n"
         "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"
+        "workload.build(Case('attention.fused', 8, 8, 2), seed=0)\n"
         "with accuracy._WorkCounter(): pass\n"  # torch would import the compiler to keep it out of such a class
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"
     )
