@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _LARGEST_BYTES = 12 * 2**20
-# Plots are there as PNG too. Compiled kernels are of this machine alone.
-_LEFT_OUT_SUFFIXES = (".svg", ".tmp", ".lock")
+# Plots are there as PNG too, and `report` makes a page of five megabytes from the rows. Compiled kernels are of this
+# machine alone.
+_LEFT_OUT_SUFFIXES = (".svg", ".html", ".tmp", ".lock")
 _LEFT_OUT_FOLDER = "compile-cache"
 
 

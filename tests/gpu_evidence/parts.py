@@ -324,6 +324,8 @@ def rehearsed(part: Part) -> Part:
         words.append(f"impl={_LAYER[part.name]}")
     if part.name == "peaks":
         words.append("seq_len=16")
+    if part.name.startswith("ladder."):
+        words.append("--no-plots")
     command = _with_words(part.command, words)
     return replace(part, estimated_s=5, least_s=1, command=command, accepts=(0,))
 

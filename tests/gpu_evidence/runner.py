@@ -36,7 +36,7 @@ SUMMARY = "summary.txt"
 _PACKING_S = 5
 # While a part runs, the archive is renewed this often.
 _RENEWED_EVERY_S = 5
-_LOOK_EVERY_S = 0.2
+_LOOK_EVERY_S = 0.05
 _PRINTED_COLUMNS = 170
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, see prctl(2)
 
