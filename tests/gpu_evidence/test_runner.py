@@ -134,7 +134,8 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
 
 def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_LARGEST_BYTES", 100)
-    for name, size in (("compile-cache/kernel", 1), ("plot.svg", 1), ("page.html", 1), ("rows", 101), ("plot.png", 100)):
+    sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "page.html": 1, "rows": 101, "plot.png": 100}
+    for name, size in sizes.items():
         (runs / name).parent.mkdir(exist_ok=True)
         (runs / name).write_text("x" * size)
     archive.pack(runs, runs.with_name("packed.tar.gz"))
