@@ -1,6 +1,7 @@
 """All that is small of a folder of runs as one file, which another machine continues from."""
 
 import io
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,10 @@ def _small_files(runs: Path) -> Iterator[tuple[Path, bytes, float]]:
 
 
 def unpack(archive: Path, runs: Path) -> None:
-    """Put the content of an archive into a folder of runs."""
-    runs.mkdir(parents=True, exist_ok=True)
+    """Put the content of an archive into a folder of runs that does not exist yet or is empty, whole or not at all."""
+    unpacked = runs.with_name(f"{runs.name}.unpacking")
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir(parents=True)
     with tarfile.open(archive) as file:
-        file.extractall(runs, filter="data")
+        file.extractall(unpacked, filter="data")
+    unpacked.rename(runs)

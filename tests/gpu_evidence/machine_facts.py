@@ -20,6 +20,7 @@ from typing import Any
 
 _PACKAGES = ("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn", "pytest", "transformers")
 _VARIABLES = ("CUDA", "CUDNN", "CUBLAS", "NVIDIA", "TORCH", "PYTORCH", "TRITON", "OMP", "MKL", "LD_LIBRARY", "PYTHON")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SMI = (
     *("name", "driver_version", "persistence_mode", "power.limit", "power.draw", "clocks.sm", "clocks.max.sm"),
     *("clocks.mem", "ecc.mode.current", "mig.mode.current", "compute_mode", "temperature.gpu", "memory.total"),
@@ -80,7 +81,8 @@ def _python_header() -> bool:
 
 
 def _variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+    names = [name for name in os.environ if name.startswith(_VARIABLES)]
+    return {name: os.environ[name] for name in names if not any(word in name for word in _SECRET)}
 
 
 def _packages() -> dict[str, str | None]:

@@ -14,6 +14,7 @@ of the project, no git and no compiler. The exit status is 0 if no part is left,
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import math
@@ -154,14 +155,14 @@ def _die_with_parent() -> None:
 
 
 def _end(process: subprocess.Popen, grace_s: float) -> None:
-    """Interrupt a process as Ctrl-C does, and kill it with all that it started if it goes on after `grace_s`."""
+    """Interrupt a process as Ctrl-C does. Then kill what it has started, and itself if it goes on after `grace_s`."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with contextlib.suppress(ProcessLookupError):  # nothing is left of its group
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def environment(rehearse: bool, root: Path = ROOT) -> dict[str, str]:
@@ -238,13 +239,20 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
     if options.archive.is_relative_to(options.runs):
         parser.error(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
+    if options.archive.exists() and options.resume is None and not options.runs.exists():
+        parser.error(f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive")
+    if options.rehearse and options.publish is not None and options.publish.absolute() == PUBLISHED:
+        parser.error(f"--publish {options.publish}: a rehearsal has no results; name another folder")
     return options
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
     if math.isnan(seconds) or seconds < 0:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds; inf is no limit")
     return seconds
 
 
@@ -286,6 +294,8 @@ def resume(options: argparse.Namespace) -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
+    for further in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the last archive is written now
+        signal.signal(further, signal.SIG_IGN)
     raise Stopped
 
 

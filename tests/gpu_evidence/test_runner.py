@@ -236,6 +236,8 @@ def test_a_machine_that_has_runs_of_its_own_continues_those(tmp_path: Path, monk
     [
         (["ten"], "SECONDS"),
         (["-1"], "SECONDS"),
+        (["smoke"], "smoke is not a number of seconds; inf is no limit"),
+        (["inf", "--rehearse", "--publish", "results/published"], "a rehearsal has no results"),
         (["inf", "nonsense"], "no part 'nonsense'; choose from: facts smoke default clock"),
         (["inf", "--resume", "nowhere.tar.gz"], "there is no such file"),
         (["inf", "--archive", "build/cuda/all.tar.gz"], "choose a file outside"),
@@ -246,6 +248,14 @@ def test_a_wrong_command_says_what_is_wrong(words: list[str], reason: str, capsy
         runner.parsed(words)
     assert ended.value.code == 2
     assert reason in capsys.readouterr().err
+
+
+def test_an_archive_of_other_runs_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    earlier = tmp_path / "earlier.tar.gz"
+    earlier.touch()
+    with pytest.raises(SystemExit):
+        runner.parsed(["inf", "--runs", str(tmp_path / "runs"), "--archive", str(earlier)])
+    assert f"add --resume {earlier}" in capsys.readouterr().err
 
 
 def test_a_group_names_all_of_its_parts() -> None:
