@@ -50,7 +50,7 @@ def test_it_composes_to_the_same_configuration(overrides: list[str], stored: boo
 def test_what_was_typed_is_repeated_as_it_was() -> None:
     typed = ["impl=glob(attention.w*)", "seq_len=range(256,2049,256)", "shape=gpt2", "layer.reach=16,32"]
     assert again(typed) == typed
-    assert again(["n=64", "real_share=0.75", "mask=padding"]) == ["seq_len=64", "padding_fraction=0.25", "mask=padding"]
+    assert again(["n=64", "mask=padding"]) == ["seq_len=64", "mask=padding"]
 
 
 def test_a_named_precision_is_named() -> None:
