@@ -299,6 +299,8 @@ _LAYER = {
     "ladder.blocks": "encoder.fused",
     "papers.lra2021": "encoder6.fused",
     "papers.mingru2024": "rnn.mingru.parallel",
+    "papers.vaswani2017_table1": "sdpa.naive",
+    "papers.xlstm2025_tfla": "attention.fused.flash",
 }
 _CHOSEN_TESTS = {
     "contract": (

@@ -37,7 +37,7 @@ _LONGEST_S = 300
 _KILLED_AFTER_S = 1.0
 _LOOK_EVERY_S = 0.02
 # The first part of the second group: each group takes about half of the time.
-_SECOND_GROUP = "ladder.attention"
+_SECOND_GROUP = "widths"
 _APPENDED = (".jsonl", ".txt")
 
 
