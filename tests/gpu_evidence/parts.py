@@ -114,8 +114,7 @@ _CASES = {
 _FAMILIES = {
     "attention": '"attention.[!u]*"',  # as Hydra wants a pattern quoted
     "rnn": "rnn.*",
-    "conv": "conv.*",
-    "blocks": "encoder.naive,encoder.fused,decoder.naive,decoder.fused",
+    "others": "conv.*,encoder.naive,encoder.fused,decoder.naive,decoder.fused",
 }
 
 
@@ -256,7 +255,7 @@ def all_parts() -> list[Part]:
             "d_model=1024",
             f"impl={layers}",
         )
-        for (family, layers), estimated_s in zip(_FAMILIES.items(), (1300, 700, 200, 300), strict=True)
+        for (family, layers), estimated_s in zip(_FAMILIES.items(), (1300, 700, 500), strict=True)
     ]
     return [
         *short,
@@ -296,7 +295,8 @@ _LAYER = {
     "widths": "attention.fused",
     "ladder.attention": "attention.fused",
     "ladder.rnn": "rnn.torch",
-    "ladder.blocks": "encoder.fused",
+    "ladder.others": "conv.conv1d",
+    "peaks": "attention.fused",
     "papers.lra2021": "encoder6.fused",
     "papers.mingru2024": "rnn.mingru.parallel",
     "papers.vaswani2017_table1": "sdpa.naive",
@@ -326,7 +326,7 @@ def rehearsed(part: Part) -> Part:
         words.append(f"impl={_LAYER[part.name]}")
     if part.name == "peaks":
         words.append("seq_len=16")
-    if part.name.startswith("ladder."):
+    if part.name.startswith(("ladder.", "widths")):
         words.append("--no-plots")
     command = _with_words(part.command, words)
     return replace(part, estimated_s=5, least_s=1, command=command, accepts=(0,))
