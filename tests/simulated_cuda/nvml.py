@@ -8,7 +8,8 @@ from typing import Any
 
 from simulated_cuda import process
 
-QUERY_S = 1e-3
+# Those of an H200 are shorter, but for that of energy.
+QUERY_S, ENERGY_QUERY_S = 1e-3, 3.6e-3
 # The counter of energy is renewed this often, and power is an average over this time.
 RENEWED_S, AVERAGED_S = 0.1, 1.0
 
@@ -32,7 +33,8 @@ def module() -> ModuleType:
         "nvmlDeviceGetUUID": "GPU-{}".format,
         "nvmlDeviceGetPowerManagementLimit": lambda handle: int(1000 * process.settings().power_limits_w[handle]),
     }
-    functions = {f"nvmlDeviceGet{name}": _query(answer) for name, answer in _ANSWERS.items()}
+    takes_s = dict.fromkeys(_ANSWERS, QUERY_S) | {"TotalEnergyConsumption": ENERGY_QUERY_S}
+    functions = {f"nvmlDeviceGet{name}": _query(answer, takes_s[name]) for name, answer in _ANSWERS.items()}
     vars(made).update({**constants, **general, **functions, "NVMLError": NVMLError})
     return made
 
@@ -46,11 +48,11 @@ def _refuse(*arguments: Any) -> Any:
     raise NVMLError("Not Found")
 
 
-def _query(answer: Callable[..., Any]) -> Callable[..., Any]:
+def _query(answer: Callable[..., Any], takes_s: float) -> Callable[..., Any]:
     def asked(handle: str, *arguments: Any) -> Any:
         mine = process.here()
         if process.is_used():
-            mine.gpu.now += QUERY_S
+            mine.gpu.now += takes_s
         return answer(mine.gpu, *arguments)
 
     return asked

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
@@ -50,6 +51,8 @@ LEAST_WARMUP_CALLS = 2
 # The clock rate is measured by a kernel of this many cycles, some 0.2 ms: the GPU's own measurement, as NVML's is late.
 # The clock of events has ticks of up to 1 µs, which are half a per cent of it.
 CLOCK_CYCLES = 400_000
+# An idle GPU is held until the measurement of its clock rate is enqueued.
+_CLOCK_HOLD_S = 2e-4
 # A batch counts as throttled if the clock rate at its end was below this share of the trial's upper quartile.
 THROTTLED = 0.9
 # A free call is bound by the host if the wait after the host's part is at most this share of the call's time.
@@ -58,8 +61,8 @@ TAIL_SHARE = 0.05
 _LOAD_READINGS = 4
 # The counter of energy is read once in a part of the calls, which takes about this long. If the GPU ran out of calls
 # before the end of a reading, the parts become twice as long, up to the longest. A longer part makes a renewal of the
-# counter less certain.
-_LOAD_PART_S, _LONGEST_PART_S = 5e-3, 12e-3
+# counter less certain. A query took an H200 3.6 ms at rest, and over 12 ms at work.
+_LOAD_PART_S, _LONGEST_PART_S = 5e-3, 40e-3
 # The idle power during readings would be in the energy of a call by about as much.
 _IDLE_SHARE = 0.05
 
@@ -180,7 +183,12 @@ class Sampling:
         return start, self.device.mark(), after - before
 
     def clock_hz(self) -> float | None:
-        """The GPU's present clock rate; None if the device cannot measure it."""
+        """The GPU's present clock rate; None if the device cannot measure it.
+
+        An idle GPU would reach the first event before the host has launched the kernel, so it is held.
+        """
+        if "hold" not in self.device.lacks:
+            self.device.hold(_CLOCK_HOLD_S)
         rate = self._enqueue_clock()
         self.device.sync()
         return rate()
@@ -364,8 +372,8 @@ class Sampling:
         every 0.1 s or so. A renewal is noticed up to one part late, so a line is fitted through all renewals. Without
         the counter, only `sustained_s` is returned.
 
-        If the host is slower than the GPU, the GPU idles during a reading. Energy and power are unknown if that is more
-        than `_IDLE_SHARE` of the time.
+        If the host is slower than the GPU, the GPU idles during a reading, between the events around two parts. Energy
+        and power are unknown if that is more than `_IDLE_SHARE` of the time.
         """
         clock, gauge = self.clock, self.device.gauge
         renewals: list[tuple[int, float, float]] = []
@@ -373,15 +381,16 @@ class Sampling:
         part, last = math.ceil(_LOAD_PART_S / warm_s), gauge.energy_j()
         self.device.sync()
         begin = now = due_s = clock()
-        calls, (_, before), idle_s = part, self._enqueue(part), 0.0
+        calls, marks = part, [self._enqueue(part)]
         while now - begin < seconds:
             start, end = self._enqueue(part)
             calls += part
             if now >= due_s:
                 gauge.read()  # while the GPU works on the last calls, unless it waits for the host anyway
                 due_s += seconds / _LOAD_READINGS
-            before.synchronize()
-            now, energy_j, before = clock(), gauge.energy_j(), end
+            marks[-1][1].synchronize()
+            now, energy_j = clock(), gauge.energy_j()
+            marks.append((start, end))
             if now - begin >= seconds / 2:
                 second_half.append((part, start, end))
             unfinished = 0 if end.query() else part
@@ -389,9 +398,9 @@ class Sampling:
                 renewals.append((calls - unfinished, now, energy_j))
             last = energy_j
             if not unfinished:
-                idle_s += clock() - now
                 part = min(2 * part, math.ceil(_LONGEST_PART_S / warm_s))
         self.device.sync()
+        idle_s = sum(end.elapsed_time(start) / 1e3 for (_, end), (start, _) in pairwise(marks))
         call_times_s = [start.elapsed_time(end) / 1e3 / part for part, start, end in second_half]
         facts = {"sustained_s": rounded(fmean(call_times_s))}
         if len({finished for finished, _, _ in renewals}) > 1 and idle_s <= _IDLE_SHARE * (now - begin):

@@ -107,11 +107,12 @@ class SimGenerator:
 class SimGauge:
     """NVML: a query takes the host a while, and a reading is `queries` of them.
 
-    Power is an average over a second, and energy is renewed every 0.1 s.
+    Power is an average over a second, and energy is renewed every 0.1 s. The query of energy takes longer than the
+    others: 3.6 ms on an H200 at rest.
     """
 
     is_open = True
-    query_s = 1e-3
+    query_s, energy_query_s = 1e-3, 3.6e-3
     queries = 5
     renewed_s = 0.1
 
@@ -129,7 +130,7 @@ class SimGauge:
 
     def energy_j(self) -> float:
         """The energy since the beginning, as old as the counter."""
-        self.gpu.now += self.query_s
+        self.gpu.now += self.energy_query_s
         return self.gpu.joules(math.floor(self.gpu.now / self.renewed_s) * self.renewed_s)
 
     def facts(self) -> dict[str, Any]:
