@@ -11,6 +11,11 @@ places from turn to turn. Beside the ratio of times is that of cycles: a call th
 every clock rate, and one that waits for memory takes as much time. A case fails if neither ratio is within 1 %, unless
 the call takes less than 50 µs or is host-bound. Kernels alone have no such limit, because the gaps between them count.
 
+The clock rate of either side is that between its samples. A GPU at rest clocks up within milliseconds, so a rate
+measured after do_bench would be another one. do_bench clears gradients before a sample, outside of its events: a
+stand-in for a tensor measures the rate there, before every eighth sample. If the call is host-bound, the GPU waits for
+that measurement, and its rate is unknown.
+
 Beside the ratios is what either side says of the host: ours labels a call host-bound whose calls back to back take
 longer than its work; torch's profiler has the time in kernels, and where that is well below the time of calls back to
 back, the GPU has waited. A call of more launches than the queue holds is timed as a graph, which do_bench is not: it
@@ -71,6 +76,7 @@ CASES = (
 )
 if SIMULATED:
     CASES = (Case("attention.fused", 16, 16, 2, device="cuda"),)
+_CLOCK_EVERY = 8
 # Ratios of calls longer than this have to be within this share of 1.
 _LONG_S, _WITHIN = 50e-6, 0.01
 # Where kernels fill less than this of the time between calls, the GPU waits for the host.
@@ -94,6 +100,29 @@ _COLUMNS = {
 }
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here")
+
+
+class ClockBetweenSamples:
+    """What do_bench takes for a tensor. Whenever its gradient is cleared, the clock rate is due to be measured."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling, self._cleared = sampling, 0
+        self._rates: list[Callable[[], float | None]] = []
+
+    @property
+    def grad(self) -> None:
+        return None
+
+    @grad.setter
+    def grad(self, value: None) -> None:
+        if self._cleared % _CLOCK_EVERY == 0:
+            self._rates.append(self._sampling._enqueue_clock())
+        self._cleared += 1
+
+    def hz(self) -> float:
+        """The median rate, once the GPU has reached all measurements; 0 if it is unknown."""
+        rates = [rate() for rate in self._rates]
+        return median(rate or 0.0 for rate in rates)
 
 
 @dataclass
@@ -120,7 +149,7 @@ class Turns:
     def ratio_of_cycles(self) -> float | None:
         """The same ratio of cycles; None if a clock rate is unknown."""
         rates = [*self.ours_hz, *self.do_bench_hz]
-        if not rates or 0.0 in rates:
+        if self.is_host_bound or not rates or 0.0 in rates:
             return None
         cycles = zip(self.ours_s, self.ours_hz, self.do_bench_s, self.do_bench_hz, strict=True)
         return median(ours * ours_hz / (theirs * their_hz) for ours, ours_hz, theirs, their_hz in cycles)
@@ -150,7 +179,7 @@ class Turns:
             f"{self.ratio:.3f}" if self.by == "held" else "–",
             "–" if cycles is None else f"{cycles:.3f}",
             _mhz(self.ours_hz),
-            _mhz(self.do_bench_hz),
+            _mhz([] if self.is_host_bound else self.do_bench_hz),
             str(self.by),
             _yes(self.is_host_bound),
             is_waiting,
@@ -209,7 +238,7 @@ def _measure(case: Case, do_bench: Callable[..., float]) -> Turns:
     call = build(case, seed=0).call
     turns = Turns(str(case))
     device = TorchDevice()
-    clock = Sampling(call, device, spin_s=cuda._pair_s(device, lambda: device.spin(1)))
+    sampling = Sampling(call, device, spin_s=cuda._pair_s(device, lambda: device.spin(1)))
 
     def time_ours() -> None:
         samples, extras = cuda.sample_cuda(call, SAMPLING_S, TorchDevice())
@@ -220,8 +249,10 @@ def _measure(case: Case, do_bench: Callable[..., float]) -> Turns:
         turns.by = extras["gpu_time_by"]
 
     def time_theirs() -> None:
-        turns.do_bench_s.append(do_bench(call, warmup=25, rep=1e3 * SAMPLING_S, return_mode="median") / 1e3)
-        turns.do_bench_hz.append(clock.clock_hz() or 0.0)
+        clock = ClockBetweenSamples(sampling)
+        median_ms = do_bench(call, warmup=25, rep=1e3 * SAMPLING_S, return_mode="median", grad_to_none=[clock])
+        turns.do_bench_s.append(median_ms / 1e3)
+        turns.do_bench_hz.append(clock.hz())
 
     for turn in range(TURNS):
         sides = (time_ours, time_theirs) if turn % 2 == 0 else (time_theirs, time_ours)

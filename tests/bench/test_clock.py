@@ -49,6 +49,11 @@ def test_without_a_clock_rate_there_is_no_ratio_of_cycles() -> None:
     assert turns(1.0, ours_hz=[0.0], do_bench_hz=[1000 * MHZ]).ratio_of_cycles is None
 
 
+def test_a_call_that_waits_for_the_host_has_no_ratio_of_cycles() -> None:
+    # The GPU also waits for what measures the clock rate, which is then too low.
+    assert turns(1.0, host_bound=True, ours_hz=[1980 * MHZ], do_bench_hz=[1760 * MHZ]).ratio_of_cycles is None
+
+
 def test_the_two_sides_change_places_from_turn_to_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     samples = SimpleNamespace(samples_s=[1e-3], clock_s=1e-6)
@@ -60,10 +65,12 @@ def test_the_two_sides_change_places_from_turn_to_turn(monkeypatch: pytest.Monke
 
     def do_bench(*arguments: Any, **options: Any) -> float:
         order.append("theirs")
+        for tensor in options["grad_to_none"]:
+            tensor.grad = None
         return 1.0
 
     gpu = SimpleNamespace(sample_cuda=sample_cuda, _pair_s=lambda *arguments: 0.0)
-    sampling = SimpleNamespace(clock_hz=lambda: 1900 * MHZ)
+    sampling = SimpleNamespace(_enqueue_clock=lambda: lambda: 1900 * MHZ)
     monkeypatch.setattr(bench_do_bench, "cuda", gpu)
     monkeypatch.setattr(bench_do_bench, "TorchDevice", lambda: None)
     monkeypatch.setattr(bench_do_bench, "Sampling", lambda *arguments, **options: sampling)

@@ -2,12 +2,13 @@
 
 It takes the steps of the original, by its documentation and source: a first call, an estimate from five calls, warm-up,
 then calls between two events each. Each timed call follows a flush of the L2 cache, which is outside of its events.
+Before the flush, the gradients of the tensors in `grad_to_none` are cleared.
 https://triton-lang.org/main/python-api/generated/triton.testing.do_bench.html
 
 There is no package `triton` for it: torch would take one for the compiler.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,7 +19,9 @@ _CALLS_OF_ESTIMATE = 5
 _FLUSH_FACTOR = 5
 
 
-def do_bench(fn: Callable[[], Any], warmup: float, rep: float, return_mode: str) -> float:
+def do_bench(
+    fn: Callable[[], Any], warmup: float, rep: float, return_mode: str, grad_to_none: Sequence[Any] = ()
+) -> float:
     """The median time of a call in milliseconds. `warmup` and `rep` are durations in milliseconds, flushes included."""
     if return_mode != "median":
         raise ValueError(f"only the median is simulated, not the {return_mode}")
@@ -36,6 +39,8 @@ def do_bench(fn: Callable[[], Any], warmup: float, rep: float, return_mode: str)
         fn()
     pairs = []
     for _ in range(max(1, int(rep / estimate_ms))):
+        for tensor in grad_to_none:
+            tensor.grad = None
         buffer.zero_()
         start = _event()
         fn()
