@@ -19,15 +19,21 @@ class WrongResult(Exception):
     """Raised if the layer ran and its result is incorrect."""
 
 
-def tolerance(dtype: torch.dtype, d_model: int) -> float:
-    """The largest relative RMS error that rounding explains, the sum of two terms.
+# Kernels of GPUs compute exp and tanh in fewer bits than float32 has. In units of its last place, cuDNN's RNN of an H200
+# is off by 43 (d = 256). TF32 and half precision are off by thousands.
+_FAST_FUNCTIONS = 64
+
+
+def tolerance(dtype: torch.dtype, d_model: int, device: str = "cpu") -> float:
+    """The largest relative RMS error that rounding explains, the sum of three terms.
 
     The layer keeps intermediates in its dtype, and their roundings get 8 units in the last place. Sums over d terms get
-    √d units of the accumulator, which is at least float32.
+    √d units of the accumulator, which is at least float32. Functions of other devices than a CPU get some more units.
     """
     eps = torch.finfo(dtype).eps
     accumulator_eps = min(eps, torch.finfo(torch.float32).eps)
-    return 8 * eps + d_model**0.5 * accumulator_eps
+    of_functions = 0 if device == "cpu" else _FAST_FUNCTIONS
+    return 8 * eps + (d_model**0.5 + of_functions) * accumulator_eps
 
 
 # Comparing a layer with itself can only show that it loses digits, not that its formula is wrong. A correct layer may
@@ -49,7 +55,7 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     allowed = layer_protocol.allowed_error(layer)
     has_reference = has_reference and not allowed
     dtypes = (case.dtype, layer_protocol.output_dtype(layer, case.dtype))
-    rounding = max(tolerance(getattr(torch, name), case.d_model) for name in dtypes)
+    rounding = max(tolerance(getattr(torch, name), case.d_model, case.device) for name in dtypes)
     is_lenient = not has_reference or case.inputs == "outliers"
     limit = max(rounding, min(_LENIENT * rounding, MOST)) if is_lenient else rounding
     kinks = not has_reference or getattr(layer, "kinks", False)
