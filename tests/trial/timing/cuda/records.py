@@ -23,8 +23,9 @@ def recorded_files() -> dict[str, Path]:
 
 
 def write(found: dict[str, Any], path: Path) -> None:
-    """Write a record to a file, which `read` reads."""
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    """Write a record to a file, which `read` reads: a line for each value."""
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in found.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -260,8 +260,10 @@ def cold_s(bench: Bench) -> Callable[..., float]:
 
 
 def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench, cold_s: Callable[..., float]) -> None:
-    once_s = cold_s(1)
-    assert once_s == pytest.approx(cold_s(2), abs=max(0.05 * once_s, 2 * bench.record["tick_s"]))
+    # In turns, as the first readings of an H200 took 5 % longer than later ones.
+    pairs = [(cold_s(1), cold_s(2)) for _ in range(5)]
+    once_s, twice_s = (median(of) for of in zip(*pairs, strict=True))
+    assert once_s == pytest.approx(twice_s, abs=max(0.05 * once_s, 2 * bench.record["tick_s"]))
 
 
 def test_a_read_after_a_dirty_flush_is_no_faster_than_after_a_clean_one(
