@@ -19,8 +19,8 @@ class WrongResult(Exception):
     """Raised if the layer ran and its result is incorrect."""
 
 
-# Kernels of GPUs compute exp and tanh in fewer bits than float32 has. In units of its last place, cuDNN's RNN of an H200
-# is off by 43 (d = 256). TF32 and half precision are off by thousands.
+# Kernels of GPUs compute exp and tanh in fewer bits than float32 has. In units of its last place, cuDNN's RNN is off by
+# 43 on an H200 (d = 256). TF32 and half precision are off by thousands.
 _FAST_FUNCTIONS = 64
 
 
