@@ -295,7 +295,7 @@ def _plain(operation: Operation) -> int | None:
     if of.name == "aten::convolution_backward":
         return _convolution_backward(operation.arguments())
     packet = getattr(operation.func, "_overloadpacket", None)
-    if packet in flop_registry:
+    if packet in flop_registry and of.name not in operator_table(UNKNOWN):
         # Torch's formulas need shapes and do not accept an `out=` argument.
         kwargs = {name: value for name, value in operation.kwargs.items() if name != "out"}
         return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))

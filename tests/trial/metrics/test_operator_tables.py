@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 from harness.trial.metrics import flops
 from harness.trial.metrics.flops import NO_PRODUCT, UNKNOWN, Flops, operator_table
 from harness.trial.metrics.opaque_kernels import KERNELS, Work
-from harness.trial.metrics.operations import Depth, Observer, Storages
+from harness.trial.metrics.operations import Depth, Observer, Operation, Storages, operation_traits
 
 N, D = 6, 4
 TORCHS = ("aten", "prim", "prims", "profiler")
@@ -32,7 +32,7 @@ def with_formula() -> set[str]:
     torchs_own = {f"aten::{packet.__name__}" for packet in flop_registry if hasattr(packet, "__name__")}
     products = {f"aten::{name}" for name in flops._PRODUCTS}
     fourier = {name for name in registered() if name.startswith("aten::_fft_")}
-    return {*KERNELS, *products, *torchs_own, *fourier, "aten::convolution_backward"}
+    return {*KERNELS, *products, *torchs_own, *fourier, "aten::convolution_backward"} - operator_table(UNKNOWN)
 
 
 def test_every_operator_that_torch_registers_is_in_a_table() -> None:
@@ -176,3 +176,95 @@ def test_the_distance_of_all_pairs_runs_a_product_that_is_not_told_as_0() -> Non
 def test_a_loop_inside_an_operator_has_no_depth_unless_it_is_declared() -> None:
     assert observed(quantized_lstm()).undeclared == ["aten::quantized_lstm"]
     assert observed(lambda: X @ W).undeclared == []
+
+
+def m(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor without content: a formula takes shapes and dtypes alone."""
+    return torch.empty(shape, device="meta", dtype=dtype)
+
+
+# Sequences, heads, queries, keys, and the width of a head. All differ, so that no factor stands for another.
+B, H, Q, K, E = 2, 3, 5, 7, 4
+QKV = {"query": m(B, H, Q, E), "key": m(B, H, K, E), "value": m(B, H, K, E), "is_causal": False}
+HEADS_LAST = {"query": m(B, Q, H, E), "key": m(B, K, H, E), "value": m(B, K, H, E), "is_causal": False}
+BIASED = {"cu_seqlens_q": None, "cum_seq_q": None, "custom_mask_type": 0, "bias": None}
+# The scores, and the weighted values. Backward: the scores again, and gradients of weights, values, queries and keys.
+FORWARD, BACKWARD = 2 * 2 * B * H * Q * K * E, 5 * 2 * B * H * Q * K * E
+SDPA = "aten::_scaled_dot_product_"
+FUSED = ("flash_attention", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
+# One step of an RNN without gates, d to d: products with the input and with the state.
+RNN = {"input": m(B, Q, D), "weight": [m(D, D), m(D, D), m(D), m(D)], "mode": 1, "num_layers": 1, "batch_first": True}
+CUDNN = {**RNN, "bidirectional": False, "batch_sizes": [], "output_mask": [True, True, True, True]}
+ONEDNN = {"input": m(Q, B, D), "mode": 1}
+RNN_WORK = B * Q * 2 * 2 * D * D
+# Five kernels of width 3 over 2 channels of 10 numbers: 8 positions each.
+X1, K1, CONV = m(1, 2, 10), m(5, 2, 3), 2 * 8 * 5 * 2 * 3
+HOW1 = ([1], [0], [1], False, [0], 1)
+A, C = m(3, 4), m(4, 6)
+
+# For each operator with a formula: its arguments, the shape of its result, and its FLOPs by hand.
+BY_HAND: dict[str, tuple[Any, tuple[int, ...], int]] = {
+    "aten::mm": ((A, C), (3, 6), 144),
+    "aten::_int_mm": ((A, C), (3, 6), 144),
+    "aten::linear": ((A, m(6, 4)), (3, 6), 144),
+    "aten::mkldnn_linear": ((A, m(6, 4)), (3, 6), 144),
+    "aten::mv": ((A, m(4)), (3,), 24),
+    "aten::dot": ((m(5), m(5)), (), 10),
+    "aten::vdot": ((m(5), m(5)), (), 10),
+    "aten::bmm": ((m(2, 3, 4), m(2, 4, 6)), (2, 3, 6), 288),
+    "aten::addmm": ((m(3, 6), A, C), (3, 6), 144),
+    "aten::addmm_": ((m(3, 6), A, C), (3, 6), 144),
+    "aten::_addmm_activation": ((m(6), A, C), (3, 6), 144),
+    "aten::baddbmm": ((m(2, 3, 6), m(2, 3, 4), m(2, 4, 6)), (2, 3, 6), 288),
+    "aten::baddbmm_": ((m(2, 3, 6), m(2, 3, 4), m(2, 4, 6)), (2, 3, 6), 288),
+    "aten::addbmm": ((m(3, 6), m(2, 3, 4), m(2, 4, 6)), (3, 6), 288),
+    "aten::addbmm_": ((m(3, 6), m(2, 3, 4), m(2, 4, 6)), (3, 6), 288),
+    "aten::addmv": ((m(3), A, m(4)), (3,), 24),
+    "aten::addmv_": ((m(3), A, m(4)), (3,), 24),
+    "aten::_scaled_mm": ((A, C, m(), m()), (3, 6), 144),
+    "aten::convolution": ((X1, K1, None, *HOW1), (1, 5, 8), CONV),
+    "aten::convolution_overrideable": ((X1, K1, None, *HOW1), (1, 5, 8), CONV),
+    "aten::_convolution": ((X1, K1, None, *HOW1, False, False, True, True), (1, 5, 8), CONV),
+    "aten::cudnn_convolution": ((X1, K1, [0], [1], [1], 1, False, False, True), (1, 5, 8), CONV),
+    # The gradients of the input and of the weights.
+    "aten::convolution_backward": ((m(1, 5, 8), X1, K1, [5], *HOW1, [True, True, True]), (1, 2, 10), 2 * CONV),
+    # 5 N lg N for N = 64, and half of it where one side is real.
+    "aten::_fft_c2c": ((m(64, dtype=torch.complex64), [0], 0, True), (64,), 5 * 64 * 6),
+    "aten::_fft_r2c": ((m(64), [0], 0, True), (33,), 5 * 64 * 6 // 2),
+    "aten::_fft_c2r": ((m(33, dtype=torch.complex64), [0], 0, 64), (64,), 5 * 64 * 6 // 2),
+    **{f"{SDPA}{kernel}": (QKV, (B, H, Q, E), FORWARD) for kernel in (*FUSED, "flash_attention_for_cpu")},
+    **{f"{SDPA}{kernel}_backward": (QKV, (B, H, Q, E), BACKWARD) for kernel in (*FUSED, "flash_attention_for_cpu")},
+    **{f"aten::_{kernel}_forward": (HEADS_LAST | BIASED, (B, Q, H, E), FORWARD) for kernel in FUSED[:2]},
+    **{f"aten::_{kernel}_backward": (HEADS_LAST | BIASED, (B, Q, H, E), BACKWARD) for kernel in FUSED[:2]},
+    "aten::_cudnn_rnn": (CUDNN, (B, Q, D), RNN_WORK),
+    # Each product has two gradients. That of the state before the first step is among them.
+    "aten::_cudnn_rnn_backward": (CUDNN, (B, Q, D), 2 * RNN_WORK),
+    "aten::mkldnn_rnn_layer": (ONEDNN | {"weight0": m(D, D), "weight1": m(D, D)}, (Q, B, D), RNN_WORK),
+    "aten::mkldnn_rnn_layer_backward": (ONEDNN | {"weight1": m(D, D), "weight2": m(D, D)}, (Q, B, D), 2 * RNN_WORK),
+    # Queries, scores, values and output of Q tokens; keys and values of K.
+    "aten::_native_multi_head_attention": (
+        {"query": m(B, Q, D), "key": m(B, K, D), "value": m(B, K, D)},
+        (B, Q, D),
+        2 * B * (2 * Q * D * D + 2 * K * D * D + 2 * Q * K * D),
+    ),
+    "aten::_transformer_encoder_layer_fwd": (
+        {"src": m(B, Q, D), "ffn_weight_1": m(8, D), "ffn_weight_2": m(D, 8)},
+        (B, Q, D),
+        2 * B * (4 * Q * D * D + 2 * Q * Q * D + 2 * Q * 8 * D),
+    ),
+}
+
+
+# These are no operators but functions of functions: see test_flex.py.
+@pytest.mark.parametrize("name", sorted(with_formula() - {"aten::flex_attention", "aten::flex_attention_backward"}))
+def test_each_formula_is_what_is_counted_by_hand(name: str) -> None:
+    given, shape, by_hand = BY_HAND[name]
+    func = getattr(torch.ops.aten, name.removeprefix("aten::"))
+    overload = func.default if "default" in func.overloads() else getattr(func, func.overloads()[0])
+    args, kwargs = (given, {}) if isinstance(given, tuple) else ((), given)
+    dtype = torch.complex64 if name == "aten::_fft_c2c" else torch.float32
+    out = m(*shape, dtype=dtype)
+    operation = Operation(overload, operation_traits(overload), args, kwargs, out, [], [], [])
+    work = Flops()._of(operation)
+    assert work is not None
+    assert work.flops == by_hand
