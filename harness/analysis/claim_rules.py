@@ -31,8 +31,8 @@ NOT_MEASURED = "not measured"
 FREE_FACTOR = 2.0
 # Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
 RESOLUTION = 0.1
-# An exponent that rises by more than this to one beyond the claim may belong to a faster term that is still small.
-_RISE = 0.005
+# A larger share of the memory, on top of what the claim explains, may be a faster term that is still small.
+_EXCESS = 0.001
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
@@ -353,11 +353,17 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         terms = _growing_terms(law.polynomial)
         growths = _growths(terms, sizes.n.max(), own)
         faster = [term for term, growth in zip(terms, growths, strict=True) if not _is_within(growth, bounds)]
-        measured, verdict = f"{law} bytes", REFUTED if faster else CONFIRMED
+        since = f" from n = {law.breaks[-1].n:g} on" if law.breaks else ""
+        measured, verdict = f"{law} bytes{since}", REFUTED if faster else CONFIRMED
         reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
     else:
         measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
         verdict, reason = _compare_exponents(along, bounds, own)
+        powers = dict(zip((*"ndh", *own), bounds.max(axis=0), strict=True))
+        # A claimed term that falls, as d²/h does, makes a sum steeper.
+        rising = [axis for axis in along if all(term.power(axis) >= 0 for term in claim.terms)]
+        if verdict == CONFIRMED and any(_is_steepening(known, axis, powers[axis]) for axis in rising):
+            verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
     claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
     unvaried = [axis for axis in claimed if claim.growth(axis)[0] and axis not in along]
     of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
@@ -397,8 +403,7 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, own
     growths = np.stack([n, d, d + h, *others], axis=1)
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
-        is_rising = (growths[0] > growths[1] + _RISE).any() and not _is_within(growths[0], bounds, _RISE)
-        return (UNDETERMINED, f"{text}: larger sizes would tell") if is_rising else (CONFIRMED, text)
+        return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip((*"ndh", *own), is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
@@ -406,6 +411,26 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, own
         return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
     doubt = f"two {faster[0]} cannot tell growth from a step" if faster else "larger sizes would tell"
     return UNDETERMINED, f"{text}: {doubt}"
+
+
+def _is_steepening(lines: Iterable[CaseResult], axis: str, power: float) -> bool:
+    """Whether the memory of any series, against this power of an axis, is steeper at its end than before.
+
+    A faster term makes it so, however small the term is and however large a constant. A step raises one slope, which
+    hides a rise of the next. So the last slope must be the lowest, or equal the one before. The first starts at 0.
+    """
+    for series in _along(lines, axis):
+        sizes = sizes_factor_two_apart(series)
+        if len(sizes) < 2:
+            continue
+        # A power of 0 has no slopes.
+        orders = np.diff([0.0, *np.array(sizes, dtype=float) ** max(power, _EXCESS)])
+        costs = [float(series[size].peak_bytes or 0) for size in sizes]
+        *before, last = np.diff([0.0, *costs]) / orders
+        tolerance = _EXCESS * costs[-1] / orders[-1]
+        if last > min(before) + tolerance and abs(last - before[-1]) > tolerance:
+            return True
+    return False
 
 
 def _axis_text(axis: str, exponents: Sequence[float]) -> str:

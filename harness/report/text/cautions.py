@@ -16,6 +16,7 @@ from harness.report.accuracy_chart import approximations, is_by_itself, is_inexa
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
 from harness.results.columns import CaseResult
+from harness.stats.estimate import Estimate
 from harness.sweep_axes import AXES, GROWING, SIZES, Case
 
 # Statuses that a large size can cause. Errors and incorrect results have other causes.
@@ -70,20 +71,32 @@ def stricter_precisions(precision: str) -> Sequence[str]:
     return _PRECISIONS[_PRECISIONS.index(precision) + 1 :] if precision in _PRECISIONS else ()
 
 
+def _half_width(line: CaseResult) -> float:
+    """The larger distance from a time to an end of its interval, as a share; infinite without an interval."""
+    time_s = line.time_s or math.inf
+    return Estimate(time_s, line.time_lo_s or 0.0, line.time_hi_s or math.inf, time_s).half_width
+
+
 def quality_sentences(
-    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0]
+    lines: Iterable[CaseResult],
+    machine: Mapping[str, Any],
+    precision: str = _PRECISIONS[0],
+    target: float | None = None,
 ) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
-    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`.
+    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`, which
+    asked for intervals within ± `target`, a share; None if nothing was asked for.
     """
     timed = [line for line in lines if line.time_s is not None]
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons = [line.stop_reason for line in timed if line.stop_reason]
         nine_in_ten = math.ceil(0.9 * len(widths)) - 1
-        precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
+        precise = ""
+        if target:
+            number = sum(_half_width(line) <= target for line in timed)
+            precise = f" {number} of {len(timed)} cases are as precise as asked for, ±{100 * target:g} %."
         if median(widths) > WIDEST:
             text.append(
                 f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
@@ -92,7 +105,7 @@ def quality_sentences(
         else:
             text.append(
                 f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
-                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
+                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise}"
             )
     if len(widths) < len(timed):
         number = f"{len(timed) - len(widths)} of {len(timed)} times"
