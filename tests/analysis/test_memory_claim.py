@@ -103,7 +103,7 @@ def test_memory_between_two_terms_of_its_claim_is_within_their_sum(claim: str, e
 
 
 def kernel(block: Callable[[int], int]) -> Cost:
-    """Memory of torch's flash kernel on a CPU: 20nd bytes, or inputs and the scores of one block of queries and keys."""
+    """Memory of torch's flash kernel on a CPU: 20nd bytes, or inputs and the scores of one block."""
 
     def cost(n: int, d: int, h: int) -> int:
         queries, keys = block(n), min(n, 512)
