@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from harness import formatting, own_axes
+from harness.analysis.series import series_along, sizes_factor_two_apart
 from harness.fit.integer_laws import exact_law, exact_pieces
 from harness.fit.laws import Floats, Law, Range, Sizes
-from harness.polynomial import Polynomial, Size, Term, constant
+from harness.polynomial import Polynomial, Size, Term, constant, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.sequence_lengths import claimed_flops, is_summed
-from harness.sweep_axes import SIZES, device_kind
+from harness.sweep_axes import device_kind
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 # Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
@@ -31,8 +31,8 @@ NOT_MEASURED = "not measured"
 FREE_FACTOR = 2.0
 # Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
 RESOLUTION = 0.1
-# An exponent that rises by more than this to one beyond the claim may belong to a faster term that is still small.
-_RISE = 0.005
+# A larger share of the memory, on top of what the claim explains, may be a faster term that is still small.
+_EXCESS = 0.001
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
@@ -44,18 +44,6 @@ class Judgement:
     measured: str
     verdict: str
     reason: str
-
-
-def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
-    """Return the largest size, the largest of at most half of it, and so on, in ascending order.
-
-    Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
-    """
-    found: list[int] = []
-    for size in sorted(sizes, reverse=True):
-        if not found or 2 * size <= found[-1]:
-            found.append(size)
-    return found[::-1]
 
 
 def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
@@ -80,21 +68,6 @@ def _growing_terms(of: Polynomial) -> list[Term]:
 def size_of(line: CaseResult) -> Size:
     """Return the size of one sequence of a line."""
     return line.seq_len, line.d_model, line.num_heads, 1, line.own_size
-
-
-def _letters(line: CaseResult) -> dict[str, Any]:
-    """The sizes of a line by letter."""
-    return {**{letter: getattr(line, name) for letter, name in SIZES.items()}, **dict(line.own_size)}
-
-
-def _along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseResult]]:
-    """The lines by their size along an axis, in ascending order, for each combination of the other sizes."""
-    groups: dict[tuple[Any, ...], dict[int, CaseResult]] = {}
-    for line in lines:
-        sizes = _letters(line)
-        if axis in sizes:
-            groups.setdefault(tuple(sizes[other] for other in sizes if other != axis), {})[sizes[axis]] = line
-    return [dict(sorted(found.items())) for found in groups.values()]
 
 
 def signed_exponent(value: float) -> str:
@@ -156,7 +129,8 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         return Judgement(measured, UNDETERMINED, "no case that was counted claims a whole number of FLOPs")
     for line, claimed in claiming:
         if not _supports(line, claimed):
-            which = ", ".join(f"{letter} = {value:g}" for letter, value in _letters(line).items() if letter != "b")
+            sizes = sizes_by_letter(line.size)
+            which = ", ".join(f"{letter} = {value:g}" for letter, value in sizes.items() if letter != "b")
             if is_masked(line):
                 # Some layers compute a masked pass in another way, such as parallel linear attention.
                 text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} with one at {which}"
@@ -283,7 +257,7 @@ class _DepthOrder:
 
 def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_DepthOrder]:
     """The order of the depth for each (d, h, b) where it is known at two or more n."""
-    along = _along([line for line in lines if line.depth is not None], "n")
+    along = series_along([line for line in lines if line.depth is not None], "n")
     return [_DepthOrder.of({n: line.depth or 0 for n, line in by.items()}, claim) for by in along if len(by) > 1]
 
 
@@ -343,7 +317,8 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     in_claim = {letter for term in claim.terms for letter, _ in term.own}
     fixed = tuple((letter, size) for letter, size in known[0].own_size if letter in in_claim and letter not in own)
     claim = claim.at(fixed)
-    along = {axis: found for axis in (*"ndh", *own) if (found := _exponents(known, axis, claim))}
+    axes = (*"ndh", *own)
+    along = {axis: found for axis in axes if (found := _exponents(known, axis, claim))}
     if not along:
         return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
     bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known), own)
@@ -353,11 +328,20 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         terms = _growing_terms(law.polynomial)
         growths = _growths(terms, sizes.n.max(), own)
         faster = [term for term, growth in zip(terms, growths, strict=True) if not _is_within(growth, bounds)]
-        measured, verdict = f"{law} bytes", REFUTED if faster else CONFIRMED
+        since = f" from n = {law.breaks[-1].n:g} on" if law.breaks else ""
+        measured, verdict = f"{law} bytes{since}", REFUTED if faster else CONFIRMED
         reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
     else:
         measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
-        verdict, reason = _compare_exponents(along, bounds, own)
+        verdict, reason = _compare_exponents(along, bounds, axes)
+        # A claimed term that falls, as d²/h does, makes a sum steeper.
+        steep = (
+            _is_steepening(known, axis, power)
+            for axis, power in zip(axes, bounds.max(axis=0), strict=True)
+            if all(term.power(axis) >= 0 for term in claim.terms)
+        )
+        if verdict == CONFIRMED and any(steep):
+            verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
     claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
     unvaried = [axis for axis in claimed if claim.growth(axis)[0] and axis not in along]
     of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
@@ -388,24 +372,40 @@ def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
     return any((mean >= growth - tolerance).all(axis=1).any() for mean in means)
 
 
-def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, own: Sequence[str]) -> tuple[str, str]:
+def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axes: Sequence[str]) -> tuple[str, str]:
     """The verdict on a claim with these bounds and the reason, from the measured exponents along each axis.
 
     A single step, such as a workspace, is not growth: some stretches of sizes do not contain it.
     """
-    n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in (*"ndh", *own))
+    n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in axes)
     growths = np.stack([n, d, d + h, *others], axis=1)
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
-        is_rising = (growths[0] > growths[1] + _RISE).any() and not _is_within(growths[0], bounds, _RISE)
-        return (UNDETERMINED, f"{text}: larger sizes would tell") if is_rising else (CONFIRMED, text)
+        return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
-    faster = [axis for axis, is_faster in zip((*"ndh", *own), is_faster, strict=True) if is_faster]
+    faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
     if steady:
         return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
     doubt = f"two {faster[0]} cannot tell growth from a step" if faster else "larger sizes would tell"
     return UNDETERMINED, f"{text}: {doubt}"
+
+
+def _is_steepening(lines: Iterable[CaseResult], axis: str, power: float) -> bool:
+    """Whether the memory of any series, against this power of an axis, is steeper at its end than before.
+
+    A faster term makes it so, however small the term is and however large a constant. A step raises one slope, which
+    hides a rise of the next. So the last slope must be the lowest, or equal the one before. The first starts at 0.
+    """
+    for series in series_along(lines, axis):
+        sizes = sizes_factor_two_apart(series)
+        costs = np.array([0, *(series[size].peak_bytes or 0 for size in sizes)])
+        steps = np.diff(np.array([0, *sizes]) ** max(power, _EXCESS))  # a power of 0 has no slopes
+        *before, last = np.diff(costs) / steps
+        tolerance = _EXCESS * costs[-1] / steps[-1]
+        if before and last > min(before) + tolerance and abs(last - before[-1]) > tolerance:
+            return True
+    return False
 
 
 def _axis_text(axis: str, exponents: Sequence[float]) -> str:
@@ -421,11 +421,13 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
     holds at least three sizes. The sizes are at least a factor of two apart: between closer sizes, memory allocated in
     blocks stays the same or jumps. Of several series the one with the largest claim is taken. Empty without two sizes.
     """
-    series = [[by[at] for at in found] for by in _along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1]
+    series = [
+        [by[at] for at in found] for by in series_along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1
+    ]
     if not series:
         return []
     ends = max(series, key=lambda ends: (claim.value(*size_of(ends[-1])), size_of(ends[-1])))
-    at, costs = np.log([(_letters(line)[axis], line.peak_bytes or 1) for line in ends]).T
+    at, costs = np.log([(sizes_by_letter(line.size)[axis], line.peak_bytes or 1) for line in ends]).T
     half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
     return [float((costs[j] - costs[i]) / (at[j] - at[i])) for i, j in pairs]

@@ -12,13 +12,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from harness.analysis.series import Point, Series, series_groups, series_of
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
-from harness.polynomial import AXES, OwnSize, Size, Term
+from harness.polynomial import OwnSize, Size, Term, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, SIZES
 
@@ -85,9 +83,7 @@ class FittedLaw:
         position = self._position(size)
         found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
         one = found[0] if len(found) == 1 else _either(*found)
-        # More heads share the same width and may cost less, as may larger blocks: only sizes with the same ones count.
-        alike = (point for point in self._rising if (point.h, point.own) == (h, own))
-        smaller = [point for point in alike if point.n <= n and point.d <= d and point.b <= b]
+        smaller = [point for point in self._rising if _is_at_most(point.size, size)]
         least = max((point.lo for point in smaller), default=0.0)
         value = max((point.value for point in smaller), default=0.0)
         return replace(one, value=max(one.value, value), lo=max(one.lo, least), hi=max(one.hi, value))
@@ -116,14 +112,20 @@ class FittedLaw:
     def _rising(self) -> list[Point]:
         """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
         points = self.series.points
-        sizes, ends = np.array([point.size[:4] for point in points]), np.array([point.hi for point in points])
-        fell = 0.0
-        for point, size in zip(points, sizes, strict=True):
-            alike = np.array([(other.h, other.own) == (point.h, point.own) for other in points])
-            larger = (sizes >= size).all(axis=1) & alike
-            if (ends[larger] < point.lo).any():
+        fell = 0
+        for point in points:
+            if any(other.hi < point.lo and _is_at_most(point.size, other.size) for other in points):
                 fell = max(fell, point.n)
         return [point for point in points if point.n > fell]
+
+
+def _is_at_most(small: Size, large: Size) -> bool:
+    """Whether a size is at most another one along n, d and b, with the same heads and own sizes.
+
+    More heads share the same width and may cost less, as may larger blocks.
+    """
+    n, d, h, b, own = large
+    return small[0] <= n and small[1] <= d and small[3] <= b and (small[2], small[4]) == (h, own)
 
 
 @dataclass(frozen=True)
@@ -170,18 +172,13 @@ class _Piece:
         return Prediction(predicted.value, predicted.lo, predicted.hi, False, warnings)
 
 
-def sizes_by_letter(size: Size) -> dict[str, float]:
-    """The values of a size by letter."""
-    return {**dict(zip(AXES, size[:4], strict=True)), **dict(size[4])}
-
-
 def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
     return sorted({sizes_by_letter(point.size)[axis] for point in points})
 
 
 def _name(axis: str, names: Mapping[str, str]) -> str:
     """The key by which a size along an axis is given."""
-    return SIZES[axis] if axis in SIZES else f"layer.{names[axis]}"
+    return SIZES.get(axis) or f"layer.{names[axis]}"
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:

@@ -4,19 +4,20 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from harness import own_axes
 from harness.fit.laws import Floats, Sizes, relative_errors_of, shrunken_errors
 from harness.fit.page_faults import PageFaults, page_faults
-from harness.polynomial import OwnSize, Size
+from harness.polynomial import OwnSize, Size, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.stats.interval import low_quantile
 from harness.sweep_axes import MAPPED_FROM_BYTES, Setting
 
-# The column of each metric but the time, which has an interval.
-_COLUMNS = {"memory": "peak_bytes", "flops": "flops", "depth": "depth", "ops": "ops", "traffic": "min_bytes"}
+# The columns of metrics with another name. The time has an interval too.
+_COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,28 @@ def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list
     return found
 
 
+def series_along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseResult]]:
+    """The lines by their size along an axis, in ascending order, for each combination of the other sizes."""
+    groups: dict[tuple[Any, ...], dict[int, CaseResult]] = {}
+    for line in lines:
+        sizes: dict[str, Any] = sizes_by_letter(line.size)
+        if size := sizes.pop(axis, 0):
+            groups.setdefault(tuple(sizes.values()), {})[size] = line
+    return [dict(sorted(found.items())) for found in groups.values()]
+
+
+def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
+    """Return the largest size, the largest of at most half of it, and so on, in ascending order.
+
+    Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
+    """
+    found: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if not found or 2 * size <= found[-1]:
+            found.append(size)
+    return found[::-1]
+
+
 def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
 
@@ -105,14 +128,11 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
 def point_of(line: CaseResult, metric: str) -> Point | None:
     """Return the line's cost in one metric; None if it was not measured."""
     n, d, h, b, own = line.size
-    if metric != "time":
-        value = getattr(line, _COLUMNS[metric])
-        return Point(n, d, h, b, value, value, value, own) if value is not None else None
-    if line.time_s is None:
-        return None
-    if line.time_lo_s is None or line.time_hi_s is None:
-        return Point(n, d, h, b, line.time_s, 0.0, math.inf, own)
-    return Point(n, d, h, b, line.time_s, line.time_lo_s, line.time_hi_s, own)
+    lo = hi = value = getattr(line, _COLUMNS.get(metric, metric))
+    if metric == "time":
+        has_ends = line.time_lo_s is not None and line.time_hi_s is not None
+        lo, hi = (line.time_lo_s, line.time_hi_s) if has_ends else (0.0, math.inf)
+    return Point(n, d, h, b, value, lo, hi, own) if value is not None else None
 
 
 def page_faults_of(lines: Sequence[CaseResult]) -> PageFaults | None:

@@ -134,7 +134,8 @@ class Provenance:
 
     `changed` has the settings that differ from the defaults, as text, and `command` repeats the run. Both are empty for
     results without a sweep. The content of machine.json is in `machine`, empty if the file is missing. For each axis
-    that the configuration gives as a list, `grid` has its values in the configured order.
+    that the configuration gives as a list, `grid` has its values in the configured order. `target` is the configured
+    half-width of intervals, a share; 0 if there is none.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Provenance:
     command: str
     machine: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    target: float = 0.0
 
     @property
     def precision(self) -> str:
@@ -155,10 +157,11 @@ def provenance_of(stored: StoredRun) -> Provenance:
         return Provenance(stored.path.stem, {}, "", stored.machine)
     try:
         repeat, changed = reproduce_command(stored.config), changed_settings(stored.config)
+        target = stored.config["precision"].get("target", 0.0)
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{stored.path / 'config.yaml'} is not a sweep's configuration") from error
     grid = {axis: values for axis, values in stored.config.items() if axis in AXES and isinstance(values, list)}
-    return Provenance(stored.path.resolve().name, changed, repeat, stored.machine, grid)
+    return Provenance(stored.path.resolve().name, changed, repeat, stored.machine, grid, target)
 
 
 def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:

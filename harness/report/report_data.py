@@ -88,7 +88,7 @@ class Contents:
         self.published = claims.published_section(paper, hardware) if paper else None
         self.failures = cautions.failures_table(lines)
         self.failed = cautions.failure_remarks(lines)
-        self.quality = cautions.quality_sentences(lines, provenance.machine, provenance.precision)
+        self.quality = cautions.quality_sentences(lines, provenance.machine, provenance.precision, provenance.target)
         self.cautions = cautions.report_cautions(lines, provenance.machine)
         self.above_roof = points_above_roof(findings.roof_points)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
+from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
+from harness.report.text.cost_models import break_text
 from harness.sweep_axes import Case
 
 
@@ -53,6 +55,22 @@ def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:
 def test_an_undetermined_law_is_told() -> None:
     few = [line for line in usual_lines() if line.seq_len <= 128]
     assert "undetermined" in " ".join(law(of=few).predict(1024, 256, 8, 1).warnings)
+
+
+# Bytes of attention.naive in bfloat16 on an H200, batch 4: 16n² + 9,728n from n = 1024 on, and more at 512.
+ON_A_GPU = {512: 12_582_912, 1024: 26_738_688, 2048: 87_031_808, 4096: 308_281_344, 8192: 1_153_433_600}
+
+
+def test_sizes_below_a_break_say_nothing_of_those_beyond_it_and_the_claim_names_the_break() -> None:
+    cases = [Case("attention.naive", n, 1024, 16, batch_size=4) for n in ON_A_GPU]
+    run = lines(cases, lambda case: 1e-9 * case.seq_len, lambda case: ON_A_GPU[case.seq_len])
+    memory = law("attention.naive", "memory", run)
+    for n in (1500, 16384):
+        said = memory.predict(n, 1024, 16, 4)
+        assert said.value == said.lo == 16 * n * n + 9728 * n
+    assert break_text(memory) == "from n = 1024 on"
+    [claim] = [one for one in verdicts(run, ()) if one.quantity == "memory"]
+    assert claim.measured == "16 n² + 9,728 n bytes from n = 1024 on"
 
 
 def test_below_a_break_the_law_below_it_holds() -> None:

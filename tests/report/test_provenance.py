@@ -22,6 +22,7 @@ def test_a_run_knows_its_name_command_and_machine(tmp_path: Path) -> None:
     found = provenance_of(make(tmp_path / "run", json.dumps({"host": "vm"})))
     assert (found.name, found.command, found.machine) == ("run", "python -m harness sweep seed=3", {"host": "vm"})
     assert found.changed == {"seed": "3"}
+    assert found.target == 0.05, "of precision=quick"
 
 
 def test_each_option_of_layers_is_a_setting_with_its_values() -> None:

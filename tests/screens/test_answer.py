@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from report.found import FORWARD, some_findings, some_lines, some_origin
 from report.many import many_lines, without
+from rows import lines as lines_of
 from screens.states import failed, renamed, usual
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
@@ -15,10 +16,12 @@ from syrupy import SnapshotAssertion
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claim_rules import exponent_text
 from harness.analysis.crossovers import Crossover
+from harness.analysis.fitted_laws import laws_table as csv_of_laws
 from harness.fit.laws import Range
 from harness.report.report_data import Contents, next_steps, report_markdown, show_answer
 from harness.report.text.cost_models import laws_table
 from harness.results.columns import CaseResult
+from harness.sweep_axes import Case
 
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
 
@@ -135,7 +138,7 @@ def test_an_exponent_that_is_not_determined_is_a_question_mark_and_an_empty_colu
     table = contents.answers[0].table
     assert {row[list(table.columns).index("exponent")] for row in table.rows} == {"?"}
     for text in (shown(contents), report_markdown(contents)):
-        assert "?: too few n were measured" in " ".join(text.split())
+        assert "?: not determined; laws.csv has the 95 % interval and the reason" in " ".join(text.split())
     models = {head[0].text: rows for head, rows in laws_table(contents.findings.laws).groups.items()}
     assert {str(row[2])[0] for row in models["time"]} == {"?"}
     assert exponent_text(Range(1.2, 0.0, 3.0)) == "? (0.00 to 3.00)"
@@ -145,6 +148,29 @@ def test_an_exponent_that_is_not_determined_is_a_question_mark_and_an_empty_colu
     assert "of peak" not in answer(usual(), 200), "the machine is not calibrated"
     calibrated = [replace(line, of_peak=0.5, gb_per_s=12.0) for line in usual()]
     assert {"GB/s", "of peak"} <= set(re.split(r"\s{2,}", answer(calibrated, 200).replace("\n", "  ")))
+
+
+# Of scaled dot products written down, on an H200.
+ON_A_GPU = {512: 514e-6, 1024: 709e-6, 2048: 1.75e-3, 4096: 6.36e-3, 8192: 26.1e-3}
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [(ON_A_GPU, "as far from any such law as they are known"), ({512: 514e-6, 1024: 709e-6}, "n takes 2 values")],
+)
+def test_a_question_mark_is_explained_by_the_reason_in_the_table_of_laws(times: dict[int, float], reason: str) -> None:
+    cases = [Case("attention.naive", n, 1024, 16) for n in times]
+    run = [
+        replace(line, time_lo_s=0.998 * line.time_s, time_hi_s=1.002 * line.time_s)
+        for line in lines_of(cases, lambda case: times[case.seq_len], lambda case: 0)
+    ]
+    contents = Contents(run, analyse(run))
+    explained = contents.answers[0].table.explained["exponent"].rpartition("; ?: ")[2]
+    assert explained == "not determined; laws.csv has the 95 % interval and the reason"
+    [law] = csv_of_laws(contents.findings.laws).query("metric == 'time'").to_dict("records")
+    assert not law["determined"]
+    assert reason in law["reason"]
+    assert law["exponent_n_lo"] < law["exponent_n_hi"]
 
 
 def test_the_next_command_names_the_run_and_the_setting_of_the_first_answer() -> None:

@@ -155,13 +155,15 @@ def test_how_good_the_measurement_was_comes_first(snapshot: SnapshotAssertion) -
     best = {"calibration": {"threads": LINE.threads, "best_probe_s": 1e-4}}
     one_trial = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
     told = {
-        "quiet": (measured(1.02, 0.05, "precise"), best),
+        "quiet": (measured(1.02, 0.05, "precise"), best, "quick", 0.05),
+        "precise at the limit of time": (measured(1.001, 0.0, "time_limit"), best, "quick", 0.05),
+        "a few as precise as asked for": (measured(1.0499, None)[:3] + measured(1.0501, None)[:2], best, "quick", 0.05),
         "disturbed": (measured(1.4, 0.2) + measured(1.6, 0.8), {}),
         "slower than at calibration": (measured(1.1, 0.0, probe_s=1.25e-4), best),
         "on a GPU, without a probe": (measured(1.1, None), best),
         "one trial a case": (one_trial, {}),
         "disturbed although standard": (measured(1.4, 0.5), {}, "standard"),
-        "disturbed although strict": (measured(1.4, 0.5), {}, "strict"),
+        "disturbed although strict": (measured(1.4, 0.5), {}, "strict", 0.01),
         "too wide to compare": (measured(7e4, 0.5), {}),
     }
     assert titled({title: "\n".join(quality_sentences(*of)) for title, of in told.items()}) == snapshot

@@ -71,19 +71,22 @@ def stricter_precisions(precision: str) -> Sequence[str]:
 
 
 def quality_sentences(
-    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0]
+    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0], target: float = 0.0
 ) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
-    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`.
+    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`, which
+    asked for intervals within ± `target`, a share; 0 if nothing was asked for.
     """
     timed = [line for line in lines if line.time_s is not None]
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
     if widths:
-        reasons = [line.stop_reason for line in timed if line.stop_reason]
         nine_in_ten = math.ceil(0.9 * len(widths)) - 1
-        precise = f" {reasons.count('precise')} of {len(reasons)} cases stopped because they were precise enough."
+        narrow = sum(width <= (1 + target) ** 2 for width in widths)
+        asked = (
+            f" {narrow} of {len(widths)} intervals are as narrow as asked for, ±{100 * target:g} %." if target else ""
+        )
         if median(widths) > WIDEST:
             text.append(
                 f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
@@ -92,7 +95,7 @@ def quality_sentences(
         else:
             text.append(
                 f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
-                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{precise if reasons else ''}"
+                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{asked}"
             )
     if len(widths) < len(timed):
         number = f"{len(timed) - len(widths)} of {len(timed)} times"
@@ -101,8 +104,8 @@ def quality_sentences(
     share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
     if share > _MUCH_DISTURBED:
         stricter = stricter_precisions(precision)
-        asked = ", ".join(f"precision={name}" for name in stricter)
-        more = f", or ask for more trials ({asked})" if stricter else ""
+        options = ", ".join(f"precision={name}" for name in stricter)
+        more = f", or ask for more trials ({options})" if stricter else ""
         text.append(
             f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again{more}."
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from harness import formatting, own_axes
-from harness.analysis.claim_rules import WIDEST, exponent_value
+from harness.analysis.claim_rules import exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
@@ -97,7 +97,7 @@ CROSSOVER_INTERVALS = (
     "called wrongly."
 )
 SCALING_EXPONENT = "doubling n multiplies the time by 2 to this power, by the cost model at the largest n"
-UNKNOWN_EXPONENT = f"?: too few n were measured, or the exponent's 95 % interval is wider than {WIDEST}"
+UNKNOWN_EXPONENT = "?: not determined; laws.csv has the 95 % interval and the reason"
 
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
