@@ -159,8 +159,8 @@ def _export(parser: argparse.ArgumentParser) -> None:
       csv                       the summary, one line per case
       parquet                   the same with types and units; needs -o, or standard output that is not a terminal
       github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
-      script                    one case, or two that differ in the layer, as Python that needs torch alone: the layers'
-                                source, a check, a timer, and the measured figures as a comment
+      script                    one case, or two that differ in the layer, as Python without the harness: your own
+                                files, a check, a timer, and the measured figures as a comment
 
     examples:
       python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json

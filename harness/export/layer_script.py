@@ -7,7 +7,7 @@ from harness.export import script_parts
 from harness.export.script_parts import REFERENCE, Script, quoted
 
 # Names that this part uses.
-NAMES = ("B", "D", "KEYWORDS", "LAYERS")
+NAMES = ("B", "D", "KEYWORDS")
 
 
 def parts(script: Script) -> list[str]:
@@ -25,9 +25,6 @@ def _settings(script: Script) -> str:
         arguments = ", ".join(f"{key}={value}" for key, value in values.items())
         lines.append(f'    "{name}": lambda: {source.names[one["target"]]}({arguments}),')
     lines.append("}")
-    if inside := dict.fromkeys(target for one in built.values() for target in one["inside"]):
-        layers = ", ".join(f'"{target}": {source.names[target]}' for target in inside)
-        lines.append(f"LAYERS = {{{layers}}}  # which the blocks find by name")
     if _takes_keywords(built):
         given = "n, source" if any("source" in one["keywords"] for one in built.values()) else "n"
         lines.append("KEYWORDS = {")

@@ -1,6 +1,6 @@
-"""Export one or two cases of a run as a script for an issue: the layers' source, sizes, a check and a timer.
+"""Export one or two cases of a run as a script for an issue: the layers, sizes, a check and a timer.
 
-The script needs torch alone, and whatever packages a layer imports itself. A comment holds the measured figures.
+The script imports the project's layers, and holds the user's own files. A comment holds the measured figures.
 """
 
 import math
@@ -14,8 +14,8 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
 from harness.export import function_script, layer_script
 from harness.export.formats import Exported
-from harness.export.inlined_source import InlinedSource, inline
 from harness.export.script_parts import REFERENCE, Script
+from harness.export.script_source import ScriptSource, source_of
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
 from harness.measure.executor import Executor
@@ -169,7 +169,10 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Ma
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
-    source = inline(list(dict.fromkeys(targets)), taken)
+    modules: dict[str, str] = {}
+    for one in described:
+        modules |= one["modules"]
+    source = source_of(targets, modules, taken)
     script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
     imports = _imports(source, ["from functools import partial"] * (inputs is not None))
     parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
@@ -238,8 +241,8 @@ def _case_names(lines: Sequence[CaseResult]) -> list[str]:
     return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
 
 
-def _header(stored: StoredRun, lines: Sequence[CaseResult], source: InlinedSource) -> str:
-    needs = ", ".join(["torch", *source.packages]) + " alone" * (not source.packages)
+def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> str:
+    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.definitions)
     names = _case_names(lines)
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
@@ -290,7 +293,7 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
 
 
-def _imports(source: InlinedSource, more: Sequence[str]) -> str:
+def _imports(source: ScriptSource, more: Sequence[str]) -> str:
     timer = "from torch.utils.benchmark import Timer"
     of_source = [one for one in source.imports if one not in ("import torch", timer, *more)]
-    return "\n".join([*more, *of_source, "import torch", timer])
+    return "\n".join([*more, *dict.fromkeys(of_source), "import torch", timer])

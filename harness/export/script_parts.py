@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.export.inlined_source import InlinedSource
+from harness.export.script_source import ScriptSource
 from harness.sweep_axes import Case
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
@@ -25,7 +25,7 @@ class Script:
     case: Case
     names: Sequence[str]
     built: Mapping[str, Mapping[str, Any]]
-    source: InlinedSource
+    source: ScriptSource
     truths: Mapping[str, str]
     described: Sequence[Mapping[str, Any]]
     checks: Mapping[int, float]

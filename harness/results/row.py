@@ -348,6 +348,7 @@ KINDS: dict[str, TrialKind] = {
             "output": _none_or(_list_of(_list_of(_count))),
             "lengths": _none_or(_list_of(_list)),
             **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
+            "modules": _object_of(_text),
         },
         builds_layer=False,
     ),

@@ -4,12 +4,13 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from harness import layer_lookup, own_axes
+from harness import layer_files, layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, result_checks, verify, workload
@@ -19,7 +20,6 @@ from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.workload import Unsupported
 from impls.adapters.kernel_table import KERNELS
 from impls.adapters.transformers_functions import is_of_model
-from impls.blocks import blocks
 
 # Arguments of `forward` that are tensors, each with the word that describes it.
 _WORDS = {"attn_mask": "causal", "source": "source"}
@@ -36,6 +36,7 @@ def describe_call(case: Case) -> dict[str, Any]:
     - `inputs`, `output`: of a function, see `_described_input` and `_sizes`; None of a layer.
     - `lengths`: of a function, each n with the lengths of its sequences, if they are not all n.
     - `tolerance`, `gradient_tolerance`: the largest relative errors that are tolerated.
+    - `modules`: the text of the user's own modules, by their names or files.
 
     Raises Unsupported for a function or a case that no script can hold.
     """
@@ -53,11 +54,10 @@ def describe_call(case: Case) -> dict[str, Any]:
     # Without a mask to pass, a reference is as causal as the layer.
     of_reference = replace(case, mask="none") if reference and verify.is_as_causal(reference, layer_class) else case
     if issubclass(layer_class, FunctionLayer):
-        return _function_call(case, small, layer_class) | {
-            "reference": reference and _described_function(reference, of_reference, ""),
-            **limits,
-        }
-    return {
+        call = _function_call(case, small, layer_class)
+        call |= {"reference": reference and _described_function(reference, of_reference, ""), **limits}
+        return call | {"modules": _modules(call)}
+    call = {
         "layer": _described(layer_class, case, options),
         "reference": reference and _described(reference, of_reference, layer_lookup.reference_options(case.impl)),
         "input_width": layer_protocol.input_width(layer_class),
@@ -67,13 +67,13 @@ def describe_call(case: Case) -> dict[str, Any]:
         "output": None,
         **limits,
     }
+    return call | {"modules": _modules(call)}
 
 
 def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
     """A class as `module:Class`, the arguments that build it, those of its `forward`, and whether it has `prepare`.
 
-    `inside` are the layers that a block finds by name. An argument of `forward` that is a tensor is described by a
-    word: `causal` for a mask, or `source`.
+    An argument of `forward` that is a tensor is described by a word: `causal` for a mask, or `source`.
     """
     small = replace(case.small(), device="cpu")  # this machine may have no GPU
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
@@ -81,21 +81,10 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     return {
         "target": _target(layer_class),
         "arguments": {"d_model": case.d_model, **layer_protocol.size_options(layer_class, case), **options},
-        "inside": _inside(layer_class, options),
+        "inside": [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
         "prepares": hasattr(layer_class, "prepare") and case.mode != "decode",
     }
-
-
-def _inside(layer_class: Any, options: Mapping[str, Any]) -> list[str]:
-    """The layers inside a block of the project, as `module:Class`."""
-    if not layer_class.__module__.startswith("impls.blocks."):
-        return []
-    defaults = {name: one.default for name, one in inspect.signature(layer_class).parameters.items()}
-    found = [one for one in {**defaults, **options}.values() if isinstance(one, str) and ":" in one]
-    if issubclass(layer_class, blocks.Decoder):
-        found.append(_target(blocks.over_source(blocks.find(found[0]))))
-    return list(dict.fromkeys(found))
 
 
 def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> dict[str, Any]:
@@ -175,6 +164,31 @@ def _place(function: Callable[..., Any], what: str) -> str:
     if what:
         raise Unsupported(f"{what} has no name at the top of a module, so no script can hold it")
     return ""
+
+
+def _modules(call: Mapping[str, Any]) -> dict[str, str]:
+    """The text of the imported modules of the user that lie beside the layer, its reference, or what they call."""
+    described = [one for one in (call["layer"], call["reference"]) if one]
+    targets = [target for one in described for target in (one["target"], *one["inside"])]
+    targets += [one["fill"] for one in call["inputs"] or () if ":" in one["fill"]]
+    places = {_as_path(target.rpartition(":")[0]) for target in targets}
+    names = {name for name in list(sys.modules) if layer_files.is_of_user(name) and not name.startswith("impls")}
+    anchors = [name for name in names if file_or_module(name) in places]
+    directories = {_directory(name) for name in anchors}
+    packages = {name.partition(".")[0] for name in anchors if "." in name}
+    return {
+        file_or_module(name): Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
+        for name in sorted(names)
+        if _directory(name) in directories or name.partition(".")[0] in packages
+    }
+
+
+def _as_path(place: str) -> str:
+    return str(Path(place).absolute()) if place.endswith(".py") else place
+
+
+def _directory(module: str) -> Path:
+    return Path(str(sys.modules[module].__file__)).absolute().parent
 
 
 def _target(layer_class: type) -> str:

@@ -157,7 +157,7 @@ def test_a_script_imports_a_kernel_as_its_user_would(scripts: dict[str, str]) ->
     assert '"fla.gla.chunk": lambda q, k, v, g: partial(chunk_gla, q, k, v, g=g),' in chunk
     assert "partial(fused_recurrent_gla, q, k, v, gk=g)" in scripts["two kernels"]
     assert "partial(chunk_gated_delta_rule, q, k, v, use_qk_l2norm_in_kernel=True, g=g, beta=beta)" in delta
-    assert "Needs torch, fla." in chunk
+    assert "Needs torch, fla, attn-harness." in chunk
     flash = scripts["sdpa.hub.flash2"]
     assert "\nfrom kernels import get_kernel\n" in flash
     assert "partial(get_kernel('kernels-community/flash-attn2', version=1).flash_attn_func, q, k, v)" in flash
