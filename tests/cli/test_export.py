@@ -43,7 +43,7 @@ def test_a_script_is_of_the_case_that_is_named(run: Path, tmp_path: Path, capsys
     out = tmp_path / "issue.py"
     case = "attention.fused n=64"
     assert main(["export", str(run), "--format", "script", "--case", case, "-o", str(out)]) == 0
-    assert "class FusedAttention(" in out.read_text()
+    assert "import FusedAttention" in out.read_text()
     assert main(["export", str(run), "--format", "csv", "--case", case]) == 2
     assert "--case chooses the cases of a script" in capsys.readouterr().err
 
