@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from forked_servers import ADDRESS, WITH_LAYERS, Origin  # noqa: E402
 from gpu_evidence.part_folder import RUNNING, PartFolder  # noqa: E402
-from gpu_evidence.parts import Part, all_parts, rehearsed  # noqa: E402
+from gpu_evidence.parts import PARTS, Part, rehearsed  # noqa: E402
 from gpu_evidence.runner import environment  # noqa: E402
 
 _LONGEST_S = 300
@@ -191,7 +191,7 @@ def main() -> None:
     os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cuda-rehearsal")
-    parts = [rehearsed(part) for part in all_parts()]
+    parts = [rehearsed(part) for part in PARTS]
     middle = [part.name for part in parts].index(_SECOND_GROUP)
     groups = {"one": parts[:middle], "two": parts[middle:]}
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:

@@ -29,7 +29,7 @@ from typing import Any
 
 from gpu_evidence import archive, publish
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
-from gpu_evidence.parts import ROOT, SIMULATED_GPU, Part, all_parts, expectation, rehearsed
+from gpu_evidence.parts import PARTS, ROOT, SIMULATED_GPU, Part, expectation, rehearsed
 
 PUBLISHED = ROOT / "results" / "published"
 SUMMARY = "summary.txt"
@@ -229,7 +229,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--publish", type=Path, metavar="FOLDER", help="copy small results to FOLDER/GPU at the end")
     options = parser.parse_args(arguments)
     try:
-        options.parts = chosen_parts(options.parts, all_parts())
+        options.parts = chosen_parts(options.parts, PARTS)
     except ValueError as error:
         parser.error(str(error))
     if options.resume is not None and not options.resume.is_file():

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 from bench import bench_gate
 from bench.gate import cases
-from gpu_evidence.parts import (
-    DURATIONS,
-    FILES_WITH_GPU_TESTS,
-    PAPERS,
-    ROOT,
-    Part,
-    all_parts,
-    expectation,
-    rehearsed,
-)
+from gpu_evidence import parts
+from gpu_evidence.parts import DURATIONS, FILES_WITH_GPU_TESTS, PAPERS, ROOT, Part, expectation, rehearsed
 
 from harness.config import SweepConfig
 from harness.config.compose import compose
 
-PARTS = {part.name: part for part in all_parts()}
+PARTS = {part.name: part for part in parts.PARTS}
 SHORT = ["facts", "smoke", "default", "clock", "table1", "gate", "record", "contract", "peaks", "flash2", "layers"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gpu_evidence import archive, runner
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
-from gpu_evidence.parts import ROOT, Part, all_parts
+from gpu_evidence.parts import PARTS, ROOT, Part
 from gpu_evidence.publish import publish
 from gpu_evidence.runner import Runner
 
@@ -129,7 +129,7 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
 
     monkeypatch.setattr(archive, "pack", pack)
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
-    assert "part/rows.jsonl" in packed[0]
+    assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
 
 def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def started(runs: Path, code: str) -> subprocess.Popen:
     program = (
         "from gpu_evidence import runner\n"
         "from gpu_evidence.test_runner import part\n"
-        f"runner.all_parts = lambda: [part({code!r})]\n"
+        f"runner.PARTS = [part({code!r})]\n"
         f"raise SystemExit(runner.main(['inf', '--runs', {str(runs)!r}]))\n"
     )
     folders = os.pathsep.join(map(str, (ROOT / "tests", ROOT)))
@@ -199,7 +199,7 @@ def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number
 
 def main(monkeypatch: pytest.MonkeyPatch, *arguments: object, parts: list[Part]) -> int:
     """The exit status of the command with these parts."""
-    monkeypatch.setattr(runner, "all_parts", lambda: parts)
+    monkeypatch.setattr(runner, "PARTS", parts)
     monkeypatch.setattr(runner, "read_ahead", lambda: subprocess.Popen([sys.executable, "-c", ""]))
     kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -259,7 +259,7 @@ def test_an_archive_of_other_runs_is_not_overwritten(tmp_path: Path, capsys: pyt
 
 
 def test_a_group_names_all_of_its_parts() -> None:
-    names = [part.name for part in runner.chosen_parts(["smoke", "ladder"], all_parts())]
+    names = [part.name for part in runner.chosen_parts(["smoke", "ladder"], PARTS)]
     assert names == ["smoke", "ladder.attention", "ladder.rnn", "ladder.others"]
 
 
@@ -277,7 +277,7 @@ def test_the_many_processes_keep_compiled_modules(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_plan_says_where_its_durations_are_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runner.show_plan(all_parts()[:2], runs)
+    runner.show_plan(PARTS[:2], runs)
     first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
     assert first == "Seconds expected: estimates for an H100, none of them measured."
     assert facts.split()[:4] == ["facts", "25", "s", "25"]
