@@ -1,6 +1,6 @@
 """What a GPU machine is, and the durations that decide how long everything else takes.
 
-    python -m gpu_evidence.machine_facts FACTS.json
+    python -m gpu_evidence.machine_facts FACTS.json [FACT…]
 
 Each fact is printed and written as it is found. One that cannot be had is noted with its error, and the next follows.
 """
@@ -249,12 +249,12 @@ FACTS: dict[str, Callable[[], Any]] = {
 
 
 def main() -> int:
-    """Find all facts. Return 1 if torch sees no GPU."""
+    """Find the facts that are named, or all. Return 1 if torch sees no GPU."""
     into = Path(sys.argv[1])
     found: dict[str, Any] = {}
-    for name, find in FACTS.items():
+    for name in sys.argv[2:] or FACTS:
         try:
-            found[name] = find()
+            found[name] = FACTS[name]()
         except Exception as error:  # one missing fact must not cost the others: it is noted, and shown
             found[name] = f"error: {type(error).__name__}: {error}"[:300]
         print(f"{name}: {found[name]}", flush=True)

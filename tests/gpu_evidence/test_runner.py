@@ -1,5 +1,6 @@
 """How `.ci/cuda` runs parts within a time, keeps what they measure, and continues after a kill."""
 
+import errno
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_evidence import archive, runner
+from gpu_evidence import archive, guards, runner
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
 from gpu_evidence.parts import PARTS, ROOT, Part
 from gpu_evidence.publish import publish
@@ -82,10 +83,35 @@ def test_a_part_without_evidence_is_left(runs: Path) -> None:
     assert state(silent, runs) == (FAILED, "it has written no rows.jsonl")
 
 
-def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(runs: Path) -> None:
-    skipped = part("print('SKIPPED [1] tests/test_a.py:50: no triton')")
-    assert run(skipped, runs=runs) == ["part"]
-    assert state(skipped, runs) == (FAILED, "SKIPPED [1] tests/test_a.py:50: no triton")
+SKIP = "SKIPPED [1] tests/test_a.py:50: no triton"
+
+
+@pytest.mark.parametrize("earlier", ["pass", f"{ONE_ROW}; raise SystemExit(1)"])
+def test_a_part_whose_tests_are_all_skipped_is_left_whatever_earlier_attempts_kept(runs: Path, earlier: str) -> None:
+    skipped = part(f"print({SKIP!r})")
+    for code in (part(earlier), skipped):
+        assert run(code, runs=runs) == ["part"]
+    assert state(skipped, runs) == (FAILED, SKIP)
+    # It is done where some tests are skipped and others add evidence, or where no test is left.
+    assert run(part(f"print({SKIP!r}); {ONE_ROW}"), runs=runs) == []
+
+
+def test_a_sweep_is_done_only_if_a_case_has_a_time(runs: Path) -> None:
+    for time_s, left in (("", ["part"]), ("0.5", [])):
+        summary = f"open('summary.csv', 'w').write('status,time_s\\nok,\\nok,{time_s}\\n'); raise SystemExit(3)"
+        sweep = part(summary, evidence="summary.csv", accepts=(0, 3))
+        assert run(sweep, runs=runs) == left
+        assert state(sweep, runs) == ((FAILED, "no case has a time") if left else (DONE, ""))
+
+
+def test_what_a_kill_cut_off_is_left_out(runs: Path) -> None:
+    measuring = part(ONE_ROW)
+    run(measuring, runs=runs)
+    (runs / "part" / "state.json").write_text('{"status": "do')
+    (runs / "part" / "rows.jsonl").write_text('{"case": {"case": 1}\n{"case": 2}\n{"case": 3}')
+    assert state(measuring, runs) == ("not begun", "")
+    run(measuring, runs=runs)
+    assert (runs / "part" / "rows.jsonl").read_text() == '{"case": 2}\n{"case": 3}\n{}\n'
 
 
 def test_a_part_that_is_out_of_time_gets_ctrl_c_and_continues_in_the_next_call(
@@ -132,15 +158,17 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
     assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
 
-def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_LARGEST_BYTES", 100)
-    sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "page.html": 1, "rows": 101, "plot.png": 100}
+def test_the_archive_has_no_compiled_kernels_and_names_large_files_that_are_left_out(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(archive, "LARGEST_BYTES", 12 * 2**20)
+    sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "rows": 12 * 2**20 + 1, "plot.png": 12 * 2**20}
     for name, size in sizes.items():
         (runs / name).parent.mkdir(exist_ok=True)
         (runs / name).write_text("x" * size)
-    archive.pack(runs, runs.with_name("packed.tar.gz"))
-    archive.unpack(runs.with_name("packed.tar.gz"), runs.with_name("other"))
-    assert [path.name for path in runs.with_name("other").iterdir()] == ["plot.png"]
+    run(runs=runs)
+    assert archive.names(runs.with_name("runs.tar.gz")) == ["plot.png"]
+    assert capsys.readouterr().out == "left out of the archive, each over 12 MiB: rows\n"
 
 
 def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
@@ -231,6 +259,85 @@ def test_a_machine_that_has_runs_of_its_own_continues_those(tmp_path: Path, monk
     assert rows(measuring, tmp_path / "runs") == 1
 
 
+def packed_runs(files: dict[str, str], folder: Path) -> Path:
+    """An archive of these files."""
+    for name, content in files.items():
+        (folder / "packed" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "packed" / name).write_text(content)
+    archive.pack(folder / "packed", folder / "packed.tar.gz")
+    return folder / "packed.tar.gz"
+
+
+@pytest.mark.parametrize(("uuid", "attempts"), [(1, 7), (2, 1)])
+def test_facts_are_found_anew_on_another_gpu_of_the_same_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uuid: int, attempts: int
+) -> None:
+    gpus = [{"gpu": "NVIDIA H100", "properties": f"uuid={number}"} for number in (1, uuid)]
+    files = {"facts/facts.json": json.dumps(gpus[0]), "facts/state.json": '{"status": "done", "attempts": 7}'}
+    monkeypatch.setattr(guards, "_gpu_here", lambda file, variables: file.write_text("{}") and gpus[1])
+    words = "inf", "--runs", tmp_path / "runs", "--resume", packed_runs(files, tmp_path)
+    facts = part(ONE_ROW, "facts")
+    assert main(monkeypatch, *words, parts=[facts]) == 0
+    assert PartFolder(facts, tmp_path / "runs").state.attempts == attempts
+
+
+FACTS = "facts/facts.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "reason"),
+    [
+        ({}, ["0", "--publish", "published"], "names no GPU: run the part facts"),
+        ({FACTS: '{"gpu": "NVIDI'}, ["0", "--publish", "published"], "names no GPU"),
+        ({FACTS: '{"gpu": "error: no driver"}'}, ["0", "--publish", "published"], "names no GPU"),
+        ({FACTS: '{"gpu": "Another GPU"}'}, ["1"], "is of Another GPU, and here is"),
+        ({"rehearsal.txt": ""}, ["0"], "is a rehearsal, whose figures mean nothing: add --rehearse"),
+        ({FACTS: "{}"}, ["0", "--rehearse"], "is no rehearsal"),
+    ],
+)
+def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    files: dict[str, str], words: list[str], reason: str,
+) -> None:  # fmt: skip
+    packed = packed_runs(files, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    parts = [part(ONE_ROW)]
+    assert main(monkeypatch, *words, "--runs", tmp_path / "runs", "--resume", packed, parts=parts) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert reason in sentence
+
+
+def test_two_commands_do_not_run_in_one_folder(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = started(runs, UNTIL_CTRL_C)
+    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == 2
+    assert capsys.readouterr().err.startswith(f".ci/cuda: another command runs in {runs}: ")
+    first.kill()
+    first.communicate()
+    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == 0
+
+
+@pytest.mark.parametrize(("owner", "method", "status"), [(tarfile, "open", 1), (PartFolder, "save", 2)])
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    owner: Any,
+    method: str,
+    status: int,
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        if owner is tarfile or (runs / "part" / "rows.jsonl").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(owner, method, fail)
+    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == status
+    printed = "".join(capsys.readouterr())
+    assert printed.count("No space left on device") == 1
+    assert rows(part(""), runs) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -306,6 +413,8 @@ def test_what_is_published_has_commands_tables_rows_and_durations(runs: Path, tm
         *("sweep/command.txt", "sweep/output.txt", "sweep/summary.csv", "sweep/report.md"),
         *("sweep/rows.tar.gz", "sweep/plots/time.png"),
     }
+    (target / "durations.json").write_text('{"seconds": {"facts": 20, "sweep": 900}}')
+    publish([facts], runs, tmp_path / "published", is_rehearsal=True)
     durations = json.loads((target / "durations.json").read_text())
     assert durations["gpu"] == "NVIDIA H100"
-    assert set(durations["seconds"]) == {"facts", "sweep"}
+    assert durations["seconds"] == {"facts": round(PartFolder(facts, runs).state.seconds), "sweep": 900}
