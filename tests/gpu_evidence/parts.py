@@ -76,14 +76,20 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", "-rs", "-W", "default", "-p", "no:cacheprovider", *arguments)
 
 
-def _bench(name: str, shows: str, seconds: tuple[int, int, int], evidence: str, *chosen: str, **settings: str) -> Part:
+def _bench(name: str, shows: str, seconds: tuple[int, int, int], evidence: str, settings: str, *chosen: str) -> Part:
     """A file of `tests/bench/` with settings of its own. What it has recorded is not measured again."""
-    settings["RECORDS"] = "{folder}"
-    variables = tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in settings.items())
-    command = _pytest("-s", "-q", *chosen)
+    pairs = [setting.split("=") for setting in (*settings.split(), "RECORDS={folder}")]
     return Part(
-        name, shows, *seconds, command, "*.jsonl", evidence, variables=variables, in_checkout=True, printed_lines=40
-    )  # fmt: skip
+        name,
+        shows,
+        *seconds,
+        _pytest("-s", "-q", *chosen),
+        "*.jsonl",
+        evidence,
+        variables=tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in pairs),
+        in_checkout=True,
+        printed_lines=40,
+    )
 
 
 def _tests(name: str, shows: str, seconds: tuple[int, int, int], *chosen: str) -> Part:
@@ -106,9 +112,7 @@ _FIRST = (
     Part(
         "facts",
         "the machine: delays of NVML, start of a process, kernels that torch chooses, compiler and headers",
-        25,
-        10,
-        75,
+        *(25, 10, 75),
         (sys.executable, "-m", "gpu_evidence.machine_facts", "{folder}/facts.json"),
         "facts.json",
         "facts.json",
@@ -136,8 +140,8 @@ _FIRST = (
         "twelve calls timed by this harness, by do_bench and by CUPTI",
         (90, 40, 170),
         "clock.jsonl",
+        "TURNS=3",
         "tests/bench/bench_do_bench.py",
-        TURNS="3",
     ),
     _sweep(
         "table1",
@@ -152,22 +156,15 @@ _FIRST = (
         "verdicts of compare on a planted slow-down of 5 % and on none, in one comparison",
         (185, 50, 400),
         "comparisons.jsonl",
+        "DEVICE=cuda ALIKE=0 PLANTED=1 BELOW=0 CASES=2 GENERATION=1",
         *("tests/bench/bench_gate.py", "-k", "earnest"),
-        DEVICE="cuda",
-        ALIKE="0",
-        PLANTED="1",
-        BELOW="0",
-        CASES="2",
-        GENERATION="1",
     ),
 )
 _SHORT = (
     Part(
         "record",
         "what launches, events, the queue, the cache and the clock of this GPU cost, to simulate it",
-        20,
-        20,
-        70,
+        *(20, 20, 70),
         (sys.executable, "-m", "trial.timing.cuda.recorder", "-o", "{folder}/record.json"),
         "record.json",
         "record.json",
@@ -181,9 +178,7 @@ _SHORT = (
     Part(
         "peaks",
         "the peak rates of the machine, then its noise floor",
-        90,
-        70,
-        200,
+        *(90, 70, 200),
         _harness("calibrate", *_ON_GPU, *_ONE_ROUND),
         "../results/calibration.json",
         "../results/calibration.json",

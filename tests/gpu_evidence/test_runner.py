@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpu_evidence.runner import Runner
 
 # Each time it is run, it keeps a further row.
 ONE_ROW = "open('rows.jsonl', 'a').write('{}\\n')"
+FACTS = "facts/facts.json"
 # It keeps a row, and measures on until Ctrl-C, at which it reports.
 UNTIL_CTRL_C = f"""
 import time
@@ -67,20 +69,19 @@ def test_a_part_that_is_done_is_not_run_again(runs: Path) -> None:
     assert rows(measuring, runs) == 1
 
 
-def test_a_part_that_fails_is_left_with_its_exit_status_and_the_next_one_runs(runs: Path) -> None:
-    failing, good = part("raise SystemExit(4)", "failing"), part(ONE_ROW, "good")
+@pytest.mark.parametrize(
+    ("code", "reason"), [("raise SystemExit(4)", "exit status 4"), ("pass", "it has written no rows.jsonl")]
+)
+def test_a_part_that_fails_or_writes_nothing_is_left_with_the_reason_and_the_next_one_runs(
+    runs: Path, code: str, reason: str
+) -> None:
+    failing, good = part(code, "failing"), part(ONE_ROW, "good")
     assert run(failing, good, runs=runs) == ["failing"]
-    assert state(failing, runs) == (FAILED, "exit status 4")
+    assert state(failing, runs) == (FAILED, reason)
 
 
 def test_an_exit_status_that_the_part_accepts_is_no_failure(runs: Path) -> None:
     assert run(part(f"{ONE_ROW}; raise SystemExit(3)", accepts=(0, 3)), runs=runs) == []
-
-
-def test_a_part_without_evidence_is_left(runs: Path) -> None:
-    silent = part("pass")
-    assert run(silent, runs=runs) == ["part"]
-    assert state(silent, runs) == (FAILED, "it has written no rows.jsonl")
 
 
 SKIP = "SKIPPED [1] tests/test_a.py:50: no triton"
@@ -146,22 +147,15 @@ def test_no_part_begins_within_no_time_and_the_runs_are_packed(runs: Path) -> No
 def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_RENEWED_EVERY_S", 0.1)
     packed: list[list[str]] = []
-    whole = archive.pack
-
-    def pack(folder: Path, file: Path) -> None:
-        whole(folder, file)
-        with tarfile.open(file) as opened:
-            packed.append(opened.getnames())
-
-    monkeypatch.setattr(archive, "pack", pack)
+    pack = archive.pack
+    monkeypatch.setattr(archive, "pack", lambda *where: pack(*where) or packed.append(archive.names(where[1])))
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
     assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
 
 def test_the_archive_has_no_compiled_kernels_and_names_large_files_that_are_left_out(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(archive, "LARGEST_BYTES", 12 * 2**20)
     sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "rows": 12 * 2**20 + 1, "plot.png": 12 * 2**20}
     for name, size in sizes.items():
         (runs / name).parent.mkdir(exist_ok=True)
@@ -177,9 +171,8 @@ def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
     kept = runs / "kept.txt"
     kept.touch()
     monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [kept, runs / "removed.txt"])
-    archive.pack(runs, runs.with_name("packed.tar.gz"))
-    with tarfile.open(runs.with_name("packed.tar.gz")) as file:
-        assert file.getnames() == ["kept.txt"]
+    run(runs=runs)
+    assert archive.names(runs.with_name("runs.tar.gz")) == ["kept.txt"]
 
 
 def started(runs: Path, code: str) -> subprocess.Popen:
@@ -225,38 +218,32 @@ def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number
     assert rows(part(""), runs.with_name("other")) == 1
 
 
-def main(monkeypatch: pytest.MonkeyPatch, *arguments: object, parts: list[Part]) -> int:
-    """The exit status of the command with these parts."""
-    monkeypatch.setattr(runner, "PARTS", parts)
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Calls `.ci/cuda` with some parts. Returns its exit status and what it printed."""
     monkeypatch.setattr(runner, "read_ahead", lambda: subprocess.Popen([sys.executable, "-c", ""]))
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        return runner.main([str(argument) for argument in arguments])
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+
+    def call(*words: object, parts: Sequence[Part] = (), folder: Path = runs) -> tuple[int, str]:
+        monkeypatch.setattr(runner, "PARTS", parts)
+        status = runner.main([*map(str, words), "--runs", str(folder)])
+        return status, "".join(capsys.readouterr())
+
+    return call
 
 
-def test_another_machine_continues_from_the_archive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_machine_continues_from_the_archive_or_from_runs_of_its_own(runs: Path, command: Command) -> None:
     done, long = part(ONE_ROW, "done"), part(UNTIL_CTRL_C, "long", most_s=1)
-    first, second = tmp_path / "first", tmp_path / "second"
-    assert main(monkeypatch, "inf", "--runs", first, parts=[done, long]) == 1
-    assert capsys.readouterr().out.rstrip().endswith("left: long")
-    packed = tmp_path / "first.tar.gz"
-    again = [done, part(ONE_ROW, "long")]
-    assert main(monkeypatch, "inf", "--runs", second, "--resume", packed, parts=again) == 0
-    assert [rows(one, second) for one in again] == [1, 2]
-
-
-def test_a_machine_that_has_runs_of_its_own_continues_those(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring, packed = part(ONE_ROW), tmp_path / "earlier.tar.gz"
-    (tmp_path / "earlier").mkdir()
-    archive.pack(tmp_path / "earlier", packed)
+    status, printed = command("inf", parts=[done, long])
+    assert status == 1
+    assert printed.rstrip().endswith("left: long")
+    second, again = runs.with_name("second"), [done, part(ONE_ROW, "long")]
     for _ in range(2):
-        assert main(monkeypatch, "inf", "--runs", tmp_path / "runs", "--resume", packed, parts=[measuring]) == 0
-    assert rows(measuring, tmp_path / "runs") == 1
+        assert command("inf", "--resume", runs.with_name("runs.tar.gz"), parts=again, folder=second)[0] == 0
+        assert [rows(one, second) for one in again] == [1, 2]
 
 
 def packed_runs(files: dict[str, str], folder: Path) -> Path:
@@ -270,70 +257,57 @@ def packed_runs(files: dict[str, str], folder: Path) -> Path:
 
 @pytest.mark.parametrize(("uuid", "attempts"), [(1, 7), (2, 1)])
 def test_facts_are_found_anew_on_another_gpu_of_the_same_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uuid: int, attempts: int
+    runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, uuid: int, attempts: int
 ) -> None:
     gpus = [{"gpu": "NVIDIA H100", "properties": f"uuid={number}"} for number in (1, uuid)]
-    files = {"facts/facts.json": json.dumps(gpus[0]), "facts/state.json": '{"status": "done", "attempts": 7}'}
+    files = {FACTS: json.dumps(gpus[0]), "facts/state.json": '{"status": "done", "attempts": 7}'}
     monkeypatch.setattr(guards, "_gpu_here", lambda file, variables: file.write_text("{}") and gpus[1])
-    words = "inf", "--runs", tmp_path / "runs", "--resume", packed_runs(files, tmp_path)
     facts = part(ONE_ROW, "facts")
-    assert main(monkeypatch, *words, parts=[facts]) == 0
-    assert PartFolder(facts, tmp_path / "runs").state.attempts == attempts
-
-
-FACTS = "facts/facts.json"
+    assert command("inf", "--resume", packed_runs(files, runs.parent), parts=[facts])[0] == 0
+    assert PartFolder(facts, runs).state.attempts == attempts
 
 
 @pytest.mark.parametrize(
     ("files", "words", "reason"),
     [
-        ({}, ["0", "--publish", "published"], "names no GPU: run the part facts"),
-        ({FACTS: '{"gpu": "NVIDI'}, ["0", "--publish", "published"], "names no GPU"),
-        ({FACTS: '{"gpu": "error: no driver"}'}, ["0", "--publish", "published"], "names no GPU"),
-        ({FACTS: '{"gpu": "Another GPU"}'}, ["1"], "is of Another GPU, and here is"),
-        ({"rehearsal.txt": ""}, ["0"], "is a rehearsal, whose figures mean nothing: add --rehearse"),
-        ({FACTS: "{}"}, ["0", "--rehearse"], "is no rehearsal"),
+        ({}, "0 --publish published", "names no GPU: run the part facts"),
+        ({FACTS: '{"gpu": "NVIDI'}, "0 --publish published", "names no GPU"),
+        ({FACTS: '{"gpu": "error: no driver"}'}, "0 --publish published", "names no GPU"),
+        ({FACTS: '{"gpu": "Another GPU"}'}, "1", "is of Another GPU, and here is"),
+        ({"rehearsal.txt": ""}, "0", "is a rehearsal, whose figures mean nothing: add --rehearse"),
+        ({FACTS: "{}"}, "0 --rehearse", "is no rehearsal"),
     ],
 )
 def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    files: dict[str, str], words: list[str], reason: str,
-) -> None:  # fmt: skip
-    packed = packed_runs(files, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    parts = [part(ONE_ROW)]
-    assert main(monkeypatch, *words, "--runs", tmp_path / "runs", "--resume", packed, parts=parts) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert reason in sentence
-
-
-def test_two_commands_do_not_run_in_one_folder(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: Path, command: Command, files: dict[str, str], words: str, reason: str
 ) -> None:
+    status, printed = command(*words.split(), "--resume", packed_runs(files, runs.parent), parts=[part(ONE_ROW)])
+    assert status == 2
+    assert printed.splitlines()[-1].startswith(".ci/cuda: ")
+    assert reason in printed
+
+
+def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
     first = started(runs, UNTIL_CTRL_C)
-    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == 2
-    assert capsys.readouterr().err.startswith(f".ci/cuda: another command runs in {runs}: ")
+    status, printed = command("inf", parts=[part(ONE_ROW)])
+    assert status == 2
+    assert printed.startswith(f".ci/cuda: another command runs in {runs}: ")
     first.kill()
     first.communicate()
-    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == 0
+    assert command("inf", parts=[part(ONE_ROW)])[0] == 0
 
 
-@pytest.mark.parametrize(("owner", "method", "status"), [(tarfile, "open", 1), (PartFolder, "save", 2)])
+@pytest.mark.parametrize("full", ["archive", "folder"])
 def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
-    runs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    owner: Any,
-    method: str,
-    status: int,
+    runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
-        if owner is tarfile or (runs / "part" / "rows.jsonl").exists():
+        if full == "archive" or (runs / "part" / "rows.jsonl").exists():
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(owner, method, fail)
-    assert main(monkeypatch, "inf", "--runs", runs, parts=[part(ONE_ROW)]) == status
-    printed = "".join(capsys.readouterr())
+    monkeypatch.setattr(*{"archive": (tarfile, "open"), "folder": (PartFolder, "save")}[full], fail)
+    status, printed = command("inf", parts=[part(ONE_ROW)])
+    assert status == {"archive": 1, "folder": 2}[full]
     assert printed.count("No space left on device") == 1
     assert rows(part(""), runs) == 1
 
@@ -370,17 +344,14 @@ def test_a_group_names_all_of_its_parts() -> None:
     assert names == ["smoke", "ladder.attention", "ladder.rnn", "ladder.others"]
 
 
-def test_packages_that_pythonpath_holds_are_found_after_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_find_packages_after_the_project_and_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/packages")
-    project = [str(ROOT / "tests"), str(ROOT)]
-    assert runner.environment(rehearse=False)["PYTHONPATH"].split(os.pathsep) == [*project, "/packages"]
-    startup = str(ROOT / "tests" / "simulated_cuda" / "startup")
-    assert runner.environment(rehearse=True)["PYTHONPATH"].split(os.pathsep) == [startup, *project, "/packages"]
-
-
-def test_the_many_processes_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    assert "PYTHONDONTWRITEBYTECODE" not in runner.environment(rehearse=False)
+    variables, rehearsed = (runner.environment(rehearse) for rehearse in (False, True))
+    project = os.pathsep.join(map(str, (ROOT / "tests", ROOT, "/packages")))
+    assert variables["PYTHONPATH"] == project
+    assert rehearsed["PYTHONPATH"] == os.pathsep.join((str(ROOT / "tests" / "simulated_cuda" / "startup"), project))
+    assert "PYTHONDONTWRITEBYTECODE" not in variables
 
 
 def test_the_plan_says_where_its_durations_are_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
