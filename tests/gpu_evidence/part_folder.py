@@ -36,7 +36,6 @@ class PartFolder:
     _evidence_before: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         self.state = State(**read_json(self._state))
 
     @property
@@ -63,6 +62,7 @@ class PartFolder:
 
     def begin(self) -> None:
         """Note the command and what is there before it. Lines that were cut off are removed."""
+        self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "command.txt").write_text(f"{self.printed_command()}\n")
         for file in self.path.glob("*.jsonl"):
             _remove_torn_lines(file)

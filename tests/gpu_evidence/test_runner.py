@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -194,13 +195,10 @@ def started(runs: Path, code: str) -> subprocess.Popen:
 
 def test_a_kill_loses_nothing_and_ends_the_part_so_that_the_next_call_measures_alone(runs: Path) -> None:
     killed = started(runs, UNTIL_CTRL_C)
-    measuring = PartFolder(part(""), runs).state.process
+    measuring = os.pidfd_open(PartFolder(part(""), runs).state.process or 0)
     killed.kill()
     killed.communicate()
-    began = time.monotonic()
-    while Path(f"/proc/{measuring}").exists() and time.monotonic() - began < 5:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{measuring}").exists()
+    assert select.select([measuring], [], [], 5)[0]
     assert state(part(""), runs) == (RUNNING, "")
     assert run(part(ONE_ROW), runs=runs) == []
     assert rows(part(""), runs) == 2
