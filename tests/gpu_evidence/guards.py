@@ -43,16 +43,23 @@ def check_gpu(runs: Path, variables: Mapping[str, str]) -> None:
     """Raise Refused if the runs are of another kind of GPU. On another one of the same kind, facts are found anew."""
     facts, card = runs / "facts", runs / "facts" / "card.json"
     known = read_json(facts / "facts.json") | read_json(card)
-    if str(known.get("gpu", "error")).startswith("error"):
+    gpu = known_gpu(known)
+    if gpu is None:
         return
     here = card.with_suffix(".tmp")
     found = _gpu_here(here, variables)
-    if found.get("gpu") != known["gpu"]:
-        raise Refused(f"{runs} is of {known['gpu']}, and here is {found.get('gpu')}: name another --runs")
+    if found.get("gpu") != gpu:
+        raise Refused(f"{runs} is of {gpu}, and here is {found.get('gpu')}: name another --runs")
     if found.get("properties") != known.get("properties"):
-        print(f"Another {known['gpu']} than before: its facts are found anew.", flush=True)
+        print(f"Another {gpu} than before: its facts are found anew.", flush=True)
         (facts / "state.json").unlink(missing_ok=True)
     here.replace(card)
+
+
+def known_gpu(facts: Mapping[str, Any]) -> str | None:
+    """The GPU's name; None if the facts have none, or only the error that was met instead."""
+    gpu = facts.get("gpu")
+    return None if gpu is None or gpu.startswith("error") else gpu
 
 
 def _gpu_here(file: Path, variables: Mapping[str, str]) -> dict[str, Any]:

@@ -153,11 +153,9 @@ def _with_a_wait(call: Callable[[], Any]) -> Callable[[], None]:
 
 def _kernels() -> dict[str, str]:
     """The kernels that torch chooses for attention and an RNN in bfloat16, as the column `backend` names them."""
-    import torch
-
     from harness.trial.metrics.opaque_kernels import backend_name
 
-    chosen = {}
+    torch, chosen = _torch(), {}
     for name in ("sdpa", "rnn"):
         with torch.no_grad(), torch.autograd.profiler.profile() as recorded:
             _calls()[name]()

@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,34 +25,15 @@ class State:
     process: int | None = None
 
 
-@dataclass
 class PartFolder:
     """The folder of one part below that of all runs."""
 
-    part: Part
-    runs: Path
-    state: State = field(init=False)
-    _printed_before: int = field(init=False, default=0)
-    _evidence_before: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
+    def __init__(self, part: Part, runs: Path) -> None:
+        self.part, self.runs, self.path = part, runs, runs / part.name
+        self.output, self.evidence = self.path / "output.txt", self.path / part.evidence
+        self._state = self.path / "state.json"
         self.state = State(**read_json(self._state))
-
-    @property
-    def path(self) -> Path:
-        return self.runs / self.part.name
-
-    @property
-    def output(self) -> Path:
-        return self.path / "output.txt"
-
-    @property
-    def evidence(self) -> Path:
-        return self.path / self.part.evidence
-
-    @property
-    def _state(self) -> Path:
-        return self.path / "state.json"
+        self._printed_before = self._evidence_before = 0
 
     def save(self) -> None:
         """Write the state, whole or not at all."""

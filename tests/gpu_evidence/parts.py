@@ -79,32 +79,16 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
 def _bench(name: str, shows: str, seconds: tuple[int, int, int], evidence: str, settings: str, *chosen: str) -> Part:
     """A file of `tests/bench/` with settings of its own. What it has recorded is not measured again."""
     pairs = [setting.split("=") for setting in (*settings.split(), "RECORDS={folder}")]
-    return Part(
-        name,
-        shows,
-        *seconds,
-        _pytest("-s", "-q", *chosen),
-        "*.jsonl",
-        evidence,
-        variables=tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in pairs),
-        in_checkout=True,
-        printed_lines=40,
-    )
+    variables = tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in pairs)
+    command = _pytest("-s", "-q", *chosen)
+    return Part(name, shows, *seconds, command, "*.jsonl", evidence, (0,), variables, True, printed_lines=40)
 
 
 def _tests(name: str, shows: str, seconds: tuple[int, int, int], *chosen: str) -> Part:
     """Tests that are marked `cuda`. Those that have passed are not run again."""
-    return Part(
-        name,
-        shows,
-        *seconds,
-        _pytest("-v", "-m", "cuda", "-p", "gpu_evidence.passed_tests", *chosen),
-        "passed.txt",
-        "passed.txt",
-        accepts=(0, NO_TEST_IS_LEFT),
-        variables=(("GPU_EVIDENCE_PASSED", "{folder}/passed.txt"),),
-        in_checkout=True,
-    )
+    command = _pytest("-v", "-m", "cuda", "-p", "gpu_evidence.passed_tests", *chosen)
+    kept, variables = "passed.txt", (("GPU_EVIDENCE_PASSED", "{folder}/passed.txt"),)
+    return Part(name, shows, *seconds, command, kept, kept, (0, NO_TEST_IS_LEFT), variables, in_checkout=True)
 
 
 # The first six fit into thirteen minutes of an H100.
@@ -216,16 +200,8 @@ _LADDER = (
 )
 # The cases of a paper that torch alone can measure. A paper without a number is taken to have 30.
 _CASES = {
-    "flashattention1": 8,
-    "flashattention2": 48,
-    "flashattention3": 24,
-    "katharopoulos2020": 12,
-    "lra2021": 12,
-    "mamba2": 18,
-    "mamba2023_scan": 24,
-    "mingru2024": 21,
-    "vaswani2017_table1": 168,
-    "xlstm2025_tfla": 32,
+    **{"flashattention1": 8, "flashattention2": 48, "flashattention3": 24, "katharopoulos2020": 12, "lra2021": 12},
+    **{"mamba2": 18, "mamba2023_scan": 24, "mingru2024": 21, "vaswani2017_table1": 168, "xlstm2025_tfla": 32},
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpu_evidence.guards import Refused
+from gpu_evidence.guards import Refused, known_gpu
 from gpu_evidence.part_folder import DONE, PartFolder, read_json
 from gpu_evidence.parts import DURATIONS, ROOT, Part
 
@@ -23,10 +23,11 @@ def publish(parts: Sequence[Part], runs: Path, into: Path, is_rehearsal: bool) -
     simulated one find it. Raises Refused without the facts of the machine, which name the GPU.
     """
     facts = runs / "facts" / "facts.json"
-    gpu = str(read_json(facts).get("gpu", "error"))
-    if gpu.startswith("error"):
+    gpu = known_gpu(read_json(facts))
+    if gpu is None:
         raise Refused(f"nothing is published, because {facts} names no GPU: run the part facts")
     target = into / gpu.lower().replace(" ", "-")
+    target.mkdir(parents=True, exist_ok=True)
     folders = [PartFolder(part, runs) for part in parts]
     for folder in folders:
         if folder.state.attempts:
@@ -43,7 +44,7 @@ def publish(parts: Sequence[Part], runs: Path, into: Path, is_rehearsal: bool) -
 
 
 def _copy_part(folder: PartFolder, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(exist_ok=True)
     _copy(folder.path, _OF_A_PART, target)
     (target / "output.txt").write_text("\n".join(folder.last_lines()) + "\n")
     run = folder.path / "run"

@@ -149,16 +149,11 @@ class Runner:
 
 def _judge(folder: PartFolder, exit_status: int | None) -> None:
     """Note whether a part is done, and the reason if it is not."""
-    part, state = folder.part, folder.state
-    state.process = None
-    if exit_status is None:
-        state.status, state.reason = OUT_OF_TIME, ""
-    elif exit_status not in part.accepts:
-        state.status, state.reason = FAILED, f"exit status {exit_status}"
-    elif lack := folder.lack():
-        state.status, state.reason = FAILED, lack
-    else:
-        state.status, state.reason = DONE, ""
+    state, is_accepted = folder.state, exit_status in folder.part.accepts
+    state.process, state.status, state.reason = None, OUT_OF_TIME, ""
+    if exit_status is not None:
+        state.reason = folder.lack() if is_accepted else f"exit status {exit_status}"
+        state.status = FAILED if state.reason else DONE
 
 
 def _die_with_parent() -> None:
