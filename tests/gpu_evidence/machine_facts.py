@@ -38,8 +38,7 @@ torch.zeros(1, device="cuda")
 torch.cuda.synchronize()
 print(imported - began, time.time() - imported)
 """
-_SIMULATED = bool(os.environ.get("HARNESS_SIMULATED_CUDA"))
-_N = _D = 16 if _SIMULATED else 1024
+_N = _D = 16 if os.environ.get("HARNESS_SIMULATED_CUDA") else 1024
 
 
 def seconds(call: Callable[[], Any], times: int = 1) -> float:

@@ -229,10 +229,7 @@ _SMALL = (
     *_ONE_ROUND,
 )
 # On a GPU, FlashAttention takes half precision alone.
-_ONE_LENGTH = (
-    *("scale=cpu", "device=cuda", "dtype=bfloat16"),
-    *("points=null", "seq_len=16", "num_heads=1", "--no-plots"),
-)
+_ONE_LENGTH = ("scale=cpu", "device=cuda", "dtype=bfloat16", "points=null", "seq_len=16", "num_heads=1", "--no-plots")
 # Parts whose layers are slow in the simulation, or too many, rehearse one layer.
 _LAYER = {
     **dict.fromkeys(("default", "widths", "ladder.attention", "peaks"), "attention.fused"),

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
@@ -66,13 +67,10 @@ class Machine:
     def runs(self) -> Path:
         return self.folder / "build" / "cuda-rehearsal"
 
-    def command(self, *arguments: str) -> list[str]:
-        """`.ci/cuda` under an interpreter that knows no installed project."""
-        python = getattr(sys, "_base_executable", sys.executable)
-        return [python, str(self.folder / ".ci" / "cuda"), *arguments, "--rehearse"]
-
     def start(self, *arguments: str) -> subprocess.Popen:
-        """Start `.ci/cuda`, with packages from PYTHONPATH alone and without git and compilers."""
+        """Start `.ci/cuda` without git, compilers and an installed project: packages are from PYTHONPATH alone."""
+        python = getattr(sys, "_base_executable", sys.executable)
+        command = [python, str(self.folder / ".ci" / "cuda"), *arguments, "--rehearse"]
         temporary = self.folder / "tmp"
         (self.folder / "bin").mkdir(exist_ok=True)
         temporary.mkdir(exist_ok=True)
@@ -84,14 +82,8 @@ class Machine:
             "PYTHONPYCACHEPREFIX": str(self.folder.with_name("compiled")),
             ADDRESS: self.origin.address,
         }
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=variables, **outputs)
 
 
 def _copy_project(into: Path) -> None:

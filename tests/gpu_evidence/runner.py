@@ -85,8 +85,8 @@ class Runner:
             process = self._start(folder, output)
             folder.state.status, folder.state.reason, folder.state.process = RUNNING, "", process.pid
             folder.state.attempts += 1
-            folder.save()
             try:
+                folder.save()
                 exit_status = self._wait(folder, process, seconds, before_s)
             finally:
                 _end(process, folder.part.grace_s)
@@ -215,18 +215,15 @@ def show_plan(parts: Sequence[Part], runs: Path) -> None:
 
 def read_ahead() -> subprocess.Popen:
     """Start to read what the first processes would otherwise wait for, one after the other."""
-    command = [sys.executable, "-m", "gpu_evidence.read_ahead"]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(False),
-        preexec_fn=_die_with_parent,
-    )  # fmt: skip
+    command, silent = [sys.executable, "-m", "gpu_evidence.read_ahead"], subprocess.DEVNULL
+    variables = environment(rehearse=False)
+    return subprocess.Popen(command, stdout=silent, stderr=silent, env=variables, preexec_fn=_die_with_parent)
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        ".ci/cuda", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(".ci/cuda", description=__doc__, formatter_class=as_written)
     parser.add_argument("seconds", type=_seconds, metavar="SECONDS")
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--rehearse", action="store_true", help="small sizes on a simulated GPU, in two minutes")
@@ -303,8 +300,7 @@ def _main(options: argparse.Namespace) -> int:
 
 def prepare(options: argparse.Namespace) -> None:
     """Make the folder of runs, or check that it can be continued here. Raises Refused if not."""
-    options.runs.mkdir(parents=True, exist_ok=True)
-    names = os.listdir(options.runs)
+    names = os.listdir(options.runs) if options.runs.exists() else []
     if options.resume is not None and names:
         print(f"{options.runs} exists and is continued; {options.resume} is not read", flush=True)
     elif options.resume is not None:
@@ -315,6 +311,7 @@ def prepare(options: argparse.Namespace) -> None:
             raise Refused(f"{options.resume} cannot be read: {error}") from error
         names = os.listdir(options.runs)
     guards.check_kind(options.runs, names, options.rehearse)
+    options.runs.mkdir(exist_ok=True)
     if options.rehearse:
         (options.runs / guards.REHEARSAL).write_text("Small sizes on a simulated GPU: the figures mean nothing.\n")
     if options.seconds:
