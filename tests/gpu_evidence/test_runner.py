@@ -280,8 +280,7 @@ def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
 def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
     first = started(runs, UNTIL_CTRL_C)
     status, printed = command("inf", parts=[part(ONE_ROW)])
-    assert status == 2
-    assert printed.startswith(f".ci/cuda: another command runs in {runs}: ")
+    assert (status, printed.startswith(f".ci/cuda: another command runs in {runs}: ")) == (2, True)
     first.kill()
     first.communicate()
     assert command("inf", parts=[part(ONE_ROW)])[0] == 0
@@ -297,8 +296,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
 
     monkeypatch.setattr(*{"archive": (tarfile, "open"), "folder": (PartFolder, "save")}[full], fail)
     status, printed = command("inf", parts=[part(ONE_ROW)])
-    assert status == {"archive": 1, "folder": 2}[full]
-    assert printed.count("No space left on device") == 1
+    assert (status, printed.count("No space left on device")) == ({"archive": 1, "folder": 2}[full], 1)
     assert rows(part(""), runs) == 1
 
 
