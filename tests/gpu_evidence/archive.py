@@ -6,38 +6,55 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_LARGEST_BYTES = 12 * 2**20
+LARGEST_BYTES = 12 * 2**20
 # Plots are there as PNG too, and `report` makes a page of five megabytes from the rows. Compiled kernels are of this
 # machine alone.
 _LEFT_OUT_SUFFIXES = (".svg", ".html", ".tmp", ".lock")
 _LEFT_OUT_FOLDER = "compile-cache"
 
 
-def pack(runs: Path, archive: Path) -> None:
-    """Write the archive, whole or not at all. Files may be written and removed meanwhile."""
+def pack(runs: Path, archive: Path) -> list[str]:
+    """Write the archive, whole or not at all. Return the names of files that are too large for it.
+
+    Files may be written and removed meanwhile. Raises OSError if there is no room, for example.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
     replacement = archive.with_name(f"{archive.name}.tmp")
-    with tarfile.open(replacement, "w:gz", compresslevel=4) as file:
-        for path, content, changed_at in _small_files(runs):
-            member = tarfile.TarInfo(path.relative_to(runs).as_posix())
-            member.size, member.mtime = len(content), int(changed_at)
-            file.addfile(member, io.BytesIO(content))
-    replacement.replace(archive)
+    too_large = []
+    try:
+        with tarfile.open(replacement, "w:gz", compresslevel=4) as file:
+            for path, content, changed_at in _files(runs):
+                member = tarfile.TarInfo(path.relative_to(runs).as_posix())
+                if content is None:
+                    too_large.append(member.name)
+                    continue
+                member.size, member.mtime = len(content), int(changed_at)
+                file.addfile(member, io.BytesIO(content))
+        replacement.replace(archive)
+    except OSError:
+        replacement.unlink(missing_ok=True)
+        raise
+    return too_large
 
 
-def _small_files(runs: Path) -> Iterator[tuple[Path, bytes, float]]:
-    """The files that are packed, their content, and when it was written as seconds since the epoch."""
+def _files(runs: Path) -> Iterator[tuple[Path, bytes | None, float]]:
+    """The files to pack, their content (None if too large), and when it was written as seconds since the epoch."""
     for path in sorted(runs.rglob("*")):
         is_left_out = _LEFT_OUT_FOLDER in path.parts or path.suffix in _LEFT_OUT_SUFFIXES
         if is_left_out or path.is_symlink() or path.is_dir():
             continue
         try:
             about = path.stat()
-            content = path.read_bytes() if about.st_size <= _LARGEST_BYTES else None
+            content = path.read_bytes() if about.st_size <= LARGEST_BYTES else None
         except FileNotFoundError:  # somebody has removed it since it was listed
             continue
-        if content is not None:
-            yield path, content, about.st_mtime
+        yield path, content, about.st_mtime
+
+
+def names(archive: Path) -> list[str]:
+    """The files in an archive."""
+    with tarfile.open(archive) as file:
+        return file.getnames()
 
 
 def unpack(archive: Path, runs: Path) -> None:

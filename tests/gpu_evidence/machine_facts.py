@@ -1,10 +1,11 @@
 """What a GPU machine is, and the durations that decide how long everything else takes.
 
-    python -m gpu_evidence.machine_facts FACTS.json
+    python -m gpu_evidence.machine_facts FACTS.json [FACT…]
 
 Each fact is printed and written as it is found. One that cannot be had is noted with its error, and the next follows.
 """
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -37,8 +38,7 @@ torch.zeros(1, device="cuda")
 torch.cuda.synchronize()
 print(imported - began, time.time() - imported)
 """
-_SIMULATED = bool(os.environ.get("HARNESS_SIMULATED_CUDA"))
-_N = _D = 16 if _SIMULATED else 1024
+_N = _D = 16 if os.environ.get("HARNESS_SIMULATED_CUDA") else 1024
 
 
 def seconds(call: Callable[[], Any], times: int = 1) -> float:
@@ -53,16 +53,13 @@ def _printed(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
 
-def _python() -> str:
-    return f"{platform.python_version()} {sys.executable}, {platform.platform()}"
+def _torch() -> Any:
+    return importlib.import_module("torch")
 
 
 def _cpus() -> dict[str, Any]:
-    return {"usable": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "free_disk_bytes": _free_bytes()}
-
-
-def _free_bytes() -> int:
-    return shutil.disk_usage("/tmp").free
+    free_disk_bytes = shutil.disk_usage("/tmp").free
+    return {"usable": len(os.sched_getaffinity(0)), "load": os.getloadavg(), "free_disk_bytes": free_disk_bytes}
 
 
 def _nvidia_smi() -> dict[str, str]:
@@ -72,21 +69,9 @@ def _nvidia_smi() -> dict[str, str]:
     return dict(zip(_SMI, values, strict=True))
 
 
-def _compilers() -> dict[str, str | None]:
-    return {name: shutil.which(name) for name in ("gcc", "g++", "clang", "nvcc", "git")}
-
-
-def _python_header() -> bool:
-    return Path(sysconfig.get_paths()["include"], "Python.h").exists()
-
-
 def _variables() -> dict[str, str]:
     names = [name for name in os.environ if name.startswith(_VARIABLES)]
     return {name: os.environ[name] for name in names if not any(word in name for word in _SECRET)}
-
-
-def _packages() -> dict[str, str | None]:
-    return {name: _version(name) for name in _PACKAGES}
 
 
 def _version(package: str) -> str | None:
@@ -96,49 +81,17 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _import_of_torch() -> float:
-    return seconds(lambda: __import__("torch"))
-
-
-def _first_call() -> float:
-    import torch
-
-    return seconds(lambda: torch.zeros(1, device="cuda"))
-
-
-def _torch_libraries() -> dict[str, Any]:
-    import torch
-
-    return {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-
-
-def _gpu() -> str:
-    import torch
-
-    return torch.cuda.get_device_name()
-
-
-def _properties() -> str:
-    import torch
-
-    return str(torch.cuda.get_device_properties(0))
-
-
 def _gpu_state() -> dict[str, Any]:
-    import torch
-
     from harness.trial import nvml
 
-    return nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(0)))
+    return nvml.gpu_state(nvml.addresses(_torch().cuda.get_device_properties(0)))
 
 
 def _nvml_seconds() -> dict[str, Any]:
     """The seconds of a query, and how often the counter of energy is renewed."""
-    import torch
-
     from harness.trial import nvml
 
-    where = nvml.addresses(torch.cuda.get_device_properties(0))
+    where = nvml.addresses(_torch().cuda.get_device_properties(0))
     opened_s = seconds(lambda: nvml.NvmlGauge(where))
     gauge = nvml.NvmlGauge(where)
     if not gauge.is_open:
@@ -166,8 +119,7 @@ def _renewal_s(energy_j: Callable[[], float | None]) -> float | None:
 
 def _calls() -> dict[str, Callable[[], Any]]:
     """Calls in bfloat16 whose first use loads or plans something."""
-    import torch
-
+    torch = _torch()
     x = torch.randn(_N, _D, device="cuda", dtype=torch.bfloat16)
     q = torch.randn(4, 16, _N, 64, device="cuda", dtype=torch.bfloat16)
     shorter = q[:, :, : 3 * _N // 4]
@@ -185,31 +137,24 @@ def _calls() -> dict[str, Callable[[], Any]]:
 
 def _first_uses() -> dict[str, dict[str, float]]:
     """The seconds of each call's first use, and of later ones."""
-    import torch
-
-    durations = {}
-    for name, call in _calls().items():
-        waited = _with_a_wait(call, torch)
-        durations[name] = {"first_s": seconds(waited), "later_s": seconds(waited, 5)}
-    return durations
+    calls = {name: _with_a_wait(call) for name, call in _calls().items()}
+    return {name: {"first_s": seconds(call), "later_s": seconds(call, 5)} for name, call in calls.items()}
 
 
-def _with_a_wait(call: Callable[[], Any], torch: Any) -> Callable[[], None]:
+def _with_a_wait(call: Callable[[], Any]) -> Callable[[], None]:
     def waited() -> None:
-        with torch.no_grad():
+        with _torch().no_grad():
             call()
-        torch.cuda.synchronize()
+        _torch().cuda.synchronize()
 
     return waited
 
 
 def _kernels() -> dict[str, str]:
     """The kernels that torch chooses for attention and an RNN in bfloat16, as the column `backend` names them."""
-    import torch
-
     from harness.trial.metrics.opaque_kernels import backend_name
 
-    chosen = {}
+    torch, chosen = _torch(), {}
     for name in ("sdpa", "rnn"):
         with torch.no_grad(), torch.autograd.profiler.profile() as recorded:
             _calls()[name]()
@@ -228,18 +173,18 @@ def _new_processes() -> list[dict[str, float]]:
 
 
 FACTS: dict[str, Callable[[], Any]] = {
-    "python": _python,
+    "python": lambda: f"{platform.python_version()} {sys.executable}, {platform.platform()}",
     "nvidia_smi": _nvidia_smi,
-    "compilers": _compilers,
-    "python_header": _python_header,
+    "compilers": lambda: {name: shutil.which(name) for name in ("gcc", "g++", "clang", "nvcc", "git")},
+    "python_header": lambda: Path(sysconfig.get_paths()["include"], "Python.h").exists(),
     "variables": _variables,
     "cpus": _cpus,
-    "packages": _packages,
-    "import_of_torch_s": _import_of_torch,
-    "torch": _torch_libraries,
-    "first_call_s": _first_call,
-    "gpu": _gpu,
-    "properties": _properties,
+    "packages": lambda: {name: _version(name) for name in _PACKAGES},
+    "import_of_torch_s": lambda: seconds(_torch),
+    "torch": lambda: {"cuda": _torch().version.cuda, "cudnn": _torch().backends.cudnn.version()},
+    "first_call_s": lambda: seconds(lambda: _torch().zeros(1, device="cuda")),
+    "gpu": lambda: _torch().cuda.get_device_name(),
+    "properties": lambda: str(_torch().cuda.get_device_properties(0)),
     "gpu_state": _gpu_state,
     "nvml": _nvml_seconds,
     "first_uses": _first_uses,
@@ -249,12 +194,12 @@ FACTS: dict[str, Callable[[], Any]] = {
 
 
 def main() -> int:
-    """Find all facts. Return 1 if torch sees no GPU."""
+    """Find the facts that are named, or all. Return 1 if torch sees no GPU."""
     into = Path(sys.argv[1])
     found: dict[str, Any] = {}
-    for name, find in FACTS.items():
+    for name in sys.argv[2:] or FACTS:
         try:
-            found[name] = find()
+            found[name] = FACTS[name]()
         except Exception as error:  # one missing fact must not cost the others: it is noted, and shown
             found[name] = f"error: {type(error).__name__}: {error}"[:300]
         print(f"{name}: {found[name]}", flush=True)

@@ -76,194 +76,135 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", "-rs", "-W", "default", "-p", "no:cacheprovider", *arguments)
 
 
+def _bench(name: str, shows: str, seconds: tuple[int, int, int], evidence: str, settings: str, *chosen: str) -> Part:
+    """A file of `tests/bench/` with settings of its own. What it has recorded is not measured again."""
+    pairs = [setting.split("=") for setting in (*settings.split(), "RECORDS={folder}")]
+    variables = tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in pairs)
+    command = _pytest("-s", "-q", *chosen)
+    return Part(name, shows, *seconds, command, "*.jsonl", evidence, (0,), variables, True, printed_lines=40)
+
+
 def _tests(name: str, shows: str, seconds: tuple[int, int, int], *chosen: str) -> Part:
     """Tests that are marked `cuda`. Those that have passed are not run again."""
     command = _pytest("-v", "-m", "cuda", "-p", "gpu_evidence.passed_tests", *chosen)
-    return Part(
-        name,
-        shows,
-        *seconds,
-        command,
-        "passed.txt",
-        "passed.txt",
-        accepts=(0, NO_TEST_IS_LEFT),
-        variables=(("GPU_EVIDENCE_PASSED", "{folder}/passed.txt"),),
-        in_checkout=True,
-    )
+    kept, variables = "passed.txt", (("GPU_EVIDENCE_PASSED", "{folder}/passed.txt"),)
+    return Part(name, shows, *seconds, command, kept, kept, (0, NO_TEST_IS_LEFT), variables, in_checkout=True)
 
 
-def _paper(name: str, cases: int) -> Part:
-    estimated_s = 30 + 14 * cases
+# The first six fit into thirteen minutes of an H100.
+_FIRST = (
+    Part(
+        "facts",
+        "the machine: delays of NVML, start of a process, kernels that torch chooses, compiler and headers",
+        *(25, 10, 75),
+        (sys.executable, "-m", "gpu_evidence.machine_facts", "{folder}/facts.json"),
+        *("facts.json", "facts.json"),
+        printed_lines=45,
+    ),
+    _sweep(
+        "smoke",
+        "two cases from the first process to the report: a broken link shows here with its reason",
+        (25, 25, 90),
+        *_ON_GPU,
+        *("impl=attention.fused,rnn.torch", "seq_len=512", "d_model=1024"),
+        *(*_ONE_ROUND, "--no-plots"),
+        accepts=(0,),
+    ),
+    _sweep(
+        "default",
+        "the default sweep at one width: five layers, five lengths, tables, cost models, plots and the page",
+        (300, 60, 400),
+        *(*_ON_GPU, "d_model=1024"),
+    ),
+    _bench(
+        "clock",
+        "twelve calls timed by this harness, by do_bench and by CUPTI",
+        (90, 40, 170),
+        *("clock.jsonl", "TURNS=3", "tests/bench/bench_do_bench.py"),
+    ),
+    _sweep(
+        "table1",
+        "Table 1 of Attention Is All You Need at d = 256: the counted claims, then times",
+        (165, 50, 240),
+        *("paper=vaswani2017_table1", "scale=cpu", "device=cuda", "d_model=256"),
+        *_ONE_ROUND,
+        "--no-plots",
+    ),
+    _bench(
+        "gate",
+        "verdicts of compare on a planted slow-down of 5 % and on none, in one comparison",
+        (185, 50, 400),
+        "comparisons.jsonl",
+        "DEVICE=cuda ALIKE=0 PLANTED=1 BELOW=0 CASES=2 GENERATION=1",
+        *("tests/bench/bench_gate.py", "-k", "earnest"),
+    ),
+)
+_SHORT = (
+    Part(
+        "record",
+        "what launches, events, the queue, the cache and the clock of this GPU cost, to simulate it",
+        *(20, 20, 70),
+        (sys.executable, "-m", "trial.timing.cuda.recorder", "-o", "{folder}/record.json"),
+        *("record.json", "record.json"),
+    ),
+    _tests(
+        "contract",
+        "this GPU and the simulated one obey the same rules",
+        (70, 30, 150),
+        *(_CONTRACT, _GPU_TESTS, "--deselect", _EVERY_LAYER),
+    ),
+    Part(
+        "peaks",
+        "the peak rates of the machine, then its noise floor",
+        *(90, 70, 200),
+        _harness("calibrate", *_ON_GPU, *_ONE_ROUND),
+        *("../results/calibration.json", "../results/calibration.json"),
+        printed_lines=45,
+    ),
+    _sweep(
+        "flash2",
+        "a quarter of the settings of FlashAttention-2",
+        (100, 60, 300),
+        *("paper=flashattention2", "mask=causal", "num_heads=16"),
+        *(*_ONE_ROUND, "--no-plots"),
+    ),
+    _tests(
+        "layers",
+        "compiled and fused layers are right on this GPU",
+        (300, 30, 300),
+        *(_GPU_TESTS, "-k", _COMPILED_AND_FUSED),
+    ),
+)
+_WIDTHS = _sweep("widths", "the default sweep at both widths", (720, 60, 1800), *_ON_GPU)
+_ALL_TESTS = _tests("tests", "every layer and every test that needs a GPU", (960, 60, 2400), *FILES_WITH_GPU_TESTS)
+
+
+def _family(name: str, layers: str, estimated_s: int) -> Part:
+    shows = f"every layer of the family {name} at one width"
+    words = ("preset=ladder", "d_model=1024", f"impl={layers}")
+    return _sweep(f"ladder.{name}", shows, (60 + estimated_s, 60, 3 * estimated_s), *_ON_GPU, *words)
+
+
+_LADDER = (
+    _family("attention", '"attention.[!u]*"', 1300),  # as Hydra wants a pattern quoted
+    _family("rnn", "rnn.*", 700),
+    _family("others", "conv.*,encoder.naive,encoder.fused,decoder.naive,decoder.fused", 500),
+)
+# The cases of a paper that torch alone can measure. A paper without a number is taken to have 30.
+_CASES = {
+    **{"flashattention1": 8, "flashattention2": 48, "flashattention3": 24, "katharopoulos2020": 12, "lra2021": 12},
+    **{"mamba2": 18, "mamba2023_scan": 24, "mingru2024": 21, "vaswani2017_table1": 168, "xlstm2025_tfla": 32},
+}
+
+
+def _paper(name: str) -> Part:
+    estimated_s = 30 + 14 * _CASES.get(name, 30)
     seconds = (estimated_s, 60, 3 * estimated_s)
     return _sweep(f"papers.{name}", f"the published settings of {name}", seconds, f"paper={name}")
 
 
-# The cases of a paper that torch alone can measure. A paper without a number is taken to have 30.
-_CASES = {
-    "flashattention1": 8,
-    "flashattention2": 48,
-    "flashattention3": 24,
-    "katharopoulos2020": 12,
-    "lra2021": 12,
-    "mamba2": 18,
-    "mamba2023_scan": 24,
-    "mingru2024": 21,
-    "vaswani2017_table1": 168,
-    "xlstm2025_tfla": 32,
-}
-_FAMILIES = {
-    "attention": '"attention.[!u]*"',  # as Hydra wants a pattern quoted
-    "rnn": "rnn.*",
-    "others": "conv.*,encoder.naive,encoder.fused,decoder.naive,decoder.fused",
-}
-
-
-def all_parts() -> list[Part]:
-    """Every part, the most valuable first. The first six fit into thirteen minutes of an H100."""
-    facts = "{folder}/facts.json"
-    short = [
-        Part(
-            "facts",
-            "the machine: delays of NVML, start of a process, kernels that torch chooses, compiler and headers",
-            25,
-            10,
-            75,
-            (sys.executable, "-m", "gpu_evidence.machine_facts", facts),
-            "facts.json",
-            "facts.json",
-            printed_lines=45,
-        ),
-        _sweep(
-            "smoke",
-            "two cases from the first process to the report: a broken link shows here with its reason",
-            (25, 25, 90),
-            *_ON_GPU,
-            "impl=attention.fused,rnn.torch",
-            "seq_len=512",
-            "d_model=1024",
-            *_ONE_ROUND,
-            "--no-plots",
-            accepts=(0,),
-        ),
-        _sweep(
-            "default",
-            "the default sweep at one width: five layers, five lengths, tables, cost models, plots and the page",
-            (300, 60, 400),
-            *_ON_GPU,
-            "d_model=1024",
-        ),
-        Part(
-            "clock",
-            "twelve calls timed by this harness, by do_bench and by CUPTI",
-            90,
-            40,
-            170,
-            _pytest("-s", "-q", "tests/bench/bench_do_bench.py"),
-            "clock.jsonl",
-            "clock.jsonl",
-            variables=(("HARNESS_BENCH_RECORDS", "{folder}"), ("HARNESS_BENCH_TURNS", "3")),
-            in_checkout=True,
-            printed_lines=40,
-        ),
-        _sweep(
-            "table1",
-            "Table 1 of Attention Is All You Need at d = 256: the counted claims, then times",
-            (165, 50, 240),
-            "paper=vaswani2017_table1",
-            "scale=cpu",
-            "device=cuda",
-            "d_model=256",
-            *_ONE_ROUND,
-            "--no-plots",
-        ),
-        Part(
-            "gate",
-            "verdicts of compare on a planted slow-down of 5 % and on none, in one comparison",
-            185,
-            50,
-            400,
-            _pytest("-s", "-q", "tests/bench/bench_gate.py", "-k", "earnest"),
-            "*.jsonl",
-            "comparisons.jsonl",
-            variables=(
-                ("HARNESS_BENCH_DEVICE", "cuda"),
-                ("HARNESS_BENCH_ALIKE", "0"),
-                ("HARNESS_BENCH_PLANTED", "1"),
-                ("HARNESS_BENCH_BELOW", "0"),
-                ("HARNESS_BENCH_CASES", "2"),
-                ("HARNESS_BENCH_GENERATION", "1"),
-                ("HARNESS_BENCH_RECORDS", "{folder}"),
-            ),
-            in_checkout=True,
-        ),
-        Part(
-            "record",
-            "what launches, events, the queue, the cache and the clock of this GPU cost, to simulate it",
-            20,
-            20,
-            70,
-            (sys.executable, "-m", "trial.timing.cuda.recorder", "-o", "{folder}/record.json"),
-            "record.json",
-            "record.json",
-        ),
-        _tests(
-            "contract",
-            "this GPU and the simulated one obey the same rules",
-            (70, 30, 150),
-            _CONTRACT,
-            _GPU_TESTS,
-            "--deselect",
-            _EVERY_LAYER,
-        ),
-        Part(
-            "peaks",
-            "the peak rates of the machine, then its noise floor",
-            90,
-            70,
-            200,
-            _harness("calibrate", *_ON_GPU, *_ONE_ROUND),
-            "../results/calibration.json",
-            "../results/calibration.json",
-            printed_lines=45,
-        ),
-        _sweep(
-            "flash2",
-            "a quarter of the settings of FlashAttention-2",
-            (100, 60, 300),
-            "paper=flashattention2",
-            "mask=causal",
-            "num_heads=16",
-            *_ONE_ROUND,
-            "--no-plots",
-        ),
-        _tests(
-            "layers",
-            "compiled and fused layers are right on this GPU",
-            (300, 30, 300),
-            _GPU_TESTS,
-            "-k",
-            _COMPILED_AND_FUSED,
-        ),
-    ]
-    ladder = [
-        _sweep(
-            f"ladder.{family}",
-            f"every layer of the family {family} at one width",
-            (60 + estimated_s, 60, 3 * estimated_s),
-            *_ON_GPU,
-            "preset=ladder",
-            "d_model=1024",
-            f"impl={layers}",
-        )
-        for (family, layers), estimated_s in zip(_FAMILIES.items(), (1300, 700, 500), strict=True)
-    ]
-    return [
-        *short,
-        _sweep("widths", "the default sweep at both widths", (720, 60, 1800), *_ON_GPU),
-        *ladder,
-        *(_paper(name, _CASES.get(name, 30)) for name in PAPERS),
-        _tests("tests", "every layer and every test that needs a GPU", (960, 60, 2400), *FILES_WITH_GPU_TESTS),
-    ]
+# Every part, the most valuable first.
+PARTS = (*_FIRST, *_SHORT, _WIDTHS, *_LADDER, *map(_paper, PAPERS), _ALL_TESTS)
 
 
 # In a rehearsal, a slow simulated GPU measures small sizes. A trial lasts a number of seconds of the GPU, and the
@@ -276,30 +217,20 @@ SIMULATED_GPU = {
 }
 # The simulation computes on the CPU. Where other jobs run, two threads wait ten times as long for each other.
 _SMALL = (
-    "threads=1",
-    "precision.trial_s=0.005",
+    *("threads=1", "precision.trial_s=0.005", "seq_len=[16,32]", "d_model=16", "num_heads=2", "batch_size=1"),
     *_ONE_ROUND,
-    "seq_len=[16,32]",
-    "d_model=16",
-    "num_heads=2",
-    "batch_size=1",
 )
 # On a GPU, FlashAttention takes half precision alone.
-_ONE_LENGTH = (
-    *("scale=cpu", "device=cuda", "dtype=bfloat16"),
-    *("points=null", "seq_len=16", "num_heads=1", "--no-plots"),
-)
+_ONE_LENGTH = ("scale=cpu", "device=cuda", "dtype=bfloat16", "points=null", "seq_len=16", "num_heads=1", "--no-plots")
 # Parts whose layers are slow in the simulation, or too many, rehearse one layer.
 _LAYER = {
-    "default": "attention.fused",
-    "widths": "attention.fused",
-    "ladder.attention": "attention.fused",
+    **dict.fromkeys(("default", "widths", "ladder.attention", "peaks"), "attention.fused"),
     "ladder.rnn": "rnn.torch",
     "ladder.others": "conv.conv1d",
-    "peaks": "attention.fused",
+    **dict.fromkeys(("flash2", "papers.flashattention2", "papers.flashattention3"), "sdpa.flash"),
+    **dict.fromkeys(("table1", "papers.vaswani2017_table1"), "sdpa.naive"),
     "papers.lra2021": "encoder6.fused",
     "papers.mingru2024": "rnn.mingru.parallel",
-    "papers.vaswani2017_table1": "sdpa.naive",
     "papers.xlstm2025_tfla": "attention.fused.flash",
 }
 _CHOSEN_TESTS = {
@@ -318,8 +249,9 @@ def rehearsed(part: Part) -> Part:
     if part.name in _CHOSEN_TESTS:
         return replace(_tests(part.name, part.shows, (5, 1, 60), *_CHOSEN_TESTS[part.name]))
     if "harness" not in part.command:
-        return replace(part, estimated_s=5, least_s=1)
-    words = list(_SMALL)
+        one_case = [(name, "1" if name == "HARNESS_BENCH_CASES" else value) for name, value in part.variables]
+        return replace(part, estimated_s=5, least_s=1, variables=tuple(one_case))
+    words = [*part.command, *_SMALL]
     if any(word.startswith("paper=") for word in part.command):
         words += _ONE_LENGTH
     if part.name in _LAYER:
@@ -328,14 +260,9 @@ def rehearsed(part: Part) -> Part:
         words.append("seq_len=16")
     if part.name.startswith(("ladder.", "widths")):
         words.append("--no-plots")
-    command = _with_words(part.command, words)
-    return replace(part, estimated_s=5, least_s=1, command=command, accepts=(0,))
-
-
-def _with_words(command: tuple[str, ...], words: list[str]) -> tuple[str, ...]:
-    """The command with further words. Of several `key=value` with the same key, the last one stays."""
-    last = {word.partition("=")[0]: word for word in (*command, *words)}
-    return tuple(last.values())
+    # Of several `key=value` with the same key, the last one stays.
+    last = {word.partition("=")[0]: word for word in words}
+    return replace(part, estimated_s=5, least_s=1, command=tuple(last.values()), accepts=(0,))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpu_evidence.part_folder import DONE, PartFolder
+from gpu_evidence.guards import Refused, known_gpu
+from gpu_evidence.part_folder import DONE, PartFolder, read_json
 from gpu_evidence.parts import DURATIONS, ROOT, Part
 
 RECORDED = ROOT / "tests" / "trial" / "timing" / "cuda" / "recorded"
@@ -19,10 +20,14 @@ def publish(parts: Sequence[Part], runs: Path, into: Path, is_rehearsal: bool) -
     """Copy the parts that have measured anything. Return the folder of the GPU.
 
     Pages of HTML and plots as SVG are too large to keep. The record of a real GPU also goes where the tests of the
-    simulated one find it. Raises FileNotFoundError without the facts of the machine, which name the GPU.
+    simulated one find it. Raises Refused without the facts of the machine, which name the GPU.
     """
-    gpu = json.loads((runs / "facts" / "facts.json").read_text())["gpu"]
+    facts = runs / "facts" / "facts.json"
+    gpu = known_gpu(read_json(facts))
+    if gpu is None:
+        raise Refused(f"nothing is published, because {facts} names no GPU: run the part facts")
     target = into / gpu.lower().replace(" ", "-")
+    target.mkdir(parents=True, exist_ok=True)
     folders = [PartFolder(part, runs) for part in parts]
     for folder in folders:
         if folder.state.attempts:
@@ -39,7 +44,7 @@ def publish(parts: Sequence[Part], runs: Path, into: Path, is_rehearsal: bool) -
 
 
 def _copy_part(folder: PartFolder, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(exist_ok=True)
     _copy(folder.path, _OF_A_PART, target)
     (target / "output.txt").write_text("\n".join(folder.last_lines()) + "\n")
     run = folder.path / "run"
@@ -60,7 +65,8 @@ def _copy(source: Path, names: Sequence[str], target: Path) -> None:
 
 
 def _write_durations(folders: Sequence[PartFolder], gpu: str, file: Path) -> None:
-    """The seconds of the parts that are done, from which later calls expect theirs."""
-    seconds = {folder.part.name: round(folder.state.seconds) for folder in folders if folder.state.status == DONE}
+    """The seconds of the parts that are done, from which later calls expect theirs. Those of other parts stay."""
+    done = {folder.part.name: round(folder.state.seconds) for folder in folders if folder.state.status == DONE}
+    seconds = read_json(file).get("seconds", {}) | done
     record = {"gpu": gpu, "date": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": seconds}
     file.write_text(json.dumps(record, indent=1) + "\n")

@@ -7,13 +7,13 @@ project is not installed, and PATH has neither git nor a compiler. On the first 
 measured something. The second one has nothing but the archive of the first, and finishes every part. Whatever was
 measured before the kill must still be there.
 
-Two groups of parts are rehearsed beside each other. FOLDER (build/cuda-rehearsal) gets what they publish.
+Groups of parts are rehearsed beside each other. FOLDER (build/cuda-rehearsal) gets what they publish.
 """
 
 import json
 import os
+import select
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,21 +23,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from forked_servers import ADDRESS, WITH_LAYERS, Origin  # noqa: E402
-from gpu_evidence.part_folder import RUNNING, PartFolder  # noqa: E402
-from gpu_evidence.parts import Part, all_parts, rehearsed  # noqa: E402
+from gpu_evidence.part_folder import DONE, RUNNING, PartFolder  # noqa: E402
+from gpu_evidence.parts import PARTS, Part, rehearsed  # noqa: E402
 from gpu_evidence.runner import environment  # noqa: E402
 
-_LONGEST_S = 300
+_LONGEST_S, _LONGEST_END_S = 300, 10
 # A part that keeps nothing while it measures is killed after this time.
 _KILLED_AFTER_S = 1.0
 _LOOK_EVERY_S = 0.02
-# The first part of the second group: each group takes about half of the time.
-_SECOND_GROUP = "widths"
+# More than there are CPUs: the processes of a part often wait for each other.
+_GROUPS = 3
 _APPENDED = (".jsonl", ".txt")
 
 
@@ -66,13 +67,10 @@ class Machine:
     def runs(self) -> Path:
         return self.folder / "build" / "cuda-rehearsal"
 
-    def command(self, *arguments: str) -> list[str]:
-        """`.ci/cuda` under an interpreter that knows no installed project."""
-        python = getattr(sys, "_base_executable", sys.executable)
-        return [python, str(self.folder / ".ci" / "cuda"), *arguments, "--rehearse"]
-
     def start(self, *arguments: str) -> subprocess.Popen:
-        """Start `.ci/cuda`, with packages from PYTHONPATH alone and without git and compilers."""
+        """Start `.ci/cuda` without git, compilers and an installed project: packages are from PYTHONPATH alone."""
+        python = getattr(sys, "_base_executable", sys.executable)
+        command = [python, str(self.folder / ".ci" / "cuda"), *arguments, "--rehearse"]
         temporary = self.folder / "tmp"
         (self.folder / "bin").mkdir(exist_ok=True)
         temporary.mkdir(exist_ok=True)
@@ -84,14 +82,8 @@ class Machine:
             "PYTHONPYCACHEPREFIX": str(self.folder.with_name("compiled")),
             ADDRESS: self.origin.address,
         }
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=variables, **outputs)
 
 
 def _copy_project(into: Path) -> None:
@@ -121,24 +113,18 @@ def kill_while_it_measures(machine: Machine, part: Part) -> None:
         if time.monotonic() - began > _LONGEST_S:
             raise RehearsalFailed(f"{part.name}: it has kept nothing after {_LONGEST_S} s")
         time.sleep(_LOOK_EVERY_S)
-    measuring = PartFolder(part, machine.runs).state.process
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    if measuring is not None:
-        _wait_for_end(part, measuring)
+    state = PartFolder(part, machine.runs).state
+    measuring = None if state.process is None else os.pidfd_open(state.process)
+    process.kill()
+    output, _ = process.communicate()
+    if measuring is None and state.status != DONE:
+        raise RehearsalFailed(f"{part.name}: it ended before it was killed\n{output}")
+    if measuring is not None and not select.select([measuring], [], [], _LONGEST_END_S)[0]:
+        raise RehearsalFailed(f"{part.name}: its command goes on after .ci/cuda was killed")
 
 
 def _keeps_rows(part: Part) -> bool:
     return Path(part.kept).suffix != ".json"
-
-
-def _wait_for_end(part: Part, process: int) -> None:
-    """Fail if the command of a killed part works on."""
-    began = time.monotonic()
-    while Path(f"/proc/{process}").exists():
-        if time.monotonic() - began > 10:
-            raise RehearsalFailed(f"{part.name}: its command goes on after .ci/cuda was killed")
-        time.sleep(_LOOK_EVERY_S)
 
 
 def complete_lines(parts: Sequence[Part], runs: Path) -> dict[Path, str]:
@@ -187,16 +173,15 @@ def check_facts(published: Path) -> None:
 
 def main() -> None:
     """Rehearse all parts. Raises RehearsalFailed with what is wrong."""
-    # Idle threads of torch and OpenBLAS would take the CPUs from the other group.
+    # Idle threads of torch and OpenBLAS would take the CPUs from the other groups.
     os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cuda-rehearsal")
-    parts = [rehearsed(part) for part in all_parts()]
-    middle = [part.name for part in parts].index(_SECOND_GROUP)
-    groups = {"one": parts[:middle], "two": parts[middle:]}
+    parts = [rehearsed(part) for part in PARTS]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:
-        results = [pool.submit(rehearse, group, Path(temporary, name)) for name, group in groups.items()]
-        published, _ = [result.result() for result in results]
+        groups = [parts[first::_GROUPS] for first in range(_GROUPS)]
+        folders = [Path(temporary, group[0].name) for group in groups]
+        published, *_ = pool.map(rehearse, groups, folders)
         check_facts(published)
         shutil.copytree(published, target, dirs_exist_ok=True)
     print(f"=== rehearsed {len(parts)} parts in {time.monotonic() - began:.0f} s; left: nothing")

@@ -10,7 +10,8 @@ continues in the next call. What the parts write is packed into one archive ever
 that a kill at any moment loses nothing: `--resume ARCHIVE` continues on another machine.
 
 It needs a copy of the project's files and the packages of pyproject.toml, wherever Python finds them: no installation
-of the project, no git and no compiler. The exit status is 0 if no part is left, 1 if one is, and 2 for a wrong command.
+of the project, no git and no compiler. The exit status is 0 if all is done and packed, 1 if not, and 2 if the command
+is refused or has nowhere to write.
 """
 
 import argparse
@@ -22,14 +23,16 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_evidence import archive, publish
+from gpu_evidence import archive, guards, publish
+from gpu_evidence.guards import Refused
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
-from gpu_evidence.parts import ROOT, SIMULATED_GPU, Part, all_parts, expectation, rehearsed
+from gpu_evidence.parts import PARTS, ROOT, SIMULATED_GPU, Part, expectation, rehearsed
 
 PUBLISHED = ROOT / "results" / "published"
 SUMMARY = "summary.txt"
@@ -53,7 +56,8 @@ class Runner:
         self.runs, self.packed, self.rehearse = runs, packed, rehearse
         self.began = time.monotonic()
         self.seconds = seconds
-        self._packed_at = self.began
+        self.is_packed = False
+        self._packed_at, self._told = self.began, ""
 
     def passed_s(self) -> float:
         """The seconds since the beginning."""
@@ -76,13 +80,13 @@ class Runner:
     def _run_part(self, folder: PartFolder, seconds: float) -> None:
         """Run one part for that long at most, and note how it ended."""
         before_s, began = folder.state.seconds, time.monotonic()
-        (folder.path / "command.txt").write_text(f"{folder.printed_command()}\n")
+        folder.begin()
         with folder.output.open("ab") as output:
             process = self._start(folder, output)
             folder.state.status, folder.state.reason, folder.state.process = RUNNING, "", process.pid
             folder.state.attempts += 1
-            folder.save()
             try:
+                folder.save()
                 exit_status = self._wait(folder, process, seconds, before_s)
             finally:
                 _end(process, folder.part.grace_s)
@@ -116,9 +120,17 @@ class Runner:
         return exit_status
 
     def pack(self) -> None:
-        """Renew the archive."""
-        self._packed_at = time.monotonic()
-        archive.pack(self.runs, self.packed)
+        """Renew the archive, or print once why that fails. Print which files are left out of it."""
+        told = ""
+        try:
+            if too_large := archive.pack(self.runs, self.packed):
+                told = f"left out of the archive, each over {archive.LARGEST_BYTES >> 20} MiB: {', '.join(too_large)}"
+            self.is_packed = True
+        except OSError as error:
+            told, self.is_packed = f"{self.packed} cannot be renewed: {error}; the runs stay in {self.runs}", False
+        if told not in ("", self._told):
+            print(told, flush=True)
+        self._packed_at, self._told = time.monotonic(), told
 
     def _show(self, folder: PartFolder) -> None:
         for line in folder.last_lines():
@@ -137,16 +149,11 @@ class Runner:
 
 def _judge(folder: PartFolder, exit_status: int | None) -> None:
     """Note whether a part is done, and the reason if it is not."""
-    part, state = folder.part, folder.state
-    state.process = None
-    if exit_status is None:
-        state.status, state.reason = OUT_OF_TIME, ""
-    elif exit_status not in part.accepts:
-        state.status, state.reason = FAILED, f"exit status {exit_status}"
-    elif not folder.has_evidence():
-        state.status, state.reason = FAILED, folder.first_skip() or f"it has written no {part.evidence}"
-    else:
-        state.status, state.reason = DONE, ""
+    state, is_accepted = folder.state, exit_status in folder.part.accepts
+    state.process, state.status, state.reason = None, OUT_OF_TIME, ""
+    if exit_status is not None:
+        state.reason = folder.lack() if is_accepted else f"exit status {exit_status}"
+        state.status = FAILED if state.reason else DONE
 
 
 def _die_with_parent() -> None:
@@ -208,18 +215,15 @@ def show_plan(parts: Sequence[Part], runs: Path) -> None:
 
 def read_ahead() -> subprocess.Popen:
     """Start to read what the first processes would otherwise wait for, one after the other."""
-    command = [sys.executable, "-m", "gpu_evidence.read_ahead"]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(False),
-        preexec_fn=_die_with_parent,
-    )  # fmt: skip
+    command, silent = [sys.executable, "-m", "gpu_evidence.read_ahead"], subprocess.DEVNULL
+    variables = environment(rehearse=False)
+    return subprocess.Popen(command, stdout=silent, stderr=silent, env=variables, preexec_fn=_die_with_parent)
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        ".ci/cuda", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(".ci/cuda", description=__doc__, formatter_class=as_written)
     parser.add_argument("seconds", type=_seconds, metavar="SECONDS")
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--rehearse", action="store_true", help="small sizes on a simulated GPU, in two minutes")
@@ -229,7 +233,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--publish", type=Path, metavar="FOLDER", help="copy small results to FOLDER/GPU at the end")
     options = parser.parse_args(arguments)
     try:
-        options.parts = chosen_parts(options.parts, all_parts())
+        options.parts = chosen_parts(options.parts, PARTS)
     except ValueError as error:
         parser.error(str(error))
     if options.resume is not None and not options.resume.is_file():
@@ -259,9 +263,20 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Return its exit status."""
     options = parsed(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with guards.alone(options.runs):
+            return _main(options)
+    except Refused as refused:
+        reason = str(refused)
+    except OSError as error:  # no room on the disk, for example
+        reason = f"{error}; what was measured stays in {options.runs}"
+    print(f".ci/cuda: {reason}", file=sys.stderr)
+    return 2
+
+
+def _main(options: argparse.Namespace) -> int:
     runner = Runner(options.runs, options.archive, options.seconds, options.rehearse)
-    resume(options)
-    options.runs.mkdir(parents=True, exist_ok=True)
+    prepare(options)
     parts = [rehearsed(part) for part in options.parts] if options.rehearse else options.parts
     show_plan(parts, options.runs)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -277,20 +292,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reading is not None:
             reading.kill()
             reading.wait()
+    print(f"\n=== {runner.passed_s():.0f} s; {options.archive}; left: {', '.join(left) or 'nothing'}", flush=True)
     if options.publish is not None:
         publish.publish(parts, options.runs, options.publish, options.rehearse)
-    print(f"\n=== {runner.passed_s():.0f} s; {options.archive}; left: {', '.join(left) or 'nothing'}", flush=True)
-    return 1 if left else 0
+    return 0 if runner.is_packed and not left else 1
 
 
-def resume(options: argparse.Namespace) -> None:
-    """Unpack the archive to continue from, unless this machine has runs of its own."""
-    if options.resume is None:
-        return
-    if options.runs.exists() and any(options.runs.iterdir()):
+def prepare(options: argparse.Namespace) -> None:
+    """Make the folder of runs, or check that it can be continued here. Raises Refused if not."""
+    names = os.listdir(options.runs) if options.runs.exists() else []
+    if options.resume is not None and names:
         print(f"{options.runs} exists and is continued; {options.resume} is not read", flush=True)
-    else:
-        archive.unpack(options.resume, options.runs)
+    elif options.resume is not None:
+        try:
+            guards.check_kind(options.resume, archive.names(options.resume), options.rehearse)
+            archive.unpack(options.resume, options.runs)
+        except (tarfile.TarError, EOFError) as error:
+            raise Refused(f"{options.resume} cannot be read: {error}") from error
+        names = os.listdir(options.runs)
+    guards.check_kind(options.runs, names, options.rehearse)
+    options.runs.mkdir(exist_ok=True)
+    if options.rehearse:
+        (options.runs / guards.REHEARSAL).write_text("Small sizes on a simulated GPU: the figures mean nothing.\n")
+    if options.seconds:
+        guards.check_gpu(options.runs, environment(options.rehearse))
 
 
 def _stop(number: int, frame: Any) -> None:

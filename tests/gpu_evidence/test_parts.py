@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 from bench import bench_gate
 from bench.gate import cases
-from gpu_evidence.parts import (
-    DURATIONS,
-    FILES_WITH_GPU_TESTS,
-    PAPERS,
-    ROOT,
-    Part,
-    all_parts,
-    expectation,
-    rehearsed,
-)
+from gpu_evidence import parts
+from gpu_evidence.parts import DURATIONS, FILES_WITH_GPU_TESTS, PAPERS, ROOT, Part, expectation, rehearsed
 
 from harness.config import SweepConfig
 from harness.config.compose import compose
 
-PARTS = {part.name: part for part in all_parts()}
+PARTS = {part.name: part for part in parts.PARTS}
 SHORT = ["facts", "smoke", "default", "clock", "table1", "gate", "record", "contract", "peaks", "flash2", "layers"]
 
 
@@ -113,13 +105,10 @@ def test_a_case_without_a_time_fails_a_rehearsal_and_the_first_sweep_but_no_late
     assert rehearsed(PARTS["default"]).accepts == (0,)
 
 
-def test_without_a_record_of_a_gpu_durations_are_estimates(tmp_path: Path) -> None:
-    expected = expectation([*PARTS.values()], tmp_path)
-    assert "estimates" in expected.source
-    assert expected.seconds["facts"] == PARTS["facts"].estimated_s
-
-
-def test_durations_are_those_of_the_latest_record_of_a_gpu(tmp_path: Path) -> None:
+def test_durations_are_estimates_until_there_is_a_record_of_a_gpu_and_those_of_the_latest_one_then(
+    tmp_path: Path,
+) -> None:
+    assert expectation([*PARTS.values()], tmp_path).seconds["facts"] == PARTS["facts"].estimated_s
     for gpu, date, seconds in (("Old", "2026-01-01", 40), ("New", "2026-02-01", 31)):
         (tmp_path / gpu).mkdir()
         record = {"gpu": gpu, "date": date, "seconds": {"facts": seconds}}

@@ -24,18 +24,10 @@ def test_is_skipped():
 def run(folder: Path) -> tuple[int, str]:
     """The exit status of pytest, and its last line."""
     variables = {"PYTHONPATH": str(ROOT / "tests"), "GPU_EVIDENCE_PASSED": str(folder / "passed.txt")}
-    plugins = ("gpu_evidence.passed_tests", "no:cacheprovider", "no:attn_harness")
     command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", str(folder)]
-    for plugin in plugins:
+    for plugin in ("gpu_evidence.passed_tests", "no:cacheprovider", "no:attn_harness"):
         command += ["-p", plugin]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout.splitlines()[-1]
 
 

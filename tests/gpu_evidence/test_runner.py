@@ -1,24 +1,28 @@
 """How `.ci/cuda` runs parts within a time, keeps what they measure, and continues after a kill."""
 
+import errno
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_evidence import archive, runner
+from gpu_evidence import archive, guards, runner
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
-from gpu_evidence.parts import ROOT, Part, all_parts
+from gpu_evidence.parts import PARTS, ROOT, Part
 from gpu_evidence.publish import publish
 from gpu_evidence.runner import Runner
 
 # Each time it is run, it keeps a further row.
 ONE_ROW = "open('rows.jsonl', 'a').write('{}\\n')"
+FACTS = "facts/facts.json"
 # It keeps a row, and measures on until Ctrl-C, at which it reports.
 UNTIL_CTRL_C = f"""
 import time
@@ -66,26 +70,46 @@ def test_a_part_that_is_done_is_not_run_again(runs: Path) -> None:
     assert rows(measuring, runs) == 1
 
 
-def test_a_part_that_fails_is_left_with_its_exit_status_and_the_next_one_runs(runs: Path) -> None:
-    failing, good = part("raise SystemExit(4)", "failing"), part(ONE_ROW, "good")
+@pytest.mark.parametrize(
+    ("code", "reason"), [("raise SystemExit(4)", "exit status 4"), ("pass", "it has written no rows.jsonl")]
+)
+def test_a_part_that_fails_or_writes_nothing_is_left_with_the_reason_and_the_next_one_runs(
+    runs: Path, code: str, reason: str
+) -> None:
+    failing, good = part(code, "failing"), part(ONE_ROW, "good")
     assert run(failing, good, runs=runs) == ["failing"]
-    assert state(failing, runs) == (FAILED, "exit status 4")
+    assert state(failing, runs) == (FAILED, reason)
 
 
-def test_an_exit_status_that_the_part_accepts_is_no_failure(runs: Path) -> None:
-    assert run(part(f"{ONE_ROW}; raise SystemExit(3)", accepts=(0, 3)), runs=runs) == []
+SKIP = "SKIPPED [1] tests/test_a.py:50: no triton"
 
 
-def test_a_part_without_evidence_is_left(runs: Path) -> None:
-    silent = part("pass")
-    assert run(silent, runs=runs) == ["part"]
-    assert state(silent, runs) == (FAILED, "it has written no rows.jsonl")
+@pytest.mark.parametrize("earlier", ["pass", f"{ONE_ROW}; raise SystemExit(1)"])
+def test_a_part_whose_tests_are_all_skipped_is_left_whatever_earlier_attempts_kept(runs: Path, earlier: str) -> None:
+    skipped = part(f"print({SKIP!r})")
+    for code in (part(earlier), skipped):
+        assert run(code, runs=runs) == ["part"]
+    assert state(skipped, runs) == (FAILED, SKIP)
+    # It is done where some tests are skipped and others add evidence, or where no test is left.
+    assert run(part(f"print({SKIP!r}); {ONE_ROW}"), runs=runs) == []
 
 
-def test_a_part_whose_tests_are_all_skipped_is_left_with_the_reason(runs: Path) -> None:
-    skipped = part("print('SKIPPED [1] tests/test_a.py:50: no triton')")
-    assert run(skipped, runs=runs) == ["part"]
-    assert state(skipped, runs) == (FAILED, "SKIPPED [1] tests/test_a.py:50: no triton")
+def test_a_sweep_that_ends_with_an_accepted_status_is_done_only_if_a_case_has_a_time(runs: Path) -> None:
+    for time_s, left in (("", ["part"]), ("0.5", [])):
+        summary = f"open('summary.csv', 'w').write('status,time_s\\nok,\\nok,{time_s}\\n'); raise SystemExit(3)"
+        sweep = part(summary, evidence="summary.csv", accepts=(0, 3))
+        assert run(sweep, runs=runs) == left
+        assert state(sweep, runs) == ((FAILED, "no case has a time") if left else (DONE, ""))
+
+
+def test_what_a_kill_cut_off_is_left_out(runs: Path) -> None:
+    measuring = part(ONE_ROW)
+    run(measuring, runs=runs)
+    (runs / "part" / "state.json").write_text('{"status": "do')
+    (runs / "part" / "rows.jsonl").write_text('{"case": {"case": 1}\n{"case": 2}\n{"case": 3}')
+    assert state(measuring, runs) == ("not begun", "")
+    run(measuring, runs=runs)
+    assert (runs / "part" / "rows.jsonl").read_text() == '{"case": 2}\n{"case": 3}\n{}\n'
 
 
 def test_a_part_that_is_out_of_time_gets_ctrl_c_and_continues_in_the_next_call(
@@ -108,39 +132,31 @@ def test_a_part_that_ignores_ctrl_c_is_killed_after_its_grace(runs: Path) -> Non
 
 
 def test_a_part_is_not_begun_if_its_report_would_not_fit_into_the_time(runs: Path) -> None:
-    assert run(part(ONE_ROW, least_s=10, grace_s=25), part(ONE_ROW, "quick"), runs=runs, seconds=30) == ["part"]
-    assert not (runs / "part" / "rows.jsonl").exists()
-
-
-def test_no_part_begins_within_no_time_and_the_runs_are_packed(runs: Path) -> None:
     assert run(part(ONE_ROW), runs=runs, seconds=0) == ["part"]
     assert runs.with_name("runs.tar.gz").exists()
+    assert run(part(ONE_ROW, least_s=10, grace_s=25), part(ONE_ROW, "quick"), runs=runs, seconds=30) == ["part"]
+    assert not (runs / "part" / "rows.jsonl").exists()
 
 
 def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_RENEWED_EVERY_S", 0.1)
     packed: list[list[str]] = []
-    whole = archive.pack
-
-    def pack(folder: Path, file: Path) -> None:
-        whole(folder, file)
-        with tarfile.open(file) as opened:
-            packed.append(opened.getnames())
-
-    monkeypatch.setattr(archive, "pack", pack)
+    pack = archive.pack
+    monkeypatch.setattr(archive, "pack", lambda *where: pack(*where) or packed.append(archive.names(where[1])))
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
-    assert "part/rows.jsonl" in packed[0]
+    assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
 
-def test_the_archive_has_no_compiled_kernels_and_no_large_files(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_LARGEST_BYTES", 100)
-    sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "page.html": 1, "rows": 101, "plot.png": 100}
+def test_the_archive_has_no_compiled_kernels_and_names_large_files_that_are_left_out(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"compile-cache/kernel": 1, "plot.svg": 1, "rows": 12 * 2**20 + 1, "plot.png": 12 * 2**20}
     for name, size in sizes.items():
         (runs / name).parent.mkdir(exist_ok=True)
         (runs / name).write_text("x" * size)
-    archive.pack(runs, runs.with_name("packed.tar.gz"))
-    archive.unpack(runs.with_name("packed.tar.gz"), runs.with_name("other"))
-    assert [path.name for path in runs.with_name("other").iterdir()] == ["plot.png"]
+    run(runs=runs)
+    assert archive.names(runs.with_name("runs.tar.gz")) == ["plot.png"]
+    assert capsys.readouterr().out == "left out of the archive, each over 12 MiB: rows\n"
 
 
 def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
@@ -149,9 +165,8 @@ def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
     kept = runs / "kept.txt"
     kept.touch()
     monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [kept, runs / "removed.txt"])
-    archive.pack(runs, runs.with_name("packed.tar.gz"))
-    with tarfile.open(runs.with_name("packed.tar.gz")) as file:
-        assert file.getnames() == ["kept.txt"]
+    run(runs=runs)
+    assert archive.names(runs.with_name("runs.tar.gz")) == ["kept.txt"]
 
 
 def started(runs: Path, code: str) -> subprocess.Popen:
@@ -159,27 +174,22 @@ def started(runs: Path, code: str) -> subprocess.Popen:
     program = (
         "from gpu_evidence import runner\n"
         "from gpu_evidence.test_runner import part\n"
-        f"runner.all_parts = lambda: [part({code!r})]\n"
+        f"runner.PARTS = [part({code!r})]\n"
         f"raise SystemExit(runner.main(['inf', '--runs', {str(runs)!r}]))\n"
     )
-    folders = os.pathsep.join(map(str, (ROOT / "tests", ROOT)))
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": folders}, stdout=subprocess.PIPE, text=True
-    )
-    while not (runs / "part" / "rows.jsonl").exists() and process.poll() is None:
+    command, variables = [sys.executable, "-c", program], runner.environment(rehearse=False)
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+    while process.poll() is None and not any(file.stat().st_size for file in runs.glob("part/rows.jsonl")):
         time.sleep(0.02)
     return process
 
 
 def test_a_kill_loses_nothing_and_ends_the_part_so_that_the_next_call_measures_alone(runs: Path) -> None:
     killed = started(runs, UNTIL_CTRL_C)
-    measuring = PartFolder(part(""), runs).state.process
+    measuring = os.pidfd_open(PartFolder(part(""), runs).state.process or 0)
     killed.kill()
     killed.communicate()
-    began = time.monotonic()
-    while Path(f"/proc/{measuring}").exists() and time.monotonic() - began < 5:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{measuring}").exists()
+    assert select.select([measuring], [], [], 5)[0]
     assert state(part(""), runs) == (RUNNING, "")
     assert run(part(ONE_ROW), runs=runs) == []
     assert rows(part(""), runs) == 2
@@ -197,38 +207,97 @@ def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number
     assert rows(part(""), runs.with_name("other")) == 1
 
 
-def main(monkeypatch: pytest.MonkeyPatch, *arguments: object, parts: list[Part]) -> int:
-    """The exit status of the command with these parts."""
-    monkeypatch.setattr(runner, "all_parts", lambda: parts)
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Calls `.ci/cuda` with some parts. Returns its exit status and what it printed."""
     monkeypatch.setattr(runner, "read_ahead", lambda: subprocess.Popen([sys.executable, "-c", ""]))
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        return runner.main([str(argument) for argument in arguments])
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+
+    def call(*words: object, parts: Sequence[Part] = (), folder: Path = runs) -> tuple[int, str]:
+        monkeypatch.setattr(runner, "PARTS", parts)
+        status = runner.main([*map(str, words), "--runs", str(folder)])
+        return status, "".join(capsys.readouterr())
+
+    return call
 
 
-def test_another_machine_continues_from_the_archive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_machine_continues_from_the_archive_or_from_runs_of_its_own(runs: Path, command: Command) -> None:
     done, long = part(ONE_ROW, "done"), part(UNTIL_CTRL_C, "long", most_s=1)
-    first, second = tmp_path / "first", tmp_path / "second"
-    assert main(monkeypatch, "inf", "--runs", first, parts=[done, long]) == 1
-    assert capsys.readouterr().out.rstrip().endswith("left: long")
-    packed = tmp_path / "first.tar.gz"
-    again = [done, part(ONE_ROW, "long")]
-    assert main(monkeypatch, "inf", "--runs", second, "--resume", packed, parts=again) == 0
-    assert [rows(one, second) for one in again] == [1, 2]
-
-
-def test_a_machine_that_has_runs_of_its_own_continues_those(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring, packed = part(ONE_ROW), tmp_path / "earlier.tar.gz"
-    (tmp_path / "earlier").mkdir()
-    archive.pack(tmp_path / "earlier", packed)
+    status, printed = command("inf", parts=[done, long])
+    assert status == 1
+    assert printed.rstrip().endswith("left: long")
+    second, again = runs.with_name("second"), [done, part(ONE_ROW, "long")]
     for _ in range(2):
-        assert main(monkeypatch, "inf", "--runs", tmp_path / "runs", "--resume", packed, parts=[measuring]) == 0
-    assert rows(measuring, tmp_path / "runs") == 1
+        assert command("inf", "--resume", runs.with_name("runs.tar.gz"), parts=again, folder=second)[0] == 0
+        assert [rows(one, second) for one in again] == [1, 2]
+
+
+def packed_runs(files: dict[str, str], folder: Path) -> Path:
+    """An archive of these files."""
+    for name, content in files.items():
+        (folder / "packed" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "packed" / name).write_text(content)
+    archive.pack(folder / "packed", folder / "packed.tar.gz")
+    return folder / "packed.tar.gz"
+
+
+@pytest.mark.parametrize(("uuid", "attempts"), [(1, 7), (2, 1)])
+def test_facts_are_found_anew_on_another_gpu_of_the_same_kind(
+    runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, uuid: int, attempts: int
+) -> None:
+    gpus = [{"gpu": "NVIDIA H100", "properties": f"uuid={number}"} for number in (1, uuid)]
+    files = {FACTS: json.dumps(gpus[0]), "facts/state.json": '{"status": "done", "attempts": 7}'}
+    monkeypatch.setattr(guards, "_gpu_here", lambda file, variables: file.write_text("{}") and gpus[1])
+    facts = part(ONE_ROW, "facts")
+    assert command("inf", "--resume", packed_runs(files, runs.parent), parts=[facts])[0] == 0
+    assert PartFolder(facts, runs).state.attempts == attempts
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "reason"),
+    [
+        ({}, "0 --publish published", "names no GPU: run the part facts"),
+        ({FACTS: '{"gpu": "NVIDI'}, "0 --publish published", "names no GPU"),
+        ({FACTS: '{"gpu": "error: no driver"}'}, "0 --publish published", "names no GPU"),
+        ({FACTS: '{"gpu": "Another GPU"}'}, "1", "is of Another GPU, and here is"),
+        ({"rehearsal.txt": ""}, "0", "is a rehearsal, whose figures mean nothing: add --rehearse"),
+        ({FACTS: "{}"}, "0 --rehearse", "is no rehearsal"),
+    ],
+)
+def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
+    runs: Path, command: Command, files: dict[str, str], words: str, reason: str
+) -> None:
+    packed, folder = packed_runs(files, runs.parent), runs.with_name("new")
+    status, printed = command(*words.split(), "--resume", packed, parts=[part(ONE_ROW)], folder=folder)
+    assert (status, folder.exists()) == (2, "rehearsal" not in reason)
+    assert printed.splitlines()[-1].startswith(".ci/cuda: ")
+    assert reason in printed
+
+
+def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
+    first = started(runs, UNTIL_CTRL_C)
+    status, printed = command("inf", parts=[part(ONE_ROW)])
+    assert (status, printed.startswith(f".ci/cuda: another command runs in {runs}: ")) == (2, True)
+    first.kill()
+    first.communicate()
+    assert command("inf", parts=[part(ONE_ROW)])[0] == 0
+
+
+@pytest.mark.parametrize("full", ["archive", "folder"])
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
+    runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        if full == "archive" or (runs / "part" / "rows.jsonl").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(*{"archive": (tarfile, "open"), "folder": (PartFolder, "save")}[full], fail)
+    status, printed = command("inf", parts=[part(ONE_ROW)])
+    assert (status, printed.count("No space left on device")) == ({"archive": 1, "folder": 2}[full], 1)
+    assert rows(part(""), runs) == 1
 
 
 @pytest.mark.parametrize(
@@ -259,25 +328,22 @@ def test_an_archive_of_other_runs_is_not_overwritten(tmp_path: Path, capsys: pyt
 
 
 def test_a_group_names_all_of_its_parts() -> None:
-    names = [part.name for part in runner.chosen_parts(["smoke", "ladder"], all_parts())]
+    names = [part.name for part in runner.chosen_parts(["smoke", "ladder"], PARTS)]
     assert names == ["smoke", "ladder.attention", "ladder.rnn", "ladder.others"]
 
 
-def test_packages_that_pythonpath_holds_are_found_after_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_find_packages_after_the_project_and_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/packages")
-    project = [str(ROOT / "tests"), str(ROOT)]
-    assert runner.environment(rehearse=False)["PYTHONPATH"].split(os.pathsep) == [*project, "/packages"]
-    startup = str(ROOT / "tests" / "simulated_cuda" / "startup")
-    assert runner.environment(rehearse=True)["PYTHONPATH"].split(os.pathsep) == [startup, *project, "/packages"]
-
-
-def test_the_many_processes_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    assert "PYTHONDONTWRITEBYTECODE" not in runner.environment(rehearse=False)
+    variables, rehearsed = (runner.environment(rehearse) for rehearse in (False, True))
+    project = os.pathsep.join(map(str, (ROOT / "tests", ROOT, "/packages")))
+    assert variables["PYTHONPATH"] == project
+    assert rehearsed["PYTHONPATH"] == os.pathsep.join((str(ROOT / "tests" / "simulated_cuda" / "startup"), project))
+    assert "PYTHONDONTWRITEBYTECODE" not in variables
 
 
 def test_the_plan_says_where_its_durations_are_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runner.show_plan(all_parts()[:2], runs)
+    runner.show_plan(PARTS[:2], runs)
     first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
     assert first == "Seconds expected: estimates for an H100, none of them measured."
     assert facts.split()[:4] == ["facts", "25", "s", "25"]
@@ -306,6 +372,8 @@ def test_what_is_published_has_commands_tables_rows_and_durations(runs: Path, tm
         *("sweep/command.txt", "sweep/output.txt", "sweep/summary.csv", "sweep/report.md"),
         *("sweep/rows.tar.gz", "sweep/plots/time.png"),
     }
+    (target / "durations.json").write_text('{"seconds": {"facts": 20, "sweep": 900}}')
+    publish([facts], runs, tmp_path / "published", is_rehearsal=True)
     durations = json.loads((target / "durations.json").read_text())
     assert durations["gpu"] == "NVIDIA H100"
-    assert set(durations["seconds"]) == {"facts", "sweep"}
+    assert durations["seconds"] == {"facts": round(PartFolder(facts, runs).state.seconds), "sweep": 900}
