@@ -46,6 +46,8 @@ class Part:
 
 
 _ON_GPU = ("device=cuda", "dtype=bfloat16")
+# An interval needs two trials of a case.
+_TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0")
 _ONE_ROUND = ("precision.min_rounds=1", "precision.max_rounds=1", "precision.patience_s=0")
 _CONTRACT = "tests/trial/timing/cuda/test_contract.py"
 _GPU_TESTS = "tests/trial/test_cuda.py"
@@ -127,7 +129,7 @@ _FIRST = (
         "Table 1 of Attention Is All You Need at d = 256: the counted claims, then times",
         (165, 50, 240),
         *("paper=vaswani2017_table1", "scale=cpu", "device=cuda", "d_model=256"),
-        *_ONE_ROUND,
+        *_TWO_ROUNDS,
         "--no-plots",
     ),
     _bench(

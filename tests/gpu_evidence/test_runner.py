@@ -342,7 +342,10 @@ def test_parts_find_packages_after_the_project_and_keep_compiled_modules(monkeyp
     assert "PYTHONDONTWRITEBYTECODE" not in variables
 
 
-def test_the_plan_says_where_its_durations_are_from(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_says_where_its_durations_are_from(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "PUBLISHED", runs)
     runner.show_plan(PARTS[:2], runs)
     first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
     assert first == "Seconds expected: estimates for an H100, none of them measured."
