@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness import layer_lookup, own_axes
+from harness.analysis.conditions import unlikeness
 from harness.analysis.series import series_of
 from harness.fit.laws import Floats
 from harness.fit.piecewise import LEAST_JUMP
@@ -62,16 +63,19 @@ class Overtaking:
     hi: float | None
 
 
-def ratio_at(n: float, cost: tuple[float, float, float], other: tuple[float, float, float]) -> CostRatio:
+def ratio_at(
+    n: float, cost: tuple[float, float, float], other: tuple[float, float, float], unlike: float = 0.0
+) -> CostRatio:
     """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
 
+    Unlike conditions add the standard error `unlike` (`unlikeness`).
     The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
     2008, "Construction of confidence limits about effect measures", section 2).
     """
     (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
     middle = math.log(value / other_value)
-    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi))
-    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value))
+    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), NORMAL * unlike)
+    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), NORMAL * unlike)
     return CostRatio(n, middle, middle - down, middle + up)
 
 
@@ -190,6 +194,8 @@ class Crossover:
 
 # A cost and its interval.
 _Known = tuple[float, float, float]
+# With the line of a time. The conditions of its measurement change no exact cost.
+_Cost = tuple[_Known, CaseResult | None]
 # The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
 _DRAWS = 4_000
 # With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
@@ -257,10 +263,10 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
 
 
 class _Compared(NamedTuple):
-    """Two layers to compare: the first fields of a `Crossover`, and n with both costs at each common n."""
+    """Two layers to compare: the first fields of a `Crossover`, and the arguments of `ratio_at` at each common n."""
 
     pair: tuple[str, str, Setting, str, int, int, int]
-    costs: list[tuple[int, _Known, _Known]]
+    costs: list[tuple[int, _Known, _Known, float]]
 
     @property
     def metric(self) -> str:
@@ -278,9 +284,16 @@ def _compared(
                 for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
                     of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
                     both = sorted(of_slower.keys() & of_faster.keys())
-                    if both:
-                        pair = (slower, faster, setting, metric, d_model, h, batch_size)
-                        yield _Compared(pair, [(n, of_slower[n], of_faster[n]) for n in both])
+                    gaps = [_arguments(n, *of_slower[n], *of_faster[n]) for n in both]
+                    comparable = [gap for gap in gaps if gap[-1] < math.inf]
+                    if comparable:
+                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), comparable)
+
+
+def _arguments(
+    n: int, cost: _Known, line: CaseResult | None, other: _Known, of_other: CaseResult | None
+) -> tuple[int, _Known, _Known, float]:
+    return n, cost, other, unlikeness(line, of_other) if line and of_other else 0.0
 
 
 def _factor(compared: Iterable[_Compared]) -> float:
@@ -290,7 +303,7 @@ def _factor(compared: Iterable[_Compared]) -> float:
     pairs = set()
     for one in compared:
         slower, faster, setting, _, d_model, h, batch_size = one.pair
-        for n, *costs in one.costs:
+        for n, *costs, _ in one.costs:
             at = []
             for impl, cost in zip((slower, faster), costs, strict=True):
                 place = places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(known))
@@ -329,7 +342,7 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     }
 
 
-def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Known]:
+def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
     """One layer's costs by number of heads, 0 for a layer without heads, and n.
 
     A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out.
@@ -337,16 +350,18 @@ def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tup
     """
     if metric == "time":
         times = [(line, line.best_known_time) for line in lines if not headless or line.num_heads == 1]
-        return {(0 if headless else line.num_heads, line.seq_len): time for line, time in times if time is not None}
+        return {
+            (0 if headless else line.num_heads, line.seq_len): (time, line) for line, time in times if time is not None
+        }
     series = series_of(lines, metric)
     return {
-        (0 if headless else point.h, point.n): (point.value, point.lo, point.hi) if point.value > 0 else (1.0,) * 3
+        (0 if headless else point.h, point.n): ((max(point.value, 1.0),) * 3, None)
         for point in (series.points if series else ())
         if not headless or point.h == 1
     }
 
 
-def _along_n(costs: Mapping[tuple[int, int], _Known], h: int) -> dict[int, _Known]:
+def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:
     return {n: cost for (heads, n), cost in costs.items() if heads in (h, 0)}
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
+from harness.analysis.conditions import unlikeness
 from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
 from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.results.columns import CaseResult
@@ -85,7 +86,10 @@ def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> Meas
         return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
     if min(one.known[0], other.known[0]) <= 0:
         return MeasuredValue(line, None, "nothing to divide")
-    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known).ratio, "")
+    # The conditions do not change an exact quantity.
+    has_interval = one.known[1] < one.known[2] and other.known[1] < other.known[2]
+    unlike = unlikeness(one.line, other.line) if has_interval else 0.0
+    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known, unlike).ratio, "")
 
 
 _Points = Sequence[tuple[CaseResult, Known]]

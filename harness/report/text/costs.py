@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from harness import formatting, own_axes
 from harness.analysis.claim_rules import WIDEST, exponent_value
+from harness.analysis.conditions import unlike_conditions, unlikeness
 from harness.analysis.crossovers import Crossover, ratio_at
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
@@ -165,8 +166,14 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
         if line is not one
         and own is not None
         and (known := line.best_known_time) is not None
-        and (gap := ratio_at(line.seq_len, known, own)).lo <= 0 <= gap.hi
+        and (gap := ratio_at(line.seq_len, known, own, unlikeness(line, one))).lo <= 0 <= gap.hi
     ]
+
+
+def comparison_error(at_n: Sequence[CaseResult]) -> tuple[str, list[str]]:
+    """Why layers at the same sizes may not be told apart, after their names, and sentences about unlike conditions."""
+    unlike = unlike_conditions([at_n])
+    return "were timed under unlike conditions" if unlike else "are within measurement error", unlike
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: Laws, baseline: str) -> Table:
@@ -251,13 +258,15 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
         return ""
     first, second = timed[:2]
     close = near_fastest(timed, first.seq_len)
+    why, unlike = comparison_error(timed)
     if len(close) > 1:
         names = formatting.listed(close, "layer")
-        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
+        return " ".join([f"Fastest at n={first.seq_len}: no clear winner. {names} {why} (~).", *unlike])
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     prepared = first.prepare_s or 0.0
     before = f", after {formatting.seconds(prepared)} of prepare" if prepared > (first.time_s or 0.0) else ""
-    return f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
+    winner = f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
+    return " ".join([winner, *unlike])
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
