@@ -130,7 +130,8 @@ def read_run_directory(path: Path) -> StoredRun:
     more = [f"{path / MACHINE}: cannot be read, the machine is not known"] if known is None else []
     hosts = machines(path)
     if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
-        machine, more = machine_of_hosts(hosts), [*host_notices(lines, hosts), *gpu_notices(hosts)]
+        machine, more = machine_of_hosts(hosts), gpu_notices(hosts)
+    more = [*host_notices(lines, hosts), *more]
     for name, fits in MACHINE_ENTRIES.items():
         if machine.get(name) is not None and not fits(machine[name]):
             machine = {**machine, name: None}
