@@ -188,7 +188,7 @@ def _measure(shard: Shard, given: int | None) -> None:
         # Times from another kind of machine, or of GPU, cannot be combined with times from this one.
         others = [
             host
-            for host, other in run_directory.machines(run).items()
+            for host, other in run_directory.machines(run)[0].items()
             if (unlike_gpus if host == machine["host"] else unlike)(other, machine)
         ]
         run_directory.add_machine(run, machine)

@@ -355,7 +355,7 @@ def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> l
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = " ".join(one.get("text", "") for one in part(machine, "calibration").get("advice") or ())
+    told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
         return []
     rates: dict[str, list[float]] = {}
