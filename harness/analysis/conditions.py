@@ -14,20 +14,17 @@ from harness.results.columns import CaseResult
 _PROBE_NOISE = 0.05
 
 
-def slowdown(line: CaseResult, other: CaseResult) -> float:
-    """The log of how much slower the machine was than for the other line, beyond the noise of probes; 0 if unknown."""
+def unlikeness(line: CaseResult, other: CaseResult) -> float:
+    """The standard error that unlike conditions add to the log of a ratio of times.
+
+    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    """
+    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+        return math.inf
     same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
     if not (same_probe and line.probe_s and other.probe_s):
         return 0.0
-    log_ratio = math.log(line.probe_s / other.probe_s)
-    return math.copysign(max(0.0, abs(log_ratio) - _PROBE_NOISE), log_ratio)
-
-
-def unlikeness(line: CaseResult, other: CaseResult) -> float:
-    """The standard error that unlike conditions add to the log of a ratio of times; infinite if no host timed both."""
-    hosts, of_other = ((one.host or "").split(",") for one in (line, other))
-    elsewhere = line.host and other.host and not {*hosts} & {*of_other}
-    return math.inf if elsewhere else abs(slowdown(line, other))
+    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - _PROBE_NOISE)
 
 
 def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
@@ -35,20 +32,16 @@ def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
 
     Each group holds the lines that are compared with each other.
     """
-    elsewhere: dict[str, None] = {}
-    slower: dict[str, float] = {}
-    for group in groups:
-        usual = min(group, key=lambda line: line.probe_s or math.inf)
-        for line in group:
-            if unlikeness(line, usual) == math.inf:
-                elsewhere |= dict.fromkeys(one.impl for one in group)
-            elif slowdown(line, usual):
-                slower[line.impl] = max(slowdown(line, usual), slower.get(line.impl, 0.0))
+    pairs = [(line, min(group, key=lambda one: one.probe_s or math.inf)) for group in groups for line in group]
+    unlike = [(unlikeness(*pair), pair) for pair in pairs]
+    hosts = {line.impl for error, pair in unlike for line in pair if error == math.inf}
+    slowdowns = [(error, line.impl) for error, (line, _) in unlike if 0 < error < math.inf]
     text = []
-    if elsewhere:
-        text.append(f"Not compared, because other hosts timed them: {formatting.listed([*elsewhere], 'layer')}.")
-    if slower:
-        most = formatting.share(math.expm1(max(slower.values()) + _PROBE_NOISE))
-        names = formatting.listed([*slower], "layer")
+    if hosts:
+        names = formatting.listed(sorted(hosts), "layer")
+        text.append(f"Different hosts timed {names}: a difference may be that of the hosts.")
+    if slowdowns:
+        most = formatting.share(math.expm1(max(slowdowns)[0] + _PROBE_NOISE))
+        names = formatting.listed(sorted({name for _, name in slowdowns}), "layer")
         text.append(f"The machine was up to {most} slower while {names} ran: comparisons are uncertain by that.")
     return text

@@ -16,7 +16,6 @@ import numpy as np
 
 from harness import layer_lookup, own_axes
 from harness.analysis.conditions import unlikeness
-from harness.analysis.series import series_of
 from harness.fit.laws import Floats
 from harness.fit.piecewise import LEAST_JUMP
 from harness.results.columns import CaseResult
@@ -68,14 +67,15 @@ def ratio_at(
 ) -> CostRatio:
     """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
 
-    Unlike conditions add the standard error `unlike` (`unlikeness`).
+    Unlike conditions add the standard error `unlike` (`unlikeness`), but not to exact costs.
     The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
     2008, "Construction of confidence limits about effect measures", section 2).
     """
     (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
     middle = math.log(value / other_value)
-    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), NORMAL * unlike)
-    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), NORMAL * unlike)
+    by_conditions = NORMAL * unlike if lo < hi or other_lo < other_hi else 0.0
+    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), by_conditions)
+    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), by_conditions)
     return CostRatio(n, middle, middle - down, middle + up)
 
 
@@ -192,10 +192,9 @@ class Crossover:
         return f"undecided: within the measurement error at {at_all}"
 
 
-# A cost and its interval.
+# A cost and its interval, and the same with its line.
 _Known = tuple[float, float, float]
-# With the line of a time. The conditions of its measurement change no exact cost.
-_Cost = tuple[_Known, CaseResult | None]
+_Cost = tuple[_Known, CaseResult]
 # The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
 _DRAWS = 4_000
 # With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
@@ -283,17 +282,12 @@ def _compared(
                 with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
                 for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
                     of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
-                    both = sorted(of_slower.keys() & of_faster.keys())
-                    gaps = [_arguments(n, *of_slower[n], *of_faster[n]) for n in both]
-                    comparable = [gap for gap in gaps if gap[-1] < math.inf]
-                    if comparable:
-                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), comparable)
-
-
-def _arguments(
-    n: int, cost: _Known, line: CaseResult | None, other: _Known, of_other: CaseResult | None
-) -> tuple[int, _Known, _Known, float]:
-    return n, cost, other, unlikeness(line, of_other) if line and of_other else 0.0
+                    compared = []
+                    for n in sorted(of_slower.keys() & of_faster.keys()):
+                        (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
+                        compared.append((n, cost, other_cost, unlikeness(line, other)))
+                    if compared:
+                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), compared)
 
 
 def _factor(compared: Iterable[_Compared]) -> float:
@@ -342,23 +336,25 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     }
 
 
-def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
+def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
     """One layer's costs by number of heads, 0 for a layer without heads, and n.
 
-    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out.
-    A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0.
+    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out. Memory is
+    unknown at every size if it is at one, as in `series_of`.
     """
-    if metric == "time":
-        times = [(line, line.best_known_time) for line in lines if not headless or line.num_heads == 1]
-        return {
-            (0 if headless else line.num_heads, line.seq_len): (time, line) for line, time in times if time is not None
-        }
-    series = series_of(lines, metric)
-    return {
-        (0 if headless else point.h, point.n): ((max(point.value, 1.0),) * 3, None)
-        for point in (series.points if series else ())
-        if not headless or point.h == 1
-    }
+    if metric == "memory" and any(line.allocates_outside_torch for line in lines):
+        return {}
+    costs = [
+        (line, line.best_known_time if metric == "time" else _known_bytes(line))
+        for line in lines
+        if not headless or line.num_heads == 1
+    ]
+    return {(0 if headless else line.num_heads, line.seq_len): (cost, line) for line, cost in costs if cost is not None}
+
+
+def _known_bytes(line: CaseResult) -> _Known | None:
+    """The peak memory. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
+    return None if line.peak_bytes is None else (max(line.peak_bytes, 1.0),) * 3
 
 
 def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:

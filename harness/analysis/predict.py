@@ -362,9 +362,10 @@ def recommend(
         return Recommendation(*found)
     costs = [one.time for one in ranked]
     first, second = ((cost.value, cost.lo, cost.hi) for cost in costs[:2])
-    timed = {(line.impl, line.size): line for line in of_run if line.time_s and line.series == where.setting}
-    largest = {impl: line for (impl, _), line in sorted(timed.items())}
-    known_by = [timed.get((one.impl, sizes[one.impl]), largest[one.impl]) for one in ranked]
+    timed = [line for line in of_run if line.time_s and line.series == where.setting]
+    timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
+    decisive = {line.impl: line for line in timed}
+    known_by = [decisive[one.impl] for one in ranked]
     unlike = [unlikeness(known_by[0], line) for line in known_by]
     return Recommendation(
         *found,

@@ -86,9 +86,7 @@ def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> Meas
         return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
     if min(one.known[0], other.known[0]) <= 0:
         return MeasuredValue(line, None, "nothing to divide")
-    # The conditions do not change an exact quantity.
-    has_interval = one.known[1] < one.known[2] and other.known[1] < other.known[2]
-    unlike = unlikeness(one.line, other.line) if has_interval else 0.0
+    unlike = unlikeness(one.line, other.line)
     return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known, unlike).ratio, "")
 
 

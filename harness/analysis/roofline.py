@@ -69,7 +69,7 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
         return []
     floor, sustained = made.get("noise_floor"), made.get("sustained_flops_per_s") or {}
     noise = inf if floor is None else 1 + floor
-    cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
+    cache = made["bandwidth"].get("cache_bytes") or (made["bandwidth"].get("buffer_bytes") or 0) // _BUFFER_TO_CACHE
     return [
         Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache, sustained.get(dtype))
         for dtype, peak in made["peak_flops_per_s"].items()

@@ -16,7 +16,7 @@ from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.layer_looks import Look
 from harness.report.text.cost_models import law_formula
-from harness.report.text.costs import Laws, comparison_error, near_fastest
+from harness.report.text.costs import Laws, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 
 # The costs of the overview, from left to right, with their metrics.
@@ -186,8 +186,7 @@ def _fastest(panel: parts.Panel, found: Iterable[Crossover]) -> tuple[Crossing |
     winner, *close = near_fastest(panel.lines, last)
     if close:
         names = names_of([winner, *close], impls)
-        near = [line for line in panel.lines if line.impl in (winner, *close) and line.seq_len == last]
-        return None, f"No clear winner at n = {last}: {names} {comparison_error(near)[0]}."
+        return None, f"No clear winner at n = {last}: {names} are within measurement error."
     who = f"{printable(winner)} is the fastest"
     # Surely slower at the largest n, even if all n and layers are considered together.
     over = {

@@ -25,7 +25,7 @@ from harness.sweep_axes import Case, Setting
 
 FAST, SLOW = "attention.fused", "attention.naive"
 SIZES = (256, 512)
-ELSEWHERE = f"Not compared, because other hosts timed them: {FAST} and {SLOW}."
+ELSEWHERE = f"Different hosts timed {FAST} and {SLOW}: a difference may be that of the hosts."
 SLOWED = f"The machine was up to 40 % slower while {SLOW} ran: comparisons are uncertain by that."
 
 
@@ -74,11 +74,11 @@ def test_alike_conditions_decide_and_nothing_is_said() -> None:
 def test_unlike_conditions_decide_nothing_and_are_said_beside(conditions: Any, sentence: str) -> None:
     unlike = lines(time=1.4, **conditions)
     found = answer(unlike)
-    who = f"{FAST} and {SLOW} were timed under unlike conditions"
+    who = f"{FAST} and {SLOW} are within measurement error"
     assert found.fastest == f"Fastest at n=512: no clear winner. {who} (~). {sentence}"
     assert found.table.rows[1][3] == "~1.40"
     title = overviews(panel_settings(unlike), {}, {})[0].title
-    assert title == "No clear winner at n = 512: attention.* were timed under unlike conditions"
+    assert title == "No clear winner at n = 512: attention.* are within measurement error"
     assert report_cautions(unlike).count(sentence) == 1
     of_run = recommended(unlike)
     assert of_run.how_sure != "sure"
@@ -90,10 +90,10 @@ def test_unlike_conditions_decide_nothing_and_are_said_beside(conditions: Any, s
     assert picture
 
 
-def test_a_crossover_is_open_beside_a_slower_machine_and_not_sought_on_another_host() -> None:
+def test_a_crossover_of_times_is_open_and_one_of_memory_is_not() -> None:
     assert not crossing(lines(probe=1.4, time=1.4))[0].decided
     elsewhere = lines(time=1.4, hosts=("n1", "n2"))
-    assert crossing(elsewhere) == []
+    assert not crossing(elsewhere)[0].decided
     assert crossing(elsewhere, "memory")[0].decided
 
 

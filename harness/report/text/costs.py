@@ -170,12 +170,6 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
     ]
 
 
-def comparison_error(at_n: Sequence[CaseResult]) -> tuple[str, list[str]]:
-    """Why layers at the same sizes may not be told apart, after their names, and sentences about unlike conditions."""
-    unlike = unlike_conditions([at_n])
-    return "were timed under unlike conditions" if unlike else "are within measurement error", unlike
-
-
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: Laws, baseline: str) -> Table:
     is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
@@ -258,15 +252,16 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
         return ""
     first, second = timed[:2]
     close = near_fastest(timed, first.seq_len)
-    why, unlike = comparison_error(timed)
+    conditions = "".join(f" {sentence}" for sentence in unlike_conditions([timed]))
     if len(close) > 1:
         names = formatting.listed(close, "layer")
-        return " ".join([f"Fastest at n={first.seq_len}: no clear winner. {names} {why} (~).", *unlike])
+        winner = f"no clear winner. {names} are within measurement error (~)"
+        return f"Fastest at n={first.seq_len}: {winner}.{conditions}"
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     prepared = first.prepare_s or 0.0
     before = f", after {formatting.seconds(prepared)} of prepare" if prepared > (first.time_s or 0.0) else ""
-    winner = f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
-    return " ".join([winner, *unlike])
+    winner = f"{first.impl}{before}. {second.impl} takes {longer:.2f} times as long"
+    return f"Fastest at n={first.seq_len}: {winner}.{conditions}"
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
