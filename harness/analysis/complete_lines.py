@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness import own_axes
-from harness.analysis.conditions import unlikeness
-from harness.analysis.crossovers import layers_without_heads, ratio_at
+from harness.analysis.crossovers import layers_without_heads, ratio_at, unlikeness
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
 from harness.analysis.smoothing import with_times_in_law

@@ -3,6 +3,9 @@
 Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
 these n, the gap and both ends of its interval are interpolated linearly in log n. Where the gap jumps, the crossing may
 lie anywhere between the two n.
+
+The probe is timed beside every trial. If it took longer beside one layer than beside another, the machine was slower,
+and so was the layer: by less or by more than the probe, which is another piece of work.
 """
 
 import itertools
@@ -14,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from harness import layer_lookup, own_axes
-from harness.analysis.conditions import unlikeness
+from harness import formatting, layer_lookup, own_axes
 from harness.fit.laws import Floats
 from harness.fit.piecewise import LEAST_JUMP
 from harness.results.columns import CaseResult
@@ -77,6 +79,41 @@ def ratio_at(
     down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), by_conditions)
     up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), by_conditions)
     return CostRatio(n, middle, middle - down, middle + up)
+
+
+# The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
+_PROBE_NOISE = 0.05
+
+
+def unlikeness(line: CaseResult, other: CaseResult) -> float:
+    """The standard error that unlike conditions add to the log of a ratio of times.
+
+    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    """
+    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+        return math.inf
+    same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
+    if not (same_probe and line.probe_s and other.probe_s):
+        return 0.0
+    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - _PROBE_NOISE)
+
+
+def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
+    """Sentences about layers that are compared under unlike conditions; none if all are alike.
+
+    Each group holds the lines that are compared with each other.
+    """
+    usual = [(line, min(group, key=lambda one: one.probe_s or math.inf)) for group in groups for line in group]
+    unlike = [(unlikeness(*pair), pair[0].impl) for pair in usual]
+    most = max((error for error, _ in unlike if error < math.inf), default=0.0)
+    how = {
+        "on another host": {impl for error, impl in unlike if error == math.inf},
+        f"while the machine was up to {formatting.share(math.expm1(most + _PROBE_NOISE))} slower": {
+            impl for error, impl in unlike if 0 < error < math.inf
+        },
+    }
+    named = {conditions: formatting.listed(sorted(impls), "layer") for conditions, impls in how.items() if impls}
+    return [f"{names} ran {conditions}: comparisons allow for that." for conditions, names in named.items()]
 
 
 def log_distance(small: float, large: float) -> float:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.conditions import unlike_conditions, unlikeness
-from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
+from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer
 from harness.analysis.series import Series, point_of, series_groups, series_of
 from harness.errors import UsageError, did_you_mean

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
-from harness.analysis.conditions import unlikeness
-from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
+from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES

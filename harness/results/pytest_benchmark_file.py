@@ -10,10 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from harness.errors import UsageError
 from harness.file_io import read_bytes
-from harness.file_validation import Damaged, OpenModel, checked
+from harness.file_validation import Damaged, OpenModel, checked, known_machine
 from harness.machine import part
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
-from harness.results.machine_file import known_machine
 from harness.sweep_axes import AXES
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.

@@ -246,7 +246,7 @@ def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
 
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     """The description of a machine, and a notice for each part that does not fit. Without any, it is empty."""
-    from harness.results.machine_file import known_machine  # imports pydantic
+    from harness.file_validation import known_machine  # imports pydantic
 
     try:
         content = read_json(path)

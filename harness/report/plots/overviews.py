@@ -19,8 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from harness import formatting, layer_lookup
-from harness.analysis.conditions import unlikeness
-from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at
+from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
-from harness.analysis.conditions import unlike_conditions
+from harness.analysis.crossovers import unlike_conditions
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
@@ -138,7 +138,9 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
     machine = machine or {}
     return [
         *_bimodal(lines),
-        *unlike_conditions(_compared(lines)),
+        *unlike_conditions(
+            grouped(lines, lambda line: (line.series, line.seq_len, line.d_model, line.batch_size)).values()
+        ),
         *other_kernels(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
@@ -155,12 +157,6 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
         *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
         *unchecked_times(lines, machine),
     ]
-
-
-def _compared(lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
-    """The lines with times, grouped by the sizes at which layers are compared."""
-    timed = (line for line in lines if line.time_s)
-    return grouped(timed, lambda line: (line.series, line.seq_len, line.d_model, line.batch_size)).values()
 
 
 def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:

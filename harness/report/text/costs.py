@@ -10,8 +10,7 @@ from operator import attrgetter
 
 from harness import formatting, own_axes
 from harness.analysis.claim_rules import WIDEST, exponent_value
-from harness.analysis.conditions import unlike_conditions, unlikeness
-from harness.analysis.crossovers import Crossover, ratio_at
+from harness.analysis.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
 from harness.layer_options import options_of
@@ -143,7 +142,8 @@ def answers(
             table = _cost_table(setting, panel, at_n, laws, baseline)
             pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
             by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
-            found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs), tuple(by_size)))
+            fastest = " ".join(filter(None, [_fastest(at_n), *unlike_conditions([at_n])]))
+            found.append(Answer(setting.title, panel, table, fastest, tuple(pairs), tuple(by_size)))
     return found
 
 
@@ -252,16 +252,13 @@ def _fastest(at_n: Sequence[CaseResult]) -> str:
         return ""
     first, second = timed[:2]
     close = near_fastest(timed, first.seq_len)
-    conditions = "".join(f" {sentence}" for sentence in unlike_conditions([timed]))
     if len(close) > 1:
         names = formatting.listed(close, "layer")
-        winner = f"no clear winner. {names} are within measurement error (~)"
-        return f"Fastest at n={first.seq_len}: {winner}.{conditions}"
+        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     prepared = first.prepare_s or 0.0
     before = f", after {formatting.seconds(prepared)} of prepare" if prepared > (first.time_s or 0.0) else ""
-    winner = f"{first.impl}{before}. {second.impl} takes {longer:.2f} times as long"
-    return f"Fastest at n={first.seq_len}: {winner}.{conditions}"
+    return f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
