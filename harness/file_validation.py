@@ -92,9 +92,10 @@ def _place(path: tuple[Any, ...], held: Any) -> str:
     """The names on the way to a value. An object in a list goes by its own name, anything else by its number."""
     parts: list[str] = []
     for step in (step for step in path if step != "[key]"):
-        if not isinstance(held, list if isinstance(step, int) else Mapping):
+        if isinstance(step, str) and not isinstance(held, Mapping):
             continue  # the name of one of several types
-        held = held[step] if isinstance(held, list) or step in held else None
+        is_inside = isinstance(held, list) or (isinstance(held, Mapping) and step in held)
+        held = held[step] if is_inside else None
         names = [held[name] for name in _NAMES if isinstance(held.get(name), str)] if isinstance(held, Mapping) else []
         if isinstance(step, int) and names:
             parts[-1] = " ".join(names[0].split())
