@@ -3,9 +3,19 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from harness.errors import UsageError, did_you_mean
 
@@ -82,6 +92,8 @@ def _place(path: tuple[Any, ...], held: Any) -> str:
     """The names on the way to a value. An object in a list goes by its own name, anything else by its number."""
     parts: list[str] = []
     for step in (step for step in path if step != "[key]"):
+        if isinstance(step, str) and not isinstance(held, Mapping):
+            continue  # the name of one of several types
         is_inside = isinstance(held, list) or (isinstance(held, Mapping) and step in held)
         held = held[step] if is_inside else None
         names = [held[name] for name in _NAMES if isinstance(held.get(name), str)] if isinstance(held, Mapping) else []
@@ -99,3 +111,51 @@ def _shown(value: object) -> str:
         return "a list" if isinstance(value, list) else "an object"
     shown = f"the text '{value}'" if isinstance(value, str) else str(value).lower()
     return shown if len(shown) <= _MOST_SHOWN else f"{shown[: _MOST_SHOWN - 1]}…"
+
+
+# What is used of a run's `machine.json`, which `harness.machine.describe_machine` makes.
+_Text = Annotated[str, Field(max_length=4000)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Rate = Annotated[FiniteFloat, Field(gt=0)]
+_Texts = dict[_Text, _Text | None]
+_Rates = dict[_Text, _Rate]
+_State = dict[_Text, _Text | bool | _Count | FiniteFloat | None]
+
+
+def _part(texts: str, counts: str = "", **types: Any) -> Any:
+    """An object whose entries have these types: texts and counts by name, and others. Each may be missing or null."""
+    types |= dict.fromkeys(texts.split(), _Text) | dict.fromkeys(counts.split(), _Count)
+    entries: Any = {name: (kind | None, None) for name, kind in types.items()}
+    return create_model("_Part", __base__=OpenModel, **entries)
+
+
+_MACHINE = _part(
+    "host kernel libc python project_commit user_commit calibration_note",
+    "memory_bytes",
+    cpu=_part("model", "threads usable"),
+    torch=_part("version cuda cudnn triton gpu cpu_capability", gpu_states=dict[_Text, _State], gpu_state=_State),
+    **dict.fromkeys(("libraries", "packages", "environment", "environments"), _Texts),
+    layers=dict[_Text, _Texts],
+    calibration=_part(
+        "device verdict",
+        "threads",
+        noise_floor=Annotated[FiniteFloat, Field(ge=0)],
+        best_probe_s=_Rate,
+        bandwidth=_part("", "cache_bytes buffer_bytes", bandwidth_bytes_per_s=_Rate),
+        peak_flops_per_s=_Rates,
+        sustained_flops_per_s=_Rates,
+        advice=list[_part("level text")],  # type: ignore[misc]
+    ),
+)
+
+
+def known_machine(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a machine's description says, and why each entry that does not fit is left out."""
+    machine: dict[str, Any] = {}
+    damages = []
+    for name, value in content.items():
+        try:
+            machine |= checked(_MACHINE, {name: value}).model_dump(exclude_unset=True)
+        except Damaged as damage:
+            damages.append(f"{damage}, left out")
+    return machine, damages

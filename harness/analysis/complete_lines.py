@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness import own_axes
-from harness.analysis.crossovers import layers_without_heads, ratio_at
+from harness.analysis.crossovers import layers_without_heads, ratio_at, unlikeness
 from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
 from harness.analysis.smoothing import with_times_in_law
@@ -95,12 +95,13 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
 
 
 def with_ratio_to(line: CaseResult, base: CaseResult) -> CaseResult:
-    """The line with the ratio of its time to that of `base`; unchanged without a time."""
-    if not line.time_s or not base.time_s or line.suspect:
+    """The line with the ratio of its time to that of `base`; unchanged without a time, or if other hosts timed it."""
+    unlike = unlikeness(line, base)
+    if not line.time_s or not base.time_s or line.suspect or unlike == math.inf:
         return line
     if line.case == base.case:
         return replace(line, ratio=1.0, ratio_lo=1.0, ratio_hi=1.0)
     with_ratio = replace(line, ratio=line.time_s / base.time_s)
     own, other = ((one.time_s or 0.0, one.time_lo_s or 0.0, one.time_hi_s or math.inf) for one in (line, base))
-    _, lo, hi = ratio_at(line.seq_len, own, other).ratio
+    _, lo, hi = ratio_at(line.seq_len, own, other, unlike).ratio
     return replace(with_ratio, ratio_lo=lo, ratio_hi=hi) if lo > 0 and hi < math.inf else with_ratio

@@ -3,6 +3,9 @@
 Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
 these n, the gap and both ends of its interval are interpolated linearly in log n. Where the gap jumps, the crossing may
 lie anywhere between the two n.
+
+The probe is timed beside every trial. If it took longer beside one layer than beside another, the machine was slower,
+and so was the layer: by less or by more than the probe, which is another piece of work.
 """
 
 import itertools
@@ -14,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from harness import layer_lookup, own_axes
-from harness.analysis.series import series_of
+from harness import formatting, layer_lookup, own_axes
 from harness.fit.laws import Floats
 from harness.fit.piecewise import LEAST_JUMP
 from harness.results.columns import CaseResult
@@ -62,17 +64,56 @@ class Overtaking:
     hi: float | None
 
 
-def ratio_at(n: float, cost: tuple[float, float, float], other: tuple[float, float, float]) -> CostRatio:
+def ratio_at(
+    n: float, cost: tuple[float, float, float], other: tuple[float, float, float], unlike: float = 0.0
+) -> CostRatio:
     """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
 
+    Unlike conditions add the standard error `unlike` (`unlikeness`), but not to exact costs.
     The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
     2008, "Construction of confidence limits about effect measures", section 2).
     """
     (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
     middle = math.log(value / other_value)
-    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi))
-    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value))
+    by_conditions = NORMAL * unlike if lo < hi or other_lo < other_hi else 0.0
+    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), by_conditions)
+    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), by_conditions)
     return CostRatio(n, middle, middle - down, middle + up)
+
+
+# The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
+_PROBE_NOISE = 0.05
+
+
+def unlikeness(line: CaseResult, other: CaseResult) -> float:
+    """The standard error that unlike conditions add to the log of a ratio of times.
+
+    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    """
+    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+        return math.inf
+    same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
+    if not (same_probe and line.probe_s and other.probe_s):
+        return 0.0
+    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - _PROBE_NOISE)
+
+
+def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
+    """Sentences about layers that are compared under unlike conditions; none if all are alike.
+
+    Each group holds the lines that are compared with each other.
+    """
+    usual = [(line, min(group, key=lambda one: one.probe_s or math.inf)) for group in groups for line in group]
+    unlike = [(unlikeness(*pair), pair[0].impl) for pair in usual]
+    most = max((error for error, _ in unlike if error < math.inf), default=0.0)
+    how = {
+        "on another host": {impl for error, impl in unlike if error == math.inf},
+        f"while the machine was up to {formatting.share(math.expm1(most + _PROBE_NOISE))} slower": {
+            impl for error, impl in unlike if 0 < error < math.inf
+        },
+    }
+    named = {conditions: formatting.listed(sorted(impls), "layer") for conditions, impls in how.items() if impls}
+    return [f"{names} ran {conditions}: comparisons allow for that." for conditions, names in named.items()]
 
 
 def log_distance(small: float, large: float) -> float:
@@ -188,8 +229,9 @@ class Crossover:
         return f"undecided: within the measurement error at {at_all}"
 
 
-# A cost and its interval.
+# A cost and its interval, and the same with its line.
 _Known = tuple[float, float, float]
+_Cost = tuple[_Known, CaseResult]
 # The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
 _DRAWS = 4_000
 # With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
@@ -257,10 +299,10 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
 
 
 class _Compared(NamedTuple):
-    """Two layers to compare: the first fields of a `Crossover`, and n with both costs at each common n."""
+    """Two layers to compare: the first fields of a `Crossover`, and the arguments of `ratio_at` at each common n."""
 
     pair: tuple[str, str, Setting, str, int, int, int]
-    costs: list[tuple[int, _Known, _Known]]
+    costs: list[tuple[int, _Known, _Known, float]]
 
     @property
     def metric(self) -> str:
@@ -277,10 +319,12 @@ def _compared(
                 with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
                 for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
                     of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
-                    both = sorted(of_slower.keys() & of_faster.keys())
-                    if both:
-                        pair = (slower, faster, setting, metric, d_model, h, batch_size)
-                        yield _Compared(pair, [(n, of_slower[n], of_faster[n]) for n in both])
+                    compared = []
+                    for n in sorted(of_slower.keys() & of_faster.keys()):
+                        (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
+                        compared.append((n, cost, other_cost, unlikeness(line, other)))
+                    if compared:
+                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), compared)
 
 
 def _factor(compared: Iterable[_Compared]) -> float:
@@ -290,7 +334,7 @@ def _factor(compared: Iterable[_Compared]) -> float:
     pairs = set()
     for one in compared:
         slower, faster, setting, _, d_model, h, batch_size = one.pair
-        for n, *costs in one.costs:
+        for n, *costs, _ in one.costs:
             at = []
             for impl, cost in zip((slower, faster), costs, strict=True):
                 place = places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(known))
@@ -329,24 +373,28 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     }
 
 
-def _costs(lines: Iterable[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Known]:
+def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
     """One layer's costs by number of heads, 0 for a layer without heads, and n.
 
-    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out.
-    A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0.
+    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out. Memory is
+    unknown at every size if it is at one, as in `series_of`.
     """
-    if metric == "time":
-        times = [(line, line.best_known_time) for line in lines if not headless or line.num_heads == 1]
-        return {(0 if headless else line.num_heads, line.seq_len): time for line, time in times if time is not None}
-    series = series_of(lines, metric)
-    return {
-        (0 if headless else point.h, point.n): (point.value, point.lo, point.hi) if point.value > 0 else (1.0,) * 3
-        for point in (series.points if series else ())
-        if not headless or point.h == 1
-    }
+    if metric == "memory" and any(line.allocates_outside_torch for line in lines):
+        return {}
+    costs = [
+        (line, line.best_known_time if metric == "time" else _known_bytes(line))
+        for line in lines
+        if not headless or line.num_heads == 1
+    ]
+    return {(0 if headless else line.num_heads, line.seq_len): (cost, line) for line, cost in costs if cost is not None}
 
 
-def _along_n(costs: Mapping[tuple[int, int], _Known], h: int) -> dict[int, _Known]:
+def _known_bytes(line: CaseResult) -> _Known | None:
+    """The peak memory. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
+    return None if line.peak_bytes is None else (max(line.peak_bytes, 1.0),) * 3
+
+
+def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:
     return {n: cost for (heads, n), cost in costs.items() if heads in (h, 0)}
 
 

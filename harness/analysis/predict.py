@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at
+from harness.analysis.crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw, Prediction, laws_of_layer
 from harness.analysis.series import Series, point_of, series_groups, series_of
 from harness.errors import UsageError, did_you_mean
@@ -293,7 +293,8 @@ class Recommendation:
     The layers that fit into memory are `ranked`, the fastest first; those too uncertain to predict come last. Layers
     that do not fit are `too_large`. Layers of which time or memory cannot be predicted are `unknown`, each with the
     reason. Each ranked layer is the fastest in a fraction of random draws, one of `shares`. The second layer takes
-    `ratio` times as long as the first. There is no share and no ratio if fewer than two layers fit.
+    `ratio` times as long as the first. There is no share and no ratio if fewer than two layers fit. `unlike` tells
+    which layers were measured under unlike conditions.
     """
 
     ranked: tuple[Candidate, ...]
@@ -301,6 +302,7 @@ class Recommendation:
     unknown: tuple[tuple[str, str], ...]
     shares: tuple[float, ...] = ()
     ratio: Range | None = None
+    unlike: Sequence[str] = ()
 
     @property
     def share(self) -> float | None:
@@ -359,7 +361,17 @@ def recommend(
         return Recommendation(*found)
     costs = [one.time for one in ranked]
     first, second = ((cost.value, cost.lo, cost.hi) for cost in costs[:2])
-    return Recommendation(*found, probabilities_of_least(costs), Range(*ratio_at(0, second, first).ratio))
+    timed = [line for line in of_run if line.time_s and line.series == where.setting]
+    timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
+    decisive = {line.impl: line for line in timed}
+    known_by = [decisive[one.impl] for one in ranked]
+    unlike = [unlikeness(known_by[0], line) for line in known_by]
+    return Recommendation(
+        *found,
+        probabilities_of_least(costs, unlike),
+        Range(*ratio_at(0, second, first, unlike[1]).ratio),
+        unlike_conditions([known_by]),
+    )
 
 
 def _suspects(lines: Iterable[CaseResult], setting: Setting) -> dict[str, str]:
@@ -380,9 +392,10 @@ def _failed(lines: Iterable[CaseResult], setting: Setting, sizes: Mapping[str, S
     }
 
 
-def probabilities_of_least(costs: Sequence[Prediction]) -> tuple[float, ...]:
+def probabilities_of_least(costs: Sequence[Prediction], unlike: float | Sequence[float] = 0.0) -> tuple[float, ...]:
     """Return for each cost the share of random draws in which it is the smallest.
 
+    Unlike conditions add the standard error `unlike` to the log of each cost (`unlikeness`).
     Log costs are drawn from normal distributions around the middle of each interval. With a separate spread to each
     side, a cost with a long interval downwards would be the smallest far too often. Ties are shared, so two equal costs
     get equal shares, as do two costs without bounds. The random seed is fixed, so the result is reproducible.
@@ -392,6 +405,6 @@ def probabilities_of_least(costs: Sequence[Prediction]) -> tuple[float, ...]:
     up = np.array([log_distance(cost.value, cost.hi) for cost in costs])
     with np.errstate(invalid="ignore"):
         middle = np.log([cost.value for cost in costs]) + np.where(np.isfinite(down + up), (up - down) / 2, 0.0)
-        drawn = middle + normal * (down + up) / (2 * NORMAL)
+        drawn = middle + normal * np.hypot((down + up) / (2 * NORMAL), unlike)
     least = drawn == drawn.min(axis=1, keepdims=True)
     return tuple(map(float, np.mean(least / least.sum(axis=1, keepdims=True), axis=0)))

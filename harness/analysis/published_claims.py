@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
-from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
+from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES
@@ -85,7 +85,8 @@ def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> Meas
         return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
     if min(one.known[0], other.known[0]) <= 0:
         return MeasuredValue(line, None, "nothing to divide")
-    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known).ratio, "")
+    unlike = unlikeness(one.line, other.line)
+    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known, unlike).ratio, "")
 
 
 _Points = Sequence[tuple[CaseResult, Known]]

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from harness.formatting import counted
+from harness.machine import part
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
@@ -63,16 +64,26 @@ class RoofPoint:
 
 def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     """Return a roof for each dtype whose peak was calibrated, from a run's machine.json; none without calibration."""
-    made = machine.get("calibration")
-    bandwidth = made and made["bandwidth"].get("bandwidth_bytes_per_s")
-    if not made or not bandwidth:
+    made = part(machine, "calibration")
+    moved = part(made, "bandwidth")
+    bandwidth = moved.get("bandwidth_bytes_per_s")
+    if not bandwidth:
         return []
     floor, sustained = made.get("noise_floor"), made.get("sustained_flops_per_s") or {}
     noise = inf if floor is None else 1 + floor
-    cache = made["bandwidth"].get("cache_bytes") or made["bandwidth"].get("buffer_bytes", 0) // _BUFFER_TO_CACHE
+    cache = moved.get("cache_bytes") or (moved.get("buffer_bytes") or 0) // _BUFFER_TO_CACHE
     return [
-        Roof(dtype, made["device"], made["threads"], peak, bandwidth, noise, cache, sustained.get(dtype))
-        for dtype, peak in made["peak_flops_per_s"].items()
+        Roof(
+            dtype,
+            made.get("device") or "",
+            made.get("threads") or 0,
+            peak,
+            bandwidth,
+            noise,
+            cache,
+            sustained.get(dtype),
+        )
+        for dtype, peak in part(made, "peak_flops_per_s").items()
     ]
 
 

@@ -142,7 +142,7 @@ def recommendation(found: Recommendation, where: SizeRequest, memory: int | None
     columns = {"impl": "layer", "time": "n", "between": "n", "P(fastest)": "n", "memory": "n", "": ""}
     warnings = [f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items()]
     table = Table(columns, rows, title="by expected time" if len(rows) > 1 else "").without_empty("P(fastest)")
-    return [*_recommended(found, where, memory), table, *warnings]
+    return [*_recommended(found, where, memory), table, *warnings, *found.unlike]
 
 
 def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:

@@ -169,28 +169,28 @@ _LONGEST_LINE = 16 * 2**20
 
 def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
     """`machine_info`, with empty texts for what the run does not record."""
-    system, _, release = str(machine.get("kernel") or "").partition(" ")
+    system, _, release = (machine.get("kernel") or "").partition(" ")
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
-    model = str(cpu.get("model") or "")
+    model = cpu.get("model") or ""
     return {
-        "node": str(machine.get("host") or ""),
+        "node": machine.get("host") or "",
         "processor": model,
         "machine": "",
         "python_compiler": "",
         "python_implementation": "CPython",
-        "python_implementation_version": str(machine.get("python") or ""),
-        "python_version": str(machine.get("python") or ""),
+        "python_implementation_version": machine.get("python") or "",
+        "python_version": machine.get("python") or "",
         "python_build": ["", ""],
         "release": release,
         "system": system,
         "cpu": {"brand_raw": model, "count": cpu.get("threads")},
-        "torch": str(torch.get("version") or ""),
+        "torch": torch.get("version") or "",
     }
 
 
 def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
     """`commit_info`: the commit of the directory the run was made in, else of this project's checkout."""
-    described = str(machine.get("user_commit") or machine.get("project_commit") or "unversioned")
+    described = machine.get("user_commit") or machine.get("project_commit") or "unversioned"
     return {
         "id": described.removesuffix("-dirty"),
         "time": None,

@@ -250,9 +250,9 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource
         f"torch {torch['version']}" if torch.get("version") else "",
         *(f"{name} {version}" for name, version in part(machine, "packages").items()),
         f"Python {machine['python']}" if machine.get("python") else "",
-        str(torch.get("gpu") or "") if lines[0].device == "cuda" else str(cpu.get("model") or ""),
+        (torch.get("gpu") if lines[0].device == "cuda" else cpu.get("model")) or "",
         formatting.counted(lines[0].threads, "thread"),
-        str(machine.get("kernel") or ""),
+        machine.get("kernel") or "",
     ]
     comments = [
         *map(_measured, names, lines),

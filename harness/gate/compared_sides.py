@@ -20,6 +20,7 @@ from harness.case_grid import collapsed
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
+from harness.file_validation import OpenModel, checked
 from harness.gate.changed_layers import LEFT_OUT, LayerFiles, choice_sentences, touched_layers
 from harness.gate.check_rules import Outcome
 from harness.gate.compare import HELD, TIME, Comparison, compare_sides, pair_label
@@ -169,6 +170,12 @@ def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[
 REQUEST, BLOCKS, RESULT = "request.json", "blocks.jsonl", "comparison.csv"
 
 
+class _Request(OpenModel):
+    settings: dict[str, Any]
+    code: dict[str, dict[str, str]]
+    machine: dict[str, Any]
+
+
 def check_directory(out: Path) -> None:
     """Raise UsageError unless `out` can hold a new comparison, or holds an interrupted one."""
     if (out / RESULT).exists():
@@ -189,12 +196,12 @@ def _begin(
         file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
         return None
     try:
-        before = file_io.read_json(out / REQUEST)
+        before = checked(_Request, file_io.read_json(out / REQUEST))
     except (OSError, ValueError) as error:
         raise UsageError(f"{out / REQUEST} cannot be read ({error}): name a new directory") from error
-    found = [*differences(before["settings"], settings), *unlike(before["machine"], machine)]
+    found = [*differences(before.settings, settings), *unlike(before.machine, machine)]
     for impl, now in code.items():
-        files = layer_files.changed_files(before["code"].get(impl, {}), now)
+        files = layer_files.changed_files(before.code.get(impl, {}), now)
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
@@ -216,7 +223,7 @@ def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) ->
     for number, line in enumerate(complete.splitlines()):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or not is_valid(number, row):
             what = "the row is damaged, or of another version of the harness"

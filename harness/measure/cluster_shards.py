@@ -23,6 +23,7 @@ from harness import gpus
 from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
+from harness.file_validation import checked
 from harness.layer_lookup import Traits
 from harness.machine import unlike, unlike_gpus, usable_cpus
 from harness.measure.fork_client import Runtime
@@ -80,11 +81,11 @@ def read_state(run: Path, shard: int) -> State | None:
     """
     path = _path(run, shard)
     try:
-        then = State(**read_json(path))
-    except (OSError, ValueError, TypeError):
+        then = checked(State, read_json(path))
+        rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{then.host}-{then.pid}.jsonl"))
+        return replace(then, at=max(path.stat().st_mtime, *rows, 0.0))
+    except (OSError, ValueError):
         return None
-    rows = (file.stat().st_mtime for file in (run / "rows").glob(f"*-{then.host}-{then.pid}.jsonl"))
-    return replace(then, at=max(path.stat().st_mtime, *rows, 0.0))
 
 
 def record_submission(run: Path, shard: int, job: str) -> None:
@@ -188,7 +189,7 @@ def _measure(shard: Shard, given: int | None) -> None:
         # Times from another kind of machine, or of GPU, cannot be combined with times from this one.
         others = [
             host
-            for host, other in run_directory.machines(run).items()
+            for host, other in run_directory.machines(run)[0].items()
             if (unlike_gpus if host == machine["host"] else unlike)(other, machine)
         ]
         run_directory.add_machine(run, machine)

@@ -87,16 +87,19 @@ class OutputDirectory:
             _raise_if_different(self.path, "is another sweep", found if {*before} != {*cases} else [])
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-        before = run_directory.read_machine_entry(self.path, CODE)
+        machine, _ = run_directory.read_machine(self.path / run_directory.MACHINE)
+        before = machine.get(CODE) or {}
         return {
             impl: files
             for impl, now in code.items()
-            if isinstance(before.get(impl), Mapping) and (files := layer_files.changed_files(before[impl], now))
+            if impl in before and (files := layer_files.changed_files(before[impl], now))
         }
 
     def check_machine(self, machine: Mapping[str, Any]) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
-        for before in run_directory.machines(self.path).values() if self.continues and not self.uses_launcher else ():
+        for before in (
+            run_directory.machines(self.path)[0].values() if self.continues and not self.uses_launcher else ()
+        ):
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
                 print(

@@ -177,23 +177,23 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
         "GPU": torch.get("gpu"),
         "GPU settings": gpu_settings(machine) or "",
         "memory": formatting.size(machine["memory_bytes"]) if machine.get("memory_bytes") else "",
-        "system": ", ".join(str(machine[name]) for name in ("kernel", "libc") if machine.get(name)),
+        "system": ", ".join(machine[name] for name in ("kernel", "libc") if machine.get(name)),
         "Python": machine.get("python") if not environments else "",
-        "torch": ", ".join(str(torch[name]) for name in of_torch if torch.get(name)),
+        "torch": ", ".join(torch[name] for name in of_torch if torch.get(name)),
         "environments": "; ".join(f"{name}: {versions}" for name, versions in environments.items()),
         "packages": ", ".join(others),
         "environment": " ".join(f"{name}={value}" for name, value in part(machine, "environment").items()),
         "harness": machine.get("project_commit"),
         "commit of the directory": machine.get("user_commit"),
     }
-    return {name: str(fact) for name, fact in facts.items() if fact}
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def calibration(machine: Mapping[str, Any]) -> list[str]:
     """The calibration's verdict and advice as sentences, or the recorded reason why there was no calibration."""
     found = part(machine, "calibration")
     if not found:
-        note = str(machine.get("calibration_note") or "").removeprefix("there is none: ")
+        note = (machine.get("calibration_note") or "").removeprefix("there is none: ")
         return [f"Not calibrated: {note}."] if note else []
-    advice = [str(one["text"]) for one in found.get("advice") or () if isinstance(one, Mapping) and "text" in one]
+    advice = [one["text"] for one in found.get("advice") or () if one.get("text")]
     return [f"Calibration: {found.get('verdict', 'no verdict')}.", *advice]

@@ -125,7 +125,9 @@ class CaseResult(Case):
     )
     claims: str | None = _fact("the claims of your own layer, as JSON")
     host: str | None = _column("the machines that timed the case, separated by commas")
-    probe_s: float | None = _column("the time of the reference workload beside the trials", "s", ("probe_s",), "median")
+    probe_s: float | None = _column(
+        "the time of the reference workload beside the trials that count", "s", ("probe_s",), "median"
+    )
     disturbed_share: float | None = _column("the share of the trials during which the machine was slow, by the probe")
     mapped_bytes: int | None = _fact(
         "the bytes of the blocks that every call maps anew, so that each page faults: blocks of 32 MiB and more, of "

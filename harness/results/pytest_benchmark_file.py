@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from harness.errors import UsageError
 from harness.file_io import read_bytes
-from harness.file_validation import Damaged, OpenModel, checked
+from harness.file_validation import Damaged, OpenModel, checked, known_machine
 from harness.machine import part
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
 from harness.sweep_axes import AXES
@@ -94,7 +94,8 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     without = len(file.benchmarks) - len(found)
     notices = [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(_several(from_rounds))] if from_rounds else []
-    return _lines(path, found), notices, _machine(file)
+    machine, damages = known_machine(_machine(file))
+    return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
 
 def _content(path: Path) -> _File:

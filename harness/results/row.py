@@ -231,7 +231,6 @@ _text, _flag = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
 _finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
 _object, _list = _of_type(dict), _of_type(list)
-_optional_number = _none_or(_at_least_0)
 _OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: _at_least_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
@@ -239,21 +238,6 @@ _FACT_CHECKS: dict[str, Check] = {
     "block_sizes": _json_of(_rows_of(_count, _count)),
     "claims": _json_of(_object_of(_text)),
     "own_axes": _json_of(lambda value: _object(value) and _rows_of(_text, _positive)([*value.values()])),
-}
-_BANDWIDTH = ("bandwidth_bytes_per_s", "cache_bytes", "buffer_bytes")
-_CALIBRATION: dict[str, Check] = {
-    **dict.fromkeys(("noise_floor", "best_probe_s"), _optional_number),
-    "bandwidth": lambda value: _object(value) and all(map(_optional_number, map(value.get, _BANDWIDTH))),
-    "peak_flops_per_s": _object_of(_positive),
-    "sustained_flops_per_s": _none_or(_object_of(_positive)),
-    "advice": _none_or(lambda value: _list(value) and all(map(_object, value))),
-    "device": _text,
-    "threads": _count,
-}
-# Entries of `machine.json` that are computed with. They may be missing.
-MACHINE_ENTRIES: dict[str, Check] = {
-    "calibration": lambda value: _object(value) and all(fits(value.get(name)) for name, fits in _CALIBRATION.items()),
-    "memory_bytes": _count,
 }
 
 

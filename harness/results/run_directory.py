@@ -244,33 +244,34 @@ def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
         write_atomically(run / "machines" / f"{name}.json", _machine_text(one))
 
 
-def read_machine(path: Path) -> dict[str, Any] | None:
-    """The description of a machine; None if the file holds none. A run with an unknown machine is still valid."""
+def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The description of a machine, and a notice for each part that does not fit. Without any, it is empty."""
+    from harness.file_validation import known_machine  # imports pydantic
+
     try:
-        machine = read_json(path)
+        content = read_json(path)
     except (OSError, ValueError):
-        return None
-    return machine if isinstance(machine, dict) else None
+        content = None
+    if not isinstance(content, dict):
+        return {}, [f"{path}: cannot be read, the machine is not known"]
+    machine, damages = known_machine(content)
+    return machine, [f"{path}: {damage}" for damage in damages]
 
 
-def machines(run: Path) -> dict[str, dict[str, Any]]:
-    """The machines that measured the run, by host name. Unreadable files are left out.
+def machines(run: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The machines that measured the run, by host name, and the notices of their files.
 
     They come from `machines/`, or from `machine.json` if `machines/` holds none. A host has all GPUs of its files.
     """
     found: dict[str, dict[str, Any]] = {}
-    for machine in map(read_machine, sorted((run / "machines").glob("*.json")) or [run / MACHINE]):
-        if machine and "host" in machine:
-            host = str(machine["host"])
+    notices = []
+    for path in sorted((run / "machines").glob("*.json")) or [run / MACHINE]:
+        machine, damages = read_machine(path)
+        notices += damages
+        if host := machine.get("host"):
             states = {**gpu_states(found.get(host, {})), **gpu_states(machine)}
             found[host] = with_gpus(machine, states) if states else machine
-    return found
-
-
-def read_machine_entry(run: Path, name: str) -> dict[str, Any]:
-    """The entry `name` of the run's `machine.json`; empty if the entry is missing or the file is unreadable."""
-    found = (read_machine(run / MACHINE) or {}).get(name)
-    return found if isinstance(found, dict) else {}
+    return found, notices
 
 
 def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:

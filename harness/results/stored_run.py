@@ -3,20 +3,19 @@
 A stored run is the directory of a run, possibly measured on several hosts, or a file of pytest-benchmark JSON.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.config.schema import Precision
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
+from harness.file_validation import Damaged, checked
 from harness.formatting import counted
 from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.results.columns import CaseResult, lines_of_table
-from harness.results.row import MACHINE_ENTRIES
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
 from harness.sweep_axes import SETTINGS
@@ -117,25 +116,21 @@ def read_run_directory(path: Path) -> StoredRun:
     published = not (path / "rows").exists() and (path / "summary.csv").is_file()
     if not published:
         check_run(path)
-    config = _checked_config(path)
+    config, precision = _checked_config(path)
     lines, notices = (
         (_read_published(path / "summary.csv"), list[str]())
         if published
-        else summarise_run(path, Precision(**config["precision"]))  # the precision determines why each case stopped
+        else summarise_run(path, precision)  # the precision determines why each case stopped
     )
     if published:
         notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
-    known = read_machine(path / MACHINE)
-    machine = known or {}
-    more = [f"{path / MACHINE}: cannot be read, the machine is not known"] if known is None else []
-    hosts = machines(path)
+    machine, damages = read_machine(path / MACHINE)
+    hosts, of_hosts = machines(path)
+    notices += [*host_notices(lines, hosts), *dict.fromkeys([*damages, *of_hosts])]
     if (path / "machines").is_dir() and hosts:  # the machines that measured, not the one that submitted the jobs
-        machine, more = machine_of_hosts(hosts), [*host_notices(lines, hosts), *gpu_notices(hosts)]
-    for name, fits in MACHINE_ENTRIES.items():
-        if machine.get(name) is not None and not fits(machine[name]):
-            machine = {**machine, name: None}
-            more.append(f"{path / MACHINE}: its {name} is not of its type, left out")
-    return StoredRun(path, lines, [*notices, *more], config, machine)
+        machine = machine_of_hosts(hosts)
+        notices += gpu_notices(hosts)
+    return StoredRun(path, lines, notices, config, machine)
 
 
 def _read_published(path: Path) -> list[CaseResult]:
@@ -151,13 +146,11 @@ def _read_published(path: Path) -> list[CaseResult]:
         raise UsageError(f"{path} is not a run's summary") from error
 
 
-def _checked_config(run: Path) -> dict[str, Any]:
+def _checked_config(run: Path) -> tuple[dict[str, Any], Precision]:
     path = run / CONFIG
     with usage_error_about(path):
         config = read_config(run) or {}
-    precision = config.get("precision")
-    held = precision if isinstance(precision, dict) else {}
-    are_numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in held.values())
-    if set(held) != {field.name for field in fields(Precision)} or not are_numbers:
-        raise UsageError(f"{path} is not a sweep's configuration")
-    return config
+    try:
+        return config, checked(Precision, config.get("precision"))
+    except Damaged as damage:
+        raise UsageError(f"{path} is not a sweep's configuration (precision: {damage})") from damage

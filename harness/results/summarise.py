@@ -20,7 +20,7 @@ from harness.results.row import FACTS, KINDS, RECORD
 from harness.results.row_files import NAMED
 from harness.stats import noise_prior
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
-from harness.stats.estimate import Limits, TrialStatistics, estimates, is_quiet, reason_of, trial_statistics
+from harness.stats.estimate import Limits, TrialStatistics, counted, estimates, is_quiet, reason_of, trial_statistics
 from harness.sweep_axes import AXES, Case
 
 # Purposes that are measured once per case.
@@ -345,6 +345,7 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
         "stop_reason": _stop_reasons(group, found, limits),
         "disturbed_share": _disturbed_shares(group),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
+        "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
         **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
     }
 

@@ -155,8 +155,8 @@ def carry_over(order: str, seconds: Sequence[float]) -> list[float]:
 
 
 def mean_ratio(logs: Sequence[float]) -> tuple[float, float, float] | None:
-    """The ratio of the mean of `logs`, and the ends of its 95 % t-interval; None for fewer than two values."""
-    if len(logs) < 2:
+    """The ratio of the mean of `logs`, and the ends of its 95 % t-interval; None for fewer than three values."""
+    if len(logs) < 3:
         return None
     mean, lo, hi = mean_interval(logs)
     return math.exp(mean), math.exp(lo), math.exp(hi)

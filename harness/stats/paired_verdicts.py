@@ -240,7 +240,7 @@ class Control:
     """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it.
 
     `carry_over`: the estimate and the ends of a 95 % interval of how much longer calls take after the other side's turn
-    than after their own, as a ratio. None with fewer than two blocks that tell.
+    than after their own, as a ratio. None with fewer than three blocks that tell.
     """
 
     case: int
@@ -332,7 +332,8 @@ def _verdict(
     likely = "; probably slower" if shown.lo > 1 else "; probably faster" if shown.hi < 1 else ""
     if not blocks.given_up:
         sure = f"neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain"
-        return Verdict.UNDECIDED, f"after {number}, {sure}{likely}; allow more blocks="
+        limit = "blocks" if shown.blocks >= rules.most_blocks else "minutes"
+        return Verdict.UNDECIDED, f"after {number}, {sure}{likely}; allow more {limit}="
     why = "a decision was unlikely in the time left"
     if shown.blocks < rules.fewest_blocks:
         why = f"the time does not suffice for a first decision at {rules.fewest_blocks}"

@@ -374,6 +374,13 @@ def test_with_other_code_or_another_commit_it_does_not_continue(
     assert main(command) == 2
     assert "is another comparison (base=" in capsys.readouterr().err
     git("reset", "--soft", "HEAD~1")
+    request = Path("found", "request.json")
+    begun = request.read_text()
+    for spoilt, why in (("[1]", "it is a list"), ('{"settings": {}, "code": {}}', "machine is missing")):
+        request.write_text(spoilt)
+        assert main(command) == 2
+        assert f"request.json cannot be read ({why}" in capsys.readouterr().err
+    request.write_text(begun)
     assert main(command) == 0
     assert "found: 0 blocks of the interrupted comparison, 0 s of timing" in capsys.readouterr().out
     assert worktrees() == 1

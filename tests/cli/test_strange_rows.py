@@ -13,6 +13,7 @@ from rows import measured
 from harness.cli.commands import main
 from harness.errors import UsageError
 from harness.gate.history_file import read_history
+from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 
 GOOD = Case("attention.fused", 1024, 64, 2)
@@ -137,15 +138,60 @@ def test_a_calibration_with_texts_for_numbers_is_left_out(
     made = {**CALIBRATION, **SPOILT.get(what or "", {})}
     (run / "machine.json").write_text(json.dumps({**machine, "calibration": made}))
     said = carry_out(run, monkeypatch, capsys)["report"]
-    assert ("machine.json: its calibration is not of its type, left out" in said) == (what is not None)
+    assert ("machine.json: calibration: " in said) == (what is not None)
+    assert ("left out" in said) == (what is not None)
 
 
-def test_a_memory_size_that_is_a_text_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+MACHINE: dict[str, Any] = {
+    "host": "vm",
+    "memory_bytes": 2**34,
+    "cpu": {"model": "a CPU", "threads": 4, "usable": 2},
+    "torch": {"version": "2.13.0", "gpu_states": {"GPU-1": {"index": 0, "power_limit_w": 700}}},
+    "libraries": {"numpy": "2.0", "scipy": None},
+}
+STRANGE_MACHINES: dict[str, tuple[dict[str, Any], str]] = {
+    "memory as text": ({"memory_bytes": "much"}, "memory_bytes is the text 'much', not a valid integer"),
+    "memory beyond all": ({"memory_bytes": 10**400}, "memory_bytes is "),
+    "not finite": ({"cpu": {"model": "a CPU", "threads": math.nan}}, "cpu: threads is nan, not a valid integer"),
+    "threads as text": ({"cpu": {"threads": "two"}}, "cpu: threads is the text 'two', not a valid integer"),
+    "no part": ({"torch": "2.13.0"}, "torch is the text '2.13.0', not"),
+    "no text": ({"python": 3.11}, "python is 3.11, not a valid string"),
+    "state": ({"torch": {"gpu_states": {"GPU-1": {"index": [[]]}}}}, "torch: gpu_states: GPU-1: index is a list"),
+    "long": ({"kernel": "x" * 10_000}, "kernel is the text 'xxx"),
+    "libraries": ({"libraries": {"numpy": {}}}, "libraries: numpy is an object, not a valid string"),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE_MACHINES)
+def test_an_entry_of_the_machine_that_does_not_fit_is_named_and_costs_no_other(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
+    spoilt, sentence = STRANGE_MACHINES[what]
     run = make_run(tmp_path / "run")
-    (run / "machine.json").write_text(json.dumps({"host": "vm", "memory_bytes": "much"}))
-    assert "its memory_bytes is not of its type" in carry_out(run, monkeypatch, capsys)["report"]
+    (run / "machine.json").write_text(json.dumps({**MACHINE, **spoilt}))
+    said = carry_out(run, monkeypatch, capsys)["report"]
+    assert said.count(", left out") == 1
+    assert f"machine.json: {sentence}" in said
+    assert {**MACHINE, **read_run_directory(run).machine} == MACHINE  # nothing else was lost or changed
+
+
+def test_the_machine_of_an_export_is_json_without_nan(tmp_path: Path) -> None:
+    run, out = make_run(tmp_path / "run"), tmp_path / "exported"
+    (run / "machine.json").write_text(json.dumps({"cpu": {"threads": math.nan}}))
+    assert main(["export", str(run), "--format", "pytest-benchmark", "-o", str(out)]) == 0
+    assert json.loads(out.read_text(), parse_constant=pytest.fail)["machine_info"]["cpu"]["count"] is None
+
+
+def test_unreadable_files_of_several_machines_are_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "machines").mkdir()
+    (run / "machines" / "n1.json").write_text(json.dumps({"host": "n1", "memory_bytes": "much"}))
+    (run / "machines" / "n2.json").write_text("[1]")
+    stored = read_run_directory(run)
+    assert stored.machine["host"] == "n1"
+    first, second = stored.notices[-2:]
+    assert first.endswith("n1.json: memory_bytes is the text 'much', not a valid integer, left out")
+    assert second.endswith("n2.json: cannot be read, the machine is not known")
 
 
 HEADER = {"schema": 1, "harness": "0.1", "anchor": "a" * 40, "settings": []}

@@ -77,8 +77,11 @@ def test_a_head_is_excused_only_for_what_it_is_not_to_blame_for_and_would_be_so_
     assert one.is_excused == excused
 
 
-def test_a_row_that_another_version_wrote_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "row", ['{"base": "n=64", "log_ratio": 0.1}', "[" * 50_000 + "]" * 50_000], ids=["old", "deep"]
+)
+def test_a_row_that_another_version_wrote_is_named_with_its_file_and_line(row: str, tmp_path: Path) -> None:
     path = tmp_path / "blocks.jsonl"
-    path.write_text('{"base": "n=64", "log_ratio": 0.1}\n')
+    path.write_text(f"{row}\n")
     with pytest.raises(UsageError, match=r"blocks\.jsonl, line 1: .* name a new directory"):
         read_rows(path, lambda _, row: is_block_row(row))

@@ -66,6 +66,17 @@ def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Pat
     assert any("machine.json" in notice for notice in stored.notices)
 
 
+def test_a_run_of_several_hosts_says_so_without_their_machines(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    rows = [
+        json.dumps({"schema": SCHEMA, "host": host, **row})
+        for host, impl in (("n1", "rnn.torch"), ("n2", "rnn.elman"))
+        for row in measured(Case(impl, 64, 32, 1), 1e-3, 4096)
+    ]
+    (run / "rows" / "host-1.jsonl").write_text("\n".join([*rows, ""]))
+    assert read_run_directory(run).notices == ["measured by n1: 1 case; n2: 1 case"]
+
+
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     run = make(tmp_path / "run", machine=None)
     for name in ("machine.json", "rows/0001-pipe-1.jsonl"):

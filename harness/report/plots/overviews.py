@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from harness import formatting, layer_lookup
-from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at
+from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front
@@ -181,15 +181,15 @@ _Ratios = Mapping[tuple[int, str, int, int], CostRatio]
 def speed_ratios(setting: PanelSetting, baseline: str = BASELINE) -> _Ratios:
     """The time of the baseline over that of each other layer, as a logarithm with its interval, by (h, impl, d, n)."""
     times = {
-        (panel.num_heads, line.impl, line.d_model, line.seq_len): line.best_known_time
+        (panel.num_heads, line.impl, line.d_model, line.seq_len): (line.best_known_time, line)
         for panel in setting.panels
         for line in panel.lines
         if line.best_known_time is not None
     }
     return {
-        (h, impl, d, n): ratio_at(n, base, time)
-        for (h, impl, d, n), time in times.items()
-        if impl != baseline and time and (base := times.get((h, baseline, d, n)))
+        (h, impl, d, n): ratio_at(n, base[0], time, unlikeness(line, base[1]))
+        for (h, impl, d, n), (time, line) in times.items()
+        if impl != baseline and (base := times.get((h, baseline, d, n)))
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
+from harness.analysis.crossovers import unlike_conditions
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
@@ -140,6 +141,9 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
     machine = machine or {}
     return [
         *_bimodal(lines),
+        *unlike_conditions(
+            grouped(lines, lambda line: (line.series, line.seq_len, line.d_model, line.batch_size)).values()
+        ),
         *other_kernels(lines),
         *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
         *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
@@ -350,7 +354,7 @@ def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> l
 
 def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = " ".join(one.get("text", "") for one in part(machine, "calibration").get("advice") or ())
+    told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
         return []
     rates: dict[str, list[float]] = {}

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from harness import formatting, own_axes
 from harness.analysis.claim_rules import exponent_value
-from harness.analysis.crossovers import Crossover, ratio_at
+from harness.analysis.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
 from harness.layer_options import options_of
@@ -142,7 +142,8 @@ def answers(
             table = _cost_table(setting, panel, at_n, laws, baseline)
             pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
             by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
-            found.append(Answer(setting.title, panel, table, _fastest(at_n), tuple(pairs), tuple(by_size)))
+            fastest = " ".join(filter(None, [_fastest(at_n), *unlike_conditions([at_n])]))
+            found.append(Answer(setting.title, panel, table, fastest, tuple(pairs), tuple(by_size)))
     return found
 
 
@@ -165,7 +166,7 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
         if line is not one
         and own is not None
         and (known := line.best_known_time) is not None
-        and (gap := ratio_at(line.seq_len, known, own)).lo <= 0 <= gap.hi
+        and (gap := ratio_at(line.seq_len, known, own, unlikeness(line, one))).lo <= 0 <= gap.hi
     ]
 
 

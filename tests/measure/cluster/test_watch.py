@@ -1,9 +1,11 @@
 """Waiting for shards. Their files decide, whatever the states of their jobs are."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +139,16 @@ def test_one_that_an_earlier_process_has_submitted_is_waited_for_and_not_submitt
     cluster._steps.append((Shard(tmp_path, 1, CONFIG, {}, []), Job("0_1")))
     assert cluster.wait(shards=[0], busy=[1]) == []
     assert cluster.submitted == [[0]]
+
+
+@pytest.mark.parametrize("spoilt", [[], {"pid": "x"}, {"host": {}}, {"host": "**"}, {"at": None}], ids=str)
+def test_a_state_that_no_shard_left_is_unknown(tmp_path: Path, spoilt: Any) -> None:
+    (tmp_path / "shards").mkdir()
+    write_state(tmp_path, 0, RUNNING)
+    path = tmp_path / "shards" / "0000.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **spoilt} if spoilt else spoilt))
+    (tmp_path / "rows").mkdir()
+    assert read_state(tmp_path, 0) is None
 
 
 def test_a_row_is_a_word_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,9 @@ def test_carry_over_is_of_second_turns_after_the_other_side_against_those_after_
     assert carry_over("ABBAABBA", times["ABBA"] * 2) == []
 
 
-def test_the_interval_of_a_mean_ratio_needs_two_values() -> None:
+def test_the_interval_of_a_mean_ratio_needs_three_values() -> None:
     assert mean_ratio([0.1]) is None
-    ratio, lo, hi = mean_ratio([math.log(1.1), math.log(1.2)]) or (0.0, 0.0, 0.0)
-    assert lo < 1.1 < ratio < 1.2 < hi
-    assert ratio == pytest.approx(math.sqrt(1.1 * 1.2))
+    assert mean_ratio([0.1, 0.2]) is None  # its 95 % interval would reach over a factor of 3
+    found = mean_ratio([0.1, 0.2, 0.3])
+    # Student's t for 2 degrees of freedom is 4.303, and the standard error is 0.1 / √3.
+    assert found == pytest.approx((math.exp(0.2), math.exp(0.2 - 0.2484), math.exp(0.2 + 0.2484)), rel=1e-3)

@@ -76,6 +76,16 @@ def test_who_is_not_sure_is_measured_no_more_often_than_allowed() -> None:
     assert verdicts(measured, rules) == [Verdict.UNDECIDED] * 2
 
 
+@pytest.mark.parametrize(("rounds", "limit"), [(2, "minutes"), (10, "blocks")])
+def test_the_advice_names_the_limit_that_ended_the_measurement(rounds: int, limit: str) -> None:
+    rules = Rules(looks=(4, 5))  # at most 10 blocks, too few to decide anything
+    script = Script([math.log(25.5)])
+    script.left = lambda stage, number: math.inf if len(script.rounds) < rounds else 0.0
+    (found,) = verdicts_of(script.measure(rules=rules), rules)
+    assert found.blocks == rounds
+    assert found.reason.endswith(f"; allow more {limit}=")
+
+
 def test_right_at_the_threshold_a_case_is_given_up_before_it_has_all_its_blocks() -> None:
     measured = Script([0.0, RULES.log_threshold]).measure()
     assert verdicts(measured) == [Verdict.EQUIVALENT, Verdict.UNDECIDED]
