@@ -9,7 +9,7 @@ import ctypes
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
@@ -25,7 +26,16 @@ from harness.trial import compilation, environment, layer_protocol, peak_rates, 
 from harness.trial.device import allocator_peak, uncounted
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, backend_name
-from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
+from harness.trial.metrics.operations import (
+    Chain,
+    Depth,
+    Observer,
+    Storages,
+    Traffic,
+    Unobservable,
+    UntrackedWrites,
+    tensors_of,
+)
 from harness.trial.packed_sequences import lengths_facts
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
@@ -97,33 +107,58 @@ def exceeds_traced(resident: int | None, traced: int, threads: int, operations: 
     return resident is not None and resident > _TIMES_TRACED * traced + scratch
 
 
-def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tensor]) -> int:
+# Calls to save hooks go through this module, whatever wraps them.
+_AUTOGRAD: Any = torch._C._autograd
+# Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
+_BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
+
+
+def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tensor]) -> int:
     """Return the bytes of the storages that autograd saves for the backward pass, each counted once.
 
-    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. A tensor
-    that a `torch.autograd.Function` keeps as its own attribute is not seen.
+    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. If the
+    layer packs what is saved by hooks of its own, as `save_on_cpu` does, the tensors that they return count instead, on
+    the devices of the leaves. Raises Unobservable if they return anything else, such as a file's name. A tensor that a `torch.autograd.Function`
+    keeps as its own attribute is not seen.
     """
     storages = Storages()
-    before = {storages.key(leaf) for leaf in leaves}
+    before, devices = {storages.key(leaf) for leaf in leaves}, {leaf.device for leaf in leaves}
     packed: set[int] = set()
     alive: list[int] = []
+    opaque: set[type] = set()
 
-    def pack(tensor: Tensor) -> Tensor:
-        packed.add(storages.key(tensor))
-        return tensor
+    def note(saved: Any) -> Any:
+        parts = tree_leaves(saved)
+        tensors = [part for part in parts if isinstance(part, Tensor)]
+        packed.update(storages.key(tensor) for tensor in tensors if tensor.device in devices)
+        opaque.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
+        if not tensors:
+            opaque.add(type(saved))
+        return saved
 
     def forward_has_ended(*_: object) -> None:
         # Storages saved for a graph that is already freed do not serve the backward pass.
         alive.append(sum(storages.nbytes[key] for key in packed - before - storages.freed()))
 
     hook = layer.register_forward_hook(forward_has_ended)
+    push = torch._C._autograd._push_saved_tensors_default_hooks
+
+    def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
+        push(lambda tensor: note(pack(tensor)), unpack)
+
+    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
     try:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
             y = call()  # noqa: F841  # the output keeps the graph
             if not alive:  # a function is called without the module around it
                 forward_has_ended()
     finally:
         hook.remove()
+        _AUTOGRAD._push_saved_tensors_default_hooks = push
+    # A checkpoint keeps nothing: it computes what was saved again.
+    names = sorted(kind.__name__ for kind in opaque if kind.__module__ != "torch.utils.checkpoint")
+    if names:
+        raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     return alive[0]
 
 
@@ -372,6 +407,9 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         return take()
     except (UsageError, MemoryError):
         raise
+    except Unobservable as error:
+        unknown.append(f"{what}: {error}")
+        return None
     except torch.OutOfMemoryError:
         # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
         torch.cuda.empty_cache()
