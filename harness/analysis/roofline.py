@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from harness.formatting import counted
-from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
+from harness.results.columns import MOST_CPUS_PER_THREAD, MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
@@ -130,7 +130,7 @@ _TOO_FAST = {
 def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines, with the reason in `suspect` where the time cannot be right.
 
-    It is surely above its roof, or threads of the layer work on after a call has returned.
+    It is surely above its roof, or threads of the layer work beside those of the case or after a call has returned.
     """
     return [replace(line, suspect=_why_suspect(line, known)) for line in lines]
 
@@ -143,6 +143,8 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
             return _TOO_FAST[bound]
     if (line.threads_after or 0.0) > MOST_THREADS_AFTER:
         return THREADS_RUN_ON
+    if line.device == "cpu" and (line.cpu_over_wall or 0.0) > MOST_CPUS_PER_THREAD * line.threads:
+        return "it uses more CPUs than its number of threads"
     return None
 
 

@@ -20,6 +20,9 @@ from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 MOST_THREADS_AFTER = 0.25
 THREADS_RUN_ON = "threads of the layer run on after a call has returned"
 
+# The layer has threads of its own if `cpu_over_wall` is more times its number of threads.
+MOST_CPUS_PER_THREAD = 1.1
+
 
 @dataclass(frozen=True)
 class Column:

@@ -216,6 +216,10 @@ def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_cas
         ({"flops": 0, "min_bytes": 10**9, "time_s": 0.05, "needed": 10**9}, "it takes less time than its least"),
         ({"threads_after": 0.9}, "threads of the layer run on after a call has returned"),
         ({"threads_after": 0.2}, None),
+        ({"cpu_over_wall": 1.3}, "it uses more CPUs than its number of threads"),
+        ({"cpu_over_wall": 1.05}, None),
+        ({"cpu_over_wall": 1.9, "threads": 2}, None),
+        ({"cpu_over_wall": 1.9, "device": "cuda"}, None),
     ],
 )
 def test_a_time_that_cannot_be_is_suspect(changed: dict[str, Any], why: str | None) -> None:

@@ -37,6 +37,7 @@ from harness.trial.metrics.operations import (
     tensors_of,
 )
 from harness.trial.packed_sequences import lengths_facts
+from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
@@ -118,8 +119,9 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tens
 
     Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. If the
     layer packs what is saved by hooks of its own, as `save_on_cpu` does, the tensors that they return count instead, on
-    the devices of the leaves. Raises Unobservable if they return anything else, such as a file's name. A tensor that a `torch.autograd.Function`
-    keeps as its own attribute is not seen.
+    the devices of the leaves. A tensor that a `torch.autograd.Function` keeps as its own attribute is not seen.
+
+    Raises Unobservable if a hook returns anything else, such as a file's name.
     """
     storages = Storages()
     before, devices = {storages.key(leaf) for leaf in leaves}, {leaf.device for leaf in leaves}
@@ -300,6 +302,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         environment.set_allocator("fresh")
     if device_kind(case.device) == "cuda":
         leave_out_workspaces(torch.__version__)
+    others = OtherThreads()
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
@@ -320,7 +323,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
     else:
         kept_bytes = 0
-    resident = resident_peak(work.call) if case.device == "cpu" else None
+    resident, has_threads = None, False
+    if case.device == "cpu":
+        resident, has_threads = others.work_during(lambda: resident_peak(work.call))
     work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     leaves = [*work.inputs, *work.constants, *weights]
@@ -334,9 +339,11 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
+    facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown, has_threads)
     why_uncounted = uncounted(device_kind(case.device))
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
+    if has_threads:
+        partly = [f"peak_bytes: {_OWN_THREADS}"]
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
@@ -355,7 +362,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
         "first_call_bytes": first_call_bytes,
-        "kept_bytes": kept_bytes,
+        "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),
@@ -422,6 +429,9 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         return None
 
 
+_OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
+
+
 def hidden_part(flops: Flops, past_torch: bool) -> str:
     """Say which part of a call the observer has not seen; empty if it has seen everything."""
     if compilation.triton_kernels() and not flops.has_own_operators:
@@ -440,7 +450,7 @@ _OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> dict[str, Any]:
+def _watched(seen: Observation | None, given_bytes: int, unknown: list[str], has_threads: bool) -> dict[str, Any]:
     """Return the facts of the observed call. `given_bytes` is the size of weights and inputs.
 
     Reasons go to `unknown`.
@@ -460,6 +470,7 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
     elif compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
     hidden = "" if compiled else hidden_part(seen.flops, seen.past_torch)
+    hidden = _OWN_THREADS if has_threads else hidden
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.output_bytes}
