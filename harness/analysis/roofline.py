@@ -188,16 +188,23 @@ def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time
     )
 
 
+def _given_bytes(line: CaseResult) -> int:
+    """Return the bytes of weights and inputs that a call needs: a mixture of experts leaves most of them untouched."""
+    given = (line.weights_bytes or 0) + (line.inputs_bytes or 0)
+    return given if line.read_bytes is None else min(given, line.read_bytes)
+
+
 def share_at_ridge(line: CaseResult, cache_bytes: int) -> float:
     """Return the share of the least traffic that must cross between memory and a last-level cache of this size, C.
 
-    W bytes are needed: a call's weights, inputs and intermediates. If all of them fit into the cache, the previous call
-    left them there. The share is then 0, and only arithmetic bounds the call. Otherwise, a cache that keeps what it
-    will need again saves the share C/W, and 1 − C/W must cross. The memory roof is then 1/(1 − C/W) times as high.
+    W bytes are needed: a call's intermediates, and what it reads of weights and inputs. If all of them fit into the
+    cache, the previous call left them there. The share is then 0, and only arithmetic bounds the call. Otherwise, a
+    cache that keeps what it will need again saves the share C/W, and 1 − C/W must cross. The memory roof is then
+    1/(1 − C/W) times as high.
 
     The share is 1 if the needed bytes are unknown.
     """
-    needed = sum(size or 0 for size in (line.weights_bytes, line.inputs_bytes, line.peak_bytes))
+    needed = _given_bytes(line) + (line.peak_bytes or 0)
     return max(0.0, 1 - cache_bytes / needed) if needed else 1.0
 
 
@@ -211,7 +218,7 @@ def share_when_cold(line: CaseResult, cache_bytes: int) -> float:
     """
     if line.weights_bytes is None or line.inputs_bytes is None or not line.min_bytes:
         return 1.0
-    given = min(line.weights_bytes + line.inputs_bytes, line.min_bytes)
+    given = min(_given_bytes(line), line.min_bytes)
     spared = min(1.0, cache_bytes / line.peak_bytes) if line.peak_bytes else 0.0
     return (given + (1 - spared) * (line.min_bytes - given)) / line.min_bytes
 

@@ -93,6 +93,7 @@ class CaseResult(Case):
     depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
+    read_bytes: int | None = _fact("the part of it that is surely read of weights, inputs, masks and caches", "B")
     weights_bytes: int | None = _fact("parameters and buffers", "B")
     inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
     saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")

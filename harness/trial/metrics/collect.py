@@ -169,7 +169,7 @@ class Observation:
     """Results of one observed call.
 
     - `ops`: the number of dispatched operations.
-    - `materialised_bytes`: the least traffic beyond weights, inputs and outputs.
+    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
     - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
@@ -178,7 +178,8 @@ class Observation:
     flops: Flops
     depth: Chain
     ops: int
-    materialised_bytes: int
+    read_bytes: int
+    made_bytes: int
     output_bytes: int
     fallback: str | None
     past_torch: bool
@@ -247,7 +248,8 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         flops=flops,
         depth=depth.longest,
         ops=seen.ops,
-        materialised_bytes=traffic.bytes(seen.leaves, seen.outputs),
+        read_bytes=traffic.read_bytes(),
+        made_bytes=traffic.made_bytes(seen.outputs),
         output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
         fallback=fallback.reason,
         past_torch=written.past_torch(given, seen.outputs),
@@ -274,7 +276,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
     | `depth_declared` | how many operations of the chain opaque kernels declare |
     | `fused_depth_declared` | whether opaque kernels declare any |
-    | `min_bytes` | the least traffic: weights, inputs and outputs once, intermediates written and read once |
+    | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
+    | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
     | `weights_bytes` | parameters and buffers |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
@@ -339,7 +342,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown, has_threads)
+    facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(device_kind(case.device))
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
     if has_threads:
@@ -446,12 +449,12 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
 
 # Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
 _OF_DEPTH = ("depth", "depth_declared", "fused_depth_declared")
-_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes")
+_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, given_bytes: int, unknown: list[str], has_threads: bool) -> dict[str, Any]:
-    """Return the facts of the observed call. `given_bytes` is the size of weights and inputs.
+def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) -> dict[str, Any]:
+    """Return the facts of the observed call of a layer that may have threads of its own.
 
     Reasons go to `unknown`.
     """
@@ -483,7 +486,8 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str], has
         "depth": seen.depth.length,
         "depth_declared": seen.depth.declared,
         "fused_depth_declared": seen.depth.declared > 0,
-        "min_bytes": given_bytes + seen.materialised_bytes + seen.output_bytes,
+        "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
+        "read_bytes": seen.read_bytes,
         "output_bytes": seen.output_bytes,
         "backend_fallback": seen.fallback,
     }
