@@ -93,8 +93,7 @@ class CaseResult(Case):
     depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
-    read_bytes: int | None = _fact("the part of it that is surely read of weights, inputs, masks and caches", "B")
-    weights_bytes: int | None = _fact("parameters and buffers", "B")
+    weights_bytes: int | None = _fact("parameters, buffers, and packed weights such as quantized ones", "B")
     inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
     saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")
     transient_bytes: int | None = _fact("the rest of the peak", "B")
@@ -258,6 +257,9 @@ class CaseResult(Case):
     )
     kept_bytes: int | None = _fact(
         "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
+    )
+    read_bytes: int | None = _fact(
+        "the part of `min_bytes` that is surely read of weights, inputs, masks and caches", "B"
     )
 
     def as_dict(self) -> dict[str, Any]:

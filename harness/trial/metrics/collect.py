@@ -30,6 +30,7 @@ from harness.trial.metrics.operations import (
     Chain,
     Depth,
     Observer,
+    Operation,
     Storages,
     Traffic,
     Unobservable,
@@ -164,11 +165,37 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tens
     return alive[0]
 
 
+class PackedWeights:
+    """The weights in objects of an operator's own that a call uses, as quantized ones are."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Any] = {}
+
+    def add(self, operation: Operation) -> None:
+        """Note the objects among the operation's arguments."""
+        parts = tree_leaves((operation.args, operation.kwargs))
+        # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
+        self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
+
+    def bytes(self) -> int | None:
+        """Return the bytes of the tensors in them, unpacked; None if one of them does not tell its state."""
+        tensors, objects = [], [*self._objects.values()]
+        try:
+            while objects:
+                parts = tree_leaves(objects.pop().__getstate__())
+                tensors += [part for part in parts if isinstance(part, Tensor)]
+                objects += [part for part in parts if isinstance(part, torch.ScriptObject)]
+        except Exception:  # of any kind, from the class of the object
+            return None
+        return _bytes(tensors)
+
+
 @dataclass(frozen=True)
 class Observation:
     """Results of one observed call.
 
     - `ops`: the number of dispatched operations.
+    - `packed_bytes`: see `PackedWeights`.
     - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
     - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
@@ -178,6 +205,7 @@ class Observation:
     flops: Flops
     depth: Chain
     ops: int
+    packed_bytes: int | None
     read_bytes: int
     made_bytes: int
     output_bytes: int
@@ -240,15 +268,16 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth)
     traffic = Traffic(storages)
-    written, fallback = UntrackedWrites(storages), Fallback()
-    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add)
+    written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
+    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
     given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
         ops=seen.ops,
-        read_bytes=traffic.read_bytes(),
+        packed_bytes=packed.bytes(),
+        read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
         made_bytes=traffic.made_bytes(seen.outputs),
         output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
         fallback=fallback.reason,
@@ -278,7 +307,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `fused_depth_declared` | whether opaque kernels declare any |
     | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
     | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
-    | `weights_bytes` | parameters and buffers |
+    | `weights_bytes` | parameters, buffers, and packed weights such as quantized ones |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
@@ -310,7 +339,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
     held_before = _held_bytes(work)
-    y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
+    # The first call loads pools, caches and code, which are not the call's memory.
+    y, has_threads = others.work_during(work.call)
     work.sync()
     if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
@@ -321,15 +351,16 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work.forget()
     held_after = _held_bytes(work)
     first_call_bytes = max(0, held_after - held_before - _bytes([] if y is None else [y]))
+    resident, has_threads_again = None, False  # a GPU's driver has threads of its own
+    if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
+        resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
+    has_threads &= has_threads_again
+    work.forget()
     traced, operations, blocks, kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget)
     if _held_bytes(work) > held_after:  # of memory from before the profiler, it does not see that it is freed
         kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
     else:
         kept_bytes = 0
-    resident, has_threads = None, False
-    if case.device == "cpu":
-        resident, has_threads = others.work_during(lambda: resident_peak(work.call))
-    work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     leaves = [*work.inputs, *work.constants, *weights]
     unknown: list[str] = []
@@ -342,6 +373,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
+    packed = 0 if seen is None else seen.packed_bytes
+    if packed is None:
+        unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(device_kind(case.device))
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
@@ -361,7 +395,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed_work(case),
         **lengths_facts(case),
-        "weights_bytes": _bytes(weights),
+        "weights_bytes": None if packed is None else _bytes(weights) + packed,
         "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
         "first_call_bytes": first_call_bytes,
