@@ -81,19 +81,12 @@ def changed_files(before: Digests, now: Digests) -> list[str]:
 
 def files_unlike(digests: Digests) -> list[str]:
     """Names of the files whose content does not have these digests. A file that was not written is not read again."""
-    return [file for file, digest in digests.items() if _digest_of_version(file, _version(file)) != digest]
-
-
-def _version(file: str) -> tuple[int, ...]:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return ()
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    written_at = {file: os.path.exists(file) and os.path.getmtime(file) for file in digests}
+    return [file for file, digest in digests.items() if _digest_of_version(file, written_at[file]) != digest]
 
 
 @cache
-def _digest_of_version(file: str, version: tuple[int, ...]) -> str:
+def _digest_of_version(file: str, written_at: float) -> str:
     return _digest([Path(file)])
 
 

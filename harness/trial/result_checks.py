@@ -38,6 +38,7 @@ _LENIENT = 32
 # an output of zeros would pass.
 MOST = 0.1
 HALF = ("bfloat16", "float16")
+_HALVES = {torch.bfloat16, torch.float16}
 
 
 def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
@@ -57,10 +58,9 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
 
 
-def limit_of_products(layer: Any, dtypes: Iterable[torch.dtype], d_model: int) -> float:
+def limit_of_products(layer: Any, dtypes: set[torch.dtype], d_model: int) -> float:
     """The largest relative error of gradients that products in half precision explain, 0 without any."""
-    halves = [dtype for dtype in dtypes if str(dtype).removeprefix("torch.") in HALF]
-    rounding = max((tolerance(dtype, d_model) for dtype in halves), default=0.0)
+    rounding = max((tolerance(dtype, d_model) for dtype in dtypes & _HALVES), default=0.0)
     return rounding**0.5 if getattr(layer, "kinks", False) else rounding
 
 

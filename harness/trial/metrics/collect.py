@@ -5,14 +5,11 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 """
 
 import contextlib
-import ctypes
 import gc
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from json import dumps  # bound before a layer may replace it
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,44 +18,32 @@ from torch.utils._pytree import tree_leaves
 
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
-from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
-from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, sandbox
-from harness.trial.device import allocator_peak, uncounted
+from harness.sweep_axes import Case, device_kind
+from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks
+from harness.trial.device import (
+    allocator_peak,
+    exceeds_traced,
+    leave_out_workspaces,
+    mapped_bytes,
+    resident_peak,
+    uncounted,
+)
 from harness.trial.metrics.flops import Flops, claimed_work
-from harness.trial.metrics.opaque_kernels import Fallback, backend_name
+from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
     Chain,
     Depth,
     Observer,
-    Operation,
     Storages,
     Traffic,
     Unobservable,
     UntrackedWrites,
+    bytes_of,
     tensors_of,
 )
 from harness.trial.packed_sequences import lengths_facts
 from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
-
-# How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
-# when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
-# oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
-_TIMES_TRACED = 2
-_SCRATCH_BYTES = 16 * 2**20
-_SCRATCH_BYTES_PER_THREAD = 2 * 2**20
-_BYTES_PER_OPERATION = 2**10
-
-
-def leave_out_workspaces(version: str) -> None:
-    """Keep cuBLASLt from taking a workspace of 1 MiB out of torch's allocator at each call of a linear layer.
-
-    It would be the peak of every small case. Call this before the first product. Since torch 2.8 the workspace is made
-    once, before the call whose peak is taken.
-    """
-    if tuple(int(part) for part in version.split(".")[:2]) < (2, 8):
-        os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
-
 
 # Tensors of other classes may have no memory of their own.
 _REAL_TENSORS = (Tensor, nn.Parameter)
@@ -68,45 +53,8 @@ def _held_bytes(work: Workload) -> int:
     """Return the bytes of all tensors that Python can reach, but for the weights of a layer."""
     gc.collect()
     reachable, weights = gc.get_objects(), [*work.layer.parameters(), *work.layer.buffers()]
-    held, in_weights = (_bytes(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
+    held, in_weights = (bytes_of(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
     return held - in_weights
-
-
-def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
-    """Return the bytes of a call's blocks that the C library maps anew at every call. Each of their pages faults.
-
-    With the allocator `default`, these are blocks of 32 MiB and more. With `fresh`, they are blocks of 128 KiB and
-    more, and with `steady` none. Blocks below this size may cause page faults too: that depends on the heap.
-    """
-    least = MAPPED_FROM_BYTES[allocator]
-    return sum(size * number for size, number in blocks.items() if least is not None and size >= least)
-
-
-def resident_peak(call: Callable[[], Any]) -> int | None:
-    """Return the peak of the process's resident memory during `call`, above what was resident before.
-
-    It is what the operating system saw the process touch, page by page. It includes buffers that libraries allocate for
-    themselves, and the allocator's habits.
-
-    Return None if the operating system does not report it. The call must have run before, so that thread pools and code
-    pages are not charged to it.
-    """
-    gc.collect()
-    try:
-        # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
-        before, _ = sandbox.status_bytes("VmRSS"), sandbox.status_bytes("VmHWM")
-    except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
-        return None
-    kept = call()  # noqa: F841  # as above
-    return max(0, sandbox.status_bytes("VmHWM") - before)
-
-
-def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
-    """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
-    scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
-    return resident is not None and resident > _TIMES_TRACED * traced + scratch
 
 
 # Calls to save hooks go through this module, whatever wraps them.
@@ -163,31 +111,6 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tens
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     return alive[0]
-
-
-class PackedWeights:
-    """The weights in objects of an operator's own that a call uses, as quantized ones are."""
-
-    def __init__(self) -> None:
-        self._objects: dict[int, Any] = {}
-
-    def add(self, operation: Operation) -> None:
-        """Note the objects among the operation's arguments."""
-        parts = tree_leaves((operation.args, operation.kwargs))
-        # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
-        self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
-
-    def bytes(self) -> int | None:
-        """Return the bytes of the tensors in them, unpacked; None if one of them does not tell its state."""
-        tensors, objects = [], [*self._objects.values()]
-        try:
-            while objects:
-                parts = tree_leaves(objects.pop().__getstate__())
-                tensors += [part for part in parts if isinstance(part, Tensor)]
-                objects += [part for part in parts if isinstance(part, torch.ScriptObject)]
-        except Exception:  # of any kind, from the class of the object
-            return None
-        return _bytes(tensors)
 
 
 @dataclass(frozen=True)
@@ -350,7 +273,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
     held_after = _held_bytes(work)
-    first_call_bytes = max(0, held_after - held_before - _bytes([] if y is None else [y]))
+    first_call_bytes = max(0, held_after - held_before - bytes_of([] if y is None else [y]))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
@@ -395,8 +318,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed_work(case),
         **lengths_facts(case),
-        "weights_bytes": None if packed is None else _bytes(weights) + packed,
-        "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
+        "weights_bytes": None if packed is None else bytes_of(weights) + packed,
+        "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
         "first_call_bytes": first_call_bytes,
         "kept_bytes": None if has_threads else kept_bytes,
@@ -434,15 +357,6 @@ def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
         return {"mapped_bytes": None, "block_sizes": None}
     largest = sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]
     return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
-
-
-def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the size of the tensors' storages, each counted once.
-
-    Tied weights and expanded buffers therefore count only for the memory that they occupy.
-    """
-    storages = (tensor.untyped_storage() for tensor in tensors)
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:

@@ -109,6 +109,15 @@ def tensors_of(value: Any) -> list[Tensor]:
     return []
 
 
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Return the size of the tensors' storages, each counted once.
+
+    Tied weights and expanded buffers therefore count only for the memory that they occupy.
+    """
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
 class Storages:
     """A unique number for each storage of an observed call, never reused. Tensors that share memory have the same one.
 
@@ -279,6 +288,9 @@ _SELECT_UNKNOWN = frozenset(
 )
 
 
+_IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
+
+
 class ReadParts:
     """How many bytes of each storage the operations surely read. What several of them read counts once."""
 
@@ -293,7 +305,7 @@ class ReadParts:
         if key in self._whole or _selects_unknown(operation):
             return
         select = _SELECTS.get(name) if operation.args and tensor is operation.args[0] else None
-        if select is None and _is_dense(tensor) and tensor.nbytes == self._storages.nbytes[key]:
+        if select is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
             self._whole.add(key)
             return
         elements = self._storages.nbytes[key] // size
@@ -316,16 +328,7 @@ def _selects_unknown(operation: Operation) -> bool:
     if operation.traits.namespace == "aten":
         return operation.traits.name in _SELECT_UNKNOWN
     tensors = tensors_of([*operation.args, *operation.kwargs.values()])
-    return any(not tensor.is_floating_point() and tensor.dtype != torch.bool for tensor in tensors)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    length = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride != length:
-            return False
-        length *= size
-    return True
+    return any(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors)
 
 
 class Traffic:

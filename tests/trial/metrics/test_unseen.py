@@ -7,7 +7,8 @@ from trial.metrics.unseen import UNSEEN_BYTES
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics, exceeds_traced
+from harness.trial.device import exceeds_traced
+from harness.trial.metrics.collect import collect_metrics
 
 CASE = Case("attention.packed", 16, 8, 2)
 
