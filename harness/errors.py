@@ -14,6 +14,21 @@ class UsageError(Exception):
     """The command cannot be carried out as given. The command line prints the message and exits with status 2."""
 
 
+class CodeChanged(UsageError):
+    """A layer's code was changed while it was measured. The message names the files."""
+
+
+@contextmanager
+def ended_by_changed_code(out: object) -> Iterator[None]:
+    """Let CodeChanged, raised in the block, say how to go on with what `out` holds."""
+    try:
+        yield
+    except CodeChanged as error:
+        again = f"put the former code back and repeat the command with 'out={out}'"
+        text = f"{error}. All rows before are kept: to continue, {again}; to measure the new code, name another out="
+        raise CodeChanged(text) from None
+
+
 @contextmanager
 def usage_error_about(what: object) -> Iterator[None]:
     """Raise an OSError of the block as a UsageError that begins with `what`, such as a path."""

@@ -4,7 +4,9 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -47,8 +49,18 @@ def imported_files() -> list[str]:
 
 def files_of_builtin_layers() -> dict[str, str]:
     """One digest of all built-in layers, because they import each other."""
-    (place,) = impls.__path__
-    return {BUILTIN: _digest(sorted(Path(place).rglob("*.py")))}
+    return {BUILTIN: _digest(_builtin_files(None))}
+
+
+def builtin_digests(path: Sequence[str] | None) -> dict[str, str]:
+    """Digests by file of all built-in layers, which a search along `path` finds; None is this process's own."""
+    return {str(file): _digest([file]) for file in _builtin_files(path)}
+
+
+def _builtin_files(path: Sequence[str] | None) -> list[Path]:
+    spec = PathFinder.find_spec("impls", path) if path else None
+    (place,) = (spec and spec.submodule_search_locations) or impls.__path__
+    return sorted(Path(place).rglob("*.py"))
 
 
 def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
@@ -65,6 +77,17 @@ def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
 def changed_files(before: Digests, now: Digests) -> list[str]:
     """Names of the files that were changed, added or removed."""
     return [file for file in dict.fromkeys([*before, *now]) if before.get(file) != now.get(file)]
+
+
+def files_unlike(digests: Digests) -> list[str]:
+    """Names of the files whose content does not have these digests. A file that was not written is not read again."""
+    written_at = {file: os.path.exists(file) and os.path.getmtime(file) for file in digests}
+    return [file for file, digest in digests.items() if _digest_of_version(file, written_at[file]) != digest]
+
+
+@cache
+def _digest_of_version(file: str, written_at: float) -> str:
+    return _digest([Path(file)])
 
 
 def _file_of_module(name: str, module: ModuleType | None) -> str | None:

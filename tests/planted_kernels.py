@@ -181,6 +181,44 @@ class Checkpoints(NoHeads):
         return checkpoint(lambda y: self.mix(y).tanh().tanh(), x, use_reentrant=False)
 
 
+class Products(NoHeads):
+    """Saves the result of its first product in training, and of `tanh` that of the second one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(self.mix(x).tanh())
+
+
+class PacksInHalf(Products):
+    """Saves what is saved in bfloat16, beside the dtype that it had."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def pack(tensor: Tensor) -> tuple[Tensor, torch.dtype]:
+            return tensor.bfloat16(), tensor.dtype
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed[0].to(packed[1])):
+            return super().forward(x)
+
+
+class SavesOnCpu(Products):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autograd.graph.save_on_cpu():
+            return super().forward(x)
+
+
+class SavesAside(Products):
+    """Saves the numbers of tensors that it keeps itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> int:
+            kept.append(tensor.detach())
+            return len(kept) - 1
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, kept.__getitem__):
+            return super().forward(x)
+
+
 class DoesManyThings(nn.Module):
     """Uses typical parts of layers in unusual ways: detached weights, buffers, indices and `item()`."""
 

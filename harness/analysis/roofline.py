@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.formatting import counted
 from harness.machine import part
-from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
+from harness.results.columns import MOST_CPUS_PER_THREAD, MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
@@ -141,7 +141,7 @@ _TOO_FAST = {
 def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines, with the reason in `suspect` where the time cannot be right.
 
-    It is surely above its roof, or threads of the layer work on after a call has returned.
+    It is surely above its roof, or threads of the layer work beside those of the case or after a call has returned.
     """
     return [replace(line, suspect=_why_suspect(line, known)) for line in lines]
 
@@ -154,6 +154,8 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
             return _TOO_FAST[bound]
     if (line.threads_after or 0.0) > MOST_THREADS_AFTER:
         return THREADS_RUN_ON
+    if line.device == "cpu" and (line.cpu_over_wall or 0.0) > MOST_CPUS_PER_THREAD * line.threads:
+        return "it uses more CPUs than its number of threads"
     return None
 
 
@@ -197,16 +199,23 @@ def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time
     )
 
 
+def _given_bytes(line: CaseResult) -> int:
+    """Return the bytes of weights and inputs that a call needs: a mixture of experts leaves most of them untouched."""
+    given = (line.weights_bytes or 0) + (line.inputs_bytes or 0)
+    return given if line.read_bytes is None else min(given, line.read_bytes)
+
+
 def share_at_ridge(line: CaseResult, cache_bytes: int) -> float:
     """Return the share of the least traffic that must cross between memory and a last-level cache of this size, C.
 
-    W bytes are needed: a call's weights, inputs and intermediates. If all of them fit into the cache, the previous call
-    left them there. The share is then 0, and only arithmetic bounds the call. Otherwise, a cache that keeps what it
-    will need again saves the share C/W, and 1 − C/W must cross. The memory roof is then 1/(1 − C/W) times as high.
+    W bytes are needed: a call's intermediates, and what it reads of weights and inputs. If all of them fit into the
+    cache, the previous call left them there. The share is then 0, and only arithmetic bounds the call. Otherwise, a
+    cache that keeps what it will need again saves the share C/W, and 1 − C/W must cross. The memory roof is then
+    1/(1 − C/W) times as high.
 
     The share is 1 if the needed bytes are unknown.
     """
-    needed = sum(size or 0 for size in (line.weights_bytes, line.inputs_bytes, line.peak_bytes))
+    needed = _given_bytes(line) + (line.peak_bytes or 0)
     return max(0.0, 1 - cache_bytes / needed) if needed else 1.0
 
 
@@ -220,7 +229,7 @@ def share_when_cold(line: CaseResult, cache_bytes: int) -> float:
     """
     if line.weights_bytes is None or line.inputs_bytes is None or not line.min_bytes:
         return 1.0
-    given = min(line.weights_bytes + line.inputs_bytes, line.min_bytes)
+    given = min(_given_bytes(line), line.min_bytes)
     spared = min(1.0, cache_bytes / line.peak_bytes) if line.peak_bytes else 0.0
     return (given + (1 - spared) * (line.min_bytes - given)) / line.min_bytes
 

@@ -25,7 +25,7 @@ from harness.background_process import interpreter_of
 from harness.cli.commands import DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
-from harness.errors import UsageError
+from harness.errors import UsageError, ended_by_changed_code
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.changed_layers import choice_sentences
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
@@ -131,7 +131,8 @@ def run_compare(options: argparse.Namespace) -> int:
     check_directory(out)
     console = Console()
     try:
-        comparison, properties, lacking = measure_comparison(request, out, console)
+        with ended_by_changed_code(out):
+            comparison, properties, lacking = measure_comparison(request, out, console)
         proofs = [_prove(commit, request, out, console) for commit in known_bad]
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None

@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from harness import gpus
+from harness import gpus, layer_files
 from harness.background_process import interpreter_of
-from harness.errors import UsageError
+from harness.errors import CodeChanged, UsageError
 from harness.machine import keep_gpus_initialised
 from harness.measure.compile_policy import CompilePolicy
 from harness.measure.fork_client import (
@@ -75,6 +75,7 @@ class Executor:
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server
+        self.code: dict[str, layer_files.Digests] = {}  # the layers' files, none of which may change from now on
         # The keys: the environment, whether the trials compile, and the slow module (empty for all other modules).
         self._servers: dict[_Which, ForkServer] = {}
         self._path: Sequence[str] | None = None
@@ -114,7 +115,7 @@ class Executor:
         """
         other = copy(self)
         other._path, other._compiling = path, self._compiling.with_cache(compile_cache)
-        other._checked, other._slow_imports = set(), set()
+        other._checked, other._slow_imports, other.code = set(), set(), {}
         return other
 
     def start(self) -> None:
@@ -136,7 +137,8 @@ class Executor:
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
         """Run a trial and return its outcome.
 
-        `extra` adds items to the request, or replaces some of the executor's own (`seed`).
+        `extra` adds items to the request, or replaces some of the executor's own (`seed`). Raises CodeChanged if a file
+        of the layer was changed since `code` was noted: the trial may have run either.
         """
         which = self._which(purpose, case)
         device = "cpu" if case is None else case.device
@@ -156,6 +158,7 @@ class Executor:
         if purpose == "machine" and outcome.status == "ok":
             self._learn_gpus(outcome)
         if case is not None:
+            self._check_code(case)
             self.learn(purpose, case, outcome)
             if outcome.values.get("last_call_checked"):
                 self._checked.add(case)
@@ -171,12 +174,13 @@ class Executor:
     def turns(self, case: Case, turn_s: float) -> TurnTrial:
         """Start an interleaved trial of the case, with turns of about `turn_s` seconds.
 
-        Raises TurnTrialFailed if the fork server is lost.
+        Raises TurnTrialFailed if the fork server is lost. Its end raises CodeChanged, as `run` does.
         """
         which = self._which("turns", case)
         request = self._request("turns", case, {"turn_s": turn_s})
         self._prepare_device(case.device)
         held = contextlib.ExitStack()
+        held.callback(self._check_code, case)
         held.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
             with contextlib.ExitStack() as unless_started:
@@ -188,6 +192,12 @@ class Executor:
         except ForkServerLost as error:
             self._drop_server(which)
             raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
+
+    def _check_code(self, case: Case) -> None:
+        changed = layer_files.files_unlike(self.code.get(case.impl, {}))
+        if changed:
+            names = layer_files.shown_digests(dict.fromkeys(changed, ""), Path.cwd())
+            raise CodeChanged(f"{', '.join(names)} changed while {case.impl} was measured")
 
     def _prepare_device(self, device: str) -> None:
         """Keep a GPU initialised from now on, and know which one it is."""

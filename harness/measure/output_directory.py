@@ -15,7 +15,7 @@ from harness import file_io, layer_files, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
-from harness.errors import UsageError
+from harness.errors import UsageError, ended_by_changed_code
 from harness.layer_lookup import Traits
 from harness.machine import changed_gpu_settings, unlike
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -148,7 +148,8 @@ class OutputDirectory:
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
             console.out(sentence, highlight=False)
         try:
-            return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
+            with ended_by_changed_code(self.path):
+                return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
         except KeyboardInterrupt:
             return None
         finally:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness import gpus, layer_lookup
+from harness import gpus, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
 from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
@@ -204,9 +204,12 @@ class Session:
     ) -> Scheduler:
         """Measure the cases into `rows`. Return the scheduler, which knows the number of trials of each case.
 
-        `order` makes the random order within rounds another one.
+        `order` makes the random order within rounds another one. Raises CodeChanged if a layer's file is changed.
         """
         traits = {case.impl: self.describe(case.impl) for case in cases}
+        ours = layer_files.builtin_digests(self.executor.runtime.path)
+        for impl, known in traits.items():
+            self.executor.code.setdefault(impl, known.files or ours)
         seed = self.seed + order
         scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
         {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()

@@ -20,6 +20,9 @@ from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 MOST_THREADS_AFTER = 0.25
 THREADS_RUN_ON = "threads of the layer run on after a call has returned"
 
+# The layer has threads of its own if `cpu_over_wall` is more times its number of threads.
+MOST_CPUS_PER_THREAD = 1.1
+
 
 @dataclass(frozen=True)
 class Column:
@@ -90,7 +93,7 @@ class CaseResult(Case):
     depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
-    weights_bytes: int | None = _fact("parameters and buffers", "B")
+    weights_bytes: int | None = _fact("parameters, buffers, and packed weights such as quantized ones", "B")
     inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
     saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")
     transient_bytes: int | None = _fact("the rest of the peak", "B")
@@ -256,6 +259,9 @@ class CaseResult(Case):
     )
     kept_bytes: int | None = _fact(
         "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
+    )
+    read_bytes: int | None = _fact(
+        "the part of `min_bytes` that is surely read of weights, inputs, masks and caches", "B"
     )
 
     def as_dict(self) -> dict[str, Any]:

@@ -288,7 +288,6 @@ KINDS: dict[str, TrialKind] = {
     "facts": TrialKind(
         {
             **{name: _none_or(fits) for name, fits in _FACT_CHECKS.items()},
-            "weights_bytes": _count,
             "inputs_bytes": _count,
         },
         facts_of_row,

@@ -4,6 +4,7 @@
 the sampler needs besides is in `harness.trial.timing.device_contract`.
 """
 
+import ctypes
 import gc
 import os
 from collections import Counter
@@ -16,13 +17,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness.sweep_axes import DEVICES
+from harness.sweep_axes import DEVICES, MAPPED_FROM_BYTES
+from harness.trial import sandbox
 
 # The kinds of devices but the CPU.
 GPUS = tuple(kind for kind in DEVICES if kind != "cpu")
 _CUDA_FILE = "/dev/nvidia-uvm"
 # The allocator's count of the bytes that were requested, not of the blocks that served them.
 _REQUESTED = "requested_bytes.all."
+# How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
+# when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
+# oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
+_TIMES_TRACED = 2
+_SCRATCH_BYTES = 16 * 2**20
+_SCRATCH_BYTES_PER_THREAD = 2 * 2**20
+_BYTES_PER_OPERATION = 2**10
 # How to get a torch for a device. A torch without it cannot see the device.
 INSTALL = {
     "cuda": "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness",
@@ -226,3 +235,50 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
 def peak_of_changes(changes: Iterable[int]) -> int:
     """Return the highest running sum of allocations (+) and frees (−), in bytes."""
     return max(accumulate(changes, initial=0))
+
+
+def leave_out_workspaces(version: str) -> None:
+    """Keep cuBLASLt from taking a workspace of 1 MiB out of torch's allocator at each call of a linear layer.
+
+    It would be the peak of every small case. Call this before the first product. Since torch 2.8 the workspace is made
+    once, before the call whose peak is taken.
+    """
+    if tuple(int(part) for part in version.split(".")[:2]) < (2, 8):
+        os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
+
+
+def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
+    """Return the bytes of a call's blocks that the C library maps anew at every call. Each of their pages faults.
+
+    With the allocator `default`, these are blocks of 32 MiB and more. With `fresh`, they are blocks of 128 KiB and
+    more, and with `steady` none. Blocks below this size may cause page faults too: that depends on the heap.
+    """
+    least = MAPPED_FROM_BYTES[allocator]
+    return sum(size * number for size, number in blocks.items() if least is not None and size >= least)
+
+
+def resident_peak(call: Callable[[], Any]) -> int | None:
+    """Return the peak of the process's resident memory during `call`, above what was resident before.
+
+    It is what the operating system saw the process touch, page by page. It includes buffers that libraries allocate for
+    themselves, and the allocator's habits.
+
+    Return None if the operating system does not report it. The call must have run before, so that thread pools and code
+    pages are not charged to it.
+    """
+    gc.collect()
+    try:
+        # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
+        before, _ = sandbox.status_bytes("VmRSS"), sandbox.status_bytes("VmHWM")
+    except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
+        return None
+    kept = call()  # noqa: F841  # as above
+    return max(0, sandbox.status_bytes("VmHWM") - before)
+
+
+def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
+    """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
+    scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
+    return resident is not None and resident > _TIMES_TRACED * traced + scratch

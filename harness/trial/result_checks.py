@@ -44,13 +44,15 @@ _LENIENT = 32
 # an output of zeros would pass.
 MOST = 0.1
 HALF = ("bfloat16", "float16")
+_HALVES = {torch.bfloat16, torch.float16}
 
 
 def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     """The largest relative errors of outputs and of gradients that are tolerated, for a layer or its class.
 
     They are those that rounding explains. An output may also be off by the layer's `allowed_error`. The gradients of
-    such an approximation are its own, and are compared with the layer itself.
+    such an approximation are its own, and are compared with the layer itself. Products of few bits allow more, by
+    `limit_of_products`.
     """
     allowed = layer_protocol.allowed_error(layer)
     has_reference = has_reference and not allowed
@@ -60,6 +62,12 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     limit = max(rounding, min(_LENIENT * rounding, MOST)) if is_lenient else rounding
     kinks = not has_reference or getattr(layer, "kinks", False)
     return max(limit, allowed), max(limit, rounding**0.5) if kinks else limit
+
+
+def limit_of_products(layer: Any, dtypes: set[torch.dtype], d_model: int) -> float:
+    """The largest relative error of gradients that products in half precision explain, 0 without any."""
+    rounding = max((tolerance(dtype, d_model) for dtype in dtypes & _HALVES), default=0.0)
+    return rounding**0.5 if getattr(layer, "kinks", False) else rounding
 
 
 def largest_norm(tensors: Iterable[Tensor]) -> float:

@@ -20,6 +20,7 @@ from harness.trial import layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
 from harness.trial.device import cast_layer, has_drawn, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
+from harness.trial.metrics.flops import product_dtypes
 from harness.trial.result_checks import WrongResult, check_error, check_reference, same_draws
 from harness.trial.reuse_between_calls import (
     check_operation_counts,
@@ -326,13 +327,18 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         ) from None
     if trains:
         assert work.gradient is not None
-        if layer_protocol.allowed_error(work.layer) and against != layer_lookup.ITSELF:
-            reference, _ = reference_of(case, work.layer, itself=True)
-            torch.manual_seed(seed)
-            with same_draws(case, draws):
-                expected = expected_output(reference, case, inputs)
         work.forget()
         y.backward(work.gradient)
+        tolerated = of_gradients
+        if layer_protocol.allowed_error(work.layer):
+            of_products = result_checks.limit_of_products(work.layer, product_dtypes(work.forward), case.d_model)
+            tolerated = max(of_gradients, of_products)
+            # Unless few bits explain the error of the output, the gradients are those of an approximation.
+            if against != layer_lookup.ITSELF and result["output_error"] > of_products:
+                reference, _ = reference_of(case, work.layer, itself=True)
+                torch.manual_seed(seed)
+                with same_draws(case, draws):
+                    expected = expected_output(reference, case, inputs)
         with same_draws(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
@@ -344,10 +350,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             work.call = work.remake()
             pairs += [pair for _ in range(2) for pair in repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
-        errors = (
-            check_error(f"gradient of {name}", got, want, of_gradients, largest, _HINT) for name, got, want in pairs
-        )
-        result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": of_gradients}
+        errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
+        result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
     check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
@@ -401,8 +405,9 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))
     reference = cast_layer(reference, torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
-        state = layer.state_dict().items()  # a module may keep more than tensors in it
-        reference.load_state_dict({k: to_float64(value) if isinstance(value, Tensor) else value for k, value in state})
+        state = layer.state_dict()  # a module may keep more than tensors in it, and their versions beside it
+        state.update((name, to_float64(value)) for name, value in state.items() if isinstance(value, Tensor))
+        reference.load_state_dict(state)
     if is_as_causal(reference, layer):
         reference.causal = True  # type: ignore[assignment]
     reference.train(layer.training)

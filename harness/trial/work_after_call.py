@@ -1,4 +1,6 @@
-"""Detect work of a layer that goes on after its call has returned: the time of such a call is too short.
+"""Detect work of a layer in threads of its own, and work that goes on after its call has returned.
+
+The time of such a call is too short, and torch's counts are of the calling thread alone.
 
 Create `OtherThreads` before the layer is built. Threads that appear later are the layer's. Those of OpenMP exist
 before: after their last work they spin for a moment, which is no work of the layer. Linux only: elsewhere nothing is
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from torch import Tensor
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import tensors_in
 
+T = TypeVar("T")
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
 # longer.
@@ -50,13 +53,7 @@ class OtherThreads:
         rate at which they worked before the call, and 0 for less than `_LEAST_S`. Raises WrongResult if a result of
         the call still changes. Without other threads, this takes no time but the call's.
         """
-        before, idle = _threads() - self._own.keys(), 0.0
-        for _ in range(_TIMES_TO_IDLE if before else 0):
-            at, worked_s = perf_counter(), self._cpu_s()
-            sleep(_STEPS * _STEP_S)
-            idle = (self._cpu_s() - worked_s) / (perf_counter() - at)
-            if idle < _IDLE:
-                break
+        before, idle = self._wait_until_idle()
         began = perf_counter()
         results = call()
         returned, worked_s = perf_counter(), self._cpu_s()
@@ -74,6 +71,27 @@ class OtherThreads:
             raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
         caused_s = worked_s - idle * watched_s
         return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
+
+    def work_during(self, call: Callable[[], T]) -> tuple[T, bool]:
+        """Call, and return the result and whether other threads worked meanwhile."""
+        _, idle = self._wait_until_idle()
+        began, worked_s = perf_counter(), self._cpu_s()  # the calling thread's time since its clock was read is in it …
+        result = call()
+        process_s = process_time()
+        self._cpu_s()  # … and here it is not, so that this thread's work never counts
+        worked_s = process_s - sum(self._own.values()) - worked_s
+        return result, worked_s > 2 * idle * (perf_counter() - began)
+
+    def _wait_until_idle(self) -> tuple[set[str], float]:
+        """Return the other threads, and the share of the time for which they still work."""
+        threads, idle = _threads() - self._own.keys(), 0.0
+        for _ in range(_TIMES_TO_IDLE if threads else 0):
+            at, worked_s = perf_counter(), self._cpu_s()
+            sleep(_STEPS * _STEP_S)
+            idle = (self._cpu_s() - worked_s) / (perf_counter() - at)
+            if idle < _IDLE:
+                break
+        return threads, idle
 
     def _cpu_s(self) -> float:
         """The CPU time of the other threads. The kernel's clock of a thread is known by its number (clock_gettime).

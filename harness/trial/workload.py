@@ -352,12 +352,11 @@ def copy_weights(weights: Mapping[str, Any], layer: nn.Module) -> None:
 
     Entries of a state that are no tensors are passed on as they are.
     """
-    own = layer.state_dict()
-    fitting = {}
+    state = layer.state_dict()  # with the versions of its modules
     for name, value in weights.items():
-        if name in own and getattr(value, "shape", None) == getattr(own[name], "shape", None):
-            fitting[name] = value
-    layer.load_state_dict(fitting, strict=False)
+        if name in state and getattr(value, "shape", None) == getattr(state[name], "shape", None):
+            state[name] = value
+    layer.load_state_dict(state)
 
 
 def _output_gradient(case: Case, layer: nn.Module) -> Tensor:

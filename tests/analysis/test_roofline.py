@@ -26,6 +26,8 @@ from harness.results.columns import CaseResult
 CACHE = 2**20
 ROOF = Roof("float32", "cpu", 1, 100e9, 10e9, 1.1, CACHE)
 
+SHORT = {"flops": 10**5, "time_s": 2e-5}  # of the roofs of 1e-6 s by FLOPs, and 1e-4 s by a traffic of `CACHE`
+
 
 def calibrated(**changed: Any) -> dict[str, Any]:
     calibration = {
@@ -42,8 +44,9 @@ def line(
     flops: int | None = 10**9, min_bytes: int | None = 10**7, time_s: float = 0.1, needed: int = 2**40, **changed: Any
 ) -> CaseResult:
     sizes = {"weights_bytes": 0, "inputs_bytes": 0, "peak_bytes": needed}
+    changed = sizes | changed
     times = {"time_s": time_s, "time_lo_s": time_s / 1.1, "time_hi_s": time_s * 1.1}
-    return replace(usual_lines()[0], flops=flops, min_bytes=min_bytes, **sizes, **times, **changed)
+    return replace(usual_lines()[0], flops=flops, min_bytes=min_bytes, **times, **changed)
 
 
 def test_there_is_a_roof_for_each_dtype_that_was_calibrated() -> None:
@@ -214,8 +217,18 @@ def test_a_lower_end_that_the_machine_can_reach_stays_as_it_is_and_so_does_a_cas
         ({"flops": 0, "min_bytes": 10**9, "time_s": 1e-6, "needed": 0}, None),
         ({"flops": 0, "min_bytes": 10**9, "time_s": 1e-6, "needed": CACHE}, None),
         ({"flops": 0, "min_bytes": 10**9, "time_s": 0.05, "needed": 10**9}, "it takes less time than its least"),
+        # A mixture of experts, whose chosen ones stay in the cache.
+        ({"weights_bytes": 10**9, "read_bytes": CACHE // 2, "min_bytes": CACHE, "needed": CACHE // 2} | SHORT, None),
+        (
+            {"weights_bytes": 10**9, "min_bytes": CACHE, "needed": CACHE // 2} | SHORT,
+            "it takes less time than its least",
+        ),
         ({"threads_after": 0.9}, "threads of the layer run on after a call has returned"),
         ({"threads_after": 0.2}, None),
+        ({"cpu_over_wall": 1.3}, "it uses more CPUs than its number of threads"),
+        ({"cpu_over_wall": 1.05}, None),
+        ({"cpu_over_wall": 1.9, "threads": 2}, None),
+        ({"cpu_over_wall": 1.9, "device": "cuda"}, None),
     ],
 )
 def test_a_time_that_cannot_be_is_suspect(changed: dict[str, Any], why: str | None) -> None:

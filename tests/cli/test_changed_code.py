@@ -1,13 +1,18 @@
 """`sweep out=RUN` where somebody's own layer is no longer what was measured there."""
 
 import json
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.test_going_on import TINY, files, rows
+from cli.test_going_on import LAYER, TINY, files, rows
 
+import impls
 from harness.cli.commands import main
+from harness.measure import interleaved
+from harness.measure.scheduler import Scheduler
 
 OWN = """\
 from beside import FACTOR
@@ -94,3 +99,71 @@ def test_a_layer_that_had_no_numbers_is_put_right_and_tried_again(
     assert "retry=error takes" not in capsys.readouterr().out
     assert sweep_of_own_layer(tmp_path, OWN) == 0  # and now it is this code that it has rows of
     assert sweep_of_own_layer(tmp_path, bad) == 2
+
+
+def saved_anew(number: int, file: Path, call: Callable) -> Callable:
+    """`call`, whose call of this `number` begins with another code saved to `file`."""
+    calls = []
+
+    def saves(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) == number:
+            file.write_text(file.read_text() + "# another\n")
+        return call(*arguments)
+
+    return saves
+
+
+STOPPED = (
+    "harness: {file} changed while {impl} was measured. All rows before are kept: to continue, put the former code "
+    "back and repeat the command with 'out=run'; to measure the new code, name another out=\n"
+)
+
+
+@pytest.mark.parametrize("file", ["mine.py", "beside.py"])
+def test_a_sweep_stops_when_other_code_is_saved_and_continues_with_the_former_code(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / "mine.py").write_text(OWN)
+    former = (tmp_path / file).read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr(Scheduler, "_time", saved_anew(2, tmp_path / file, Scheduler._time))
+        asked = ["sweep", "impl=mine:Layer", "seq_len=8,16", *TINY[1:]]
+        assert main(asked) == 2
+    assert capsys.readouterr().err == STOPPED.format(file=file, impl="mine:Layer")
+    before = rows()
+    assert [row["purpose"] for row in before].count("time") == 1
+    assert main(asked) == 2
+    assert "has rows of other code" in capsys.readouterr().err
+    (tmp_path / file).write_text(former)
+    assert main(asked) == 0
+    assert rows()[: len(before)] == before
+
+
+def test_a_sweep_of_a_built_in_layer_stops_when_a_file_of_them_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(*impls.__path__, tmp_path / "impls")
+    monkeypatch.setattr(impls, "__path__", [str(tmp_path / "impls")])
+    changed = tmp_path / "impls" / "rnn" / "minimal.py"
+    monkeypatch.setattr(Scheduler, "_time", saved_anew(1, changed, Scheduler._time))
+    assert main(["sweep", "seq_len=8,16", *TINY]) == 2
+    assert capsys.readouterr().err == STOPPED.format(file="impls/rnn/minimal.py", impl="rnn.elman")
+
+
+def test_a_comparison_stops_when_other_code_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "yours"):
+        (tmp_path / f"{name}.py").write_text(LAYER)
+    yours = tmp_path / "yours.py"
+    monkeypatch.setattr(interleaved, "take_block", saved_anew(3, yours, interleaved.take_block))
+    asked = ["impl=./mine.py:Layer,./yours.py:Layer", "seq_len=16", "d_model=8", "threads=1", "blocks=16", "out=run"]
+    assert main(["compare", *asked]) == 2
+    assert capsys.readouterr().err == STOPPED.format(file="yours.py", impl="./yours.py:Layer")
+    assert len(Path("run/blocks.jsonl").read_text().splitlines()) == 2

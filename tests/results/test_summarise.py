@@ -30,7 +30,7 @@ def test_the_columns_are_those_promised_in_their_order() -> None:
         "prepare_s, threads_after, suspect, output_error, output_error_max, gradient_error, gradient_error_max, "
         "error_ratio, accuracy_by, "
         "lengths_as, real_tokens, padding_share, sequence_lengths, options, inputs, cache, launch, lengths, own_axes, "
-        "graph_note, allowed_error, first_call_bytes, kept_bytes"
+        "graph_note, allowed_error, first_call_bytes, kept_bytes, read_bytes"
     )
 
 

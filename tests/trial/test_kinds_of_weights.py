@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
+from harness.trial.metrics.collect import collect_metrics
 from harness.trial.workload import build
 
 
@@ -57,6 +58,30 @@ class Packed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.rnn(x)[0]
+
+
+class PackedLinear(nn.Module):
+    """Two products with weights in int8, and unused weights in float32 beside them."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.plain = nn.Sequential(nn.Linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, d_model)).eval()
+        self.packed = torch.ao.quantization.quantize_dynamic(self.plain, {nn.Linear}, dtype=torch.qint8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.packed(x)
+
+
+class PackedBesideModules(PackedLinear):
+    """The packed module is no part of its state."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.kept = [self.packed]
+        del self.packed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.kept[0](self.kept[0](x))
 
 
 class EightBits(nn.Module):
@@ -118,11 +143,41 @@ def test_quantized_buffers_and_whole_numbers_keep_their_dtype(runner: Executor) 
     assert runner.run("verify", own(EightBits)).status == "ok"
 
 
-@pytest.mark.parametrize("layer", [KeepsANumber, Packed])
+@pytest.mark.parametrize("layer", [KeepsANumber, Packed, PackedLinear])
 @pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
 def test_a_state_may_hold_more_than_tensors(runner: Executor, layer: type, purpose: str) -> None:
     outcome = runner.run(purpose, own(layer))
     assert (outcome.status, outcome.reason) == ("ok", None)
+
+
+# For d = 8: a byte each for the 4·8 rows of W_x and of W_h, and 4 for both biases.
+OF_LSTM = 2 * 32 * 8 + 2 * 4 * 32
+OF_LINEAR = 2 * (8 * 8 + 4 * 8)
+UNUSED = 2 * 4 * (8 * 8 + 8)
+
+
+@pytest.mark.parametrize(
+    ("layer", "weights"),
+    [(Packed, OF_LSTM), (PackedLinear, OF_LINEAR + UNUSED), (PackedBesideModules, OF_LINEAR + UNUSED)],
+)
+def test_packed_weights_count_and_each_once(runner: Executor, layer: type, weights: int) -> None:
+    facts = runner.run("facts", own(layer)).values
+    assert facts["weights_bytes"] == weights
+    packed = OF_LSTM if layer is Packed else OF_LINEAR
+    assert facts["read_bytes"] == 4 * 2 * 24 * 8 + packed
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor:UserWarning")
+def test_packed_weights_that_cannot_be_opened_are_unknown(runner: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: torch.ScriptObject) -> None:
+        raise RuntimeError("no state")
+
+    monkeypatch.setattr(torch.ScriptObject, "__getstate__", refuse, raising=False)
+    facts = collect_metrics(own(Packed), seed=0)
+    assert facts["weights_bytes"] is None
+    assert (
+        "weights_bytes: an operator keeps weights in an object that does not tell its state" in facts["facts_unknown"]
+    )
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

@@ -5,48 +5,45 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 """
 
 import contextlib
-import ctypes
 import gc
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from json import dumps  # bound before a layer may replace it
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
-from harness.sweep_axes import MAPPED_FROM_BYTES, Case, device_kind
-from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, sandbox
-from harness.trial.device import allocator_peak, uncounted
+from harness.sweep_axes import Case, device_kind
+from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks
+from harness.trial.device import (
+    allocator_peak,
+    exceeds_traced,
+    leave_out_workspaces,
+    mapped_bytes,
+    resident_peak,
+    uncounted,
+)
 from harness.trial.metrics.flops import Flops, claimed_work
-from harness.trial.metrics.opaque_kernels import Fallback, backend_name
-from harness.trial.metrics.operations import Chain, Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
+from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
+from harness.trial.metrics.operations import (
+    Chain,
+    Depth,
+    Observer,
+    Storages,
+    Traffic,
+    Unobservable,
+    UntrackedWrites,
+    bytes_of,
+    tensors_of,
+)
 from harness.trial.packed_sequences import lengths_facts
+from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
-
-# How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
-# when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
-# oneDNN, BLAS and OpenMP keep packed operands and stacks for each thread. Autograd keeps up to 400 bytes per operation.
-_TIMES_TRACED = 2
-_SCRATCH_BYTES = 16 * 2**20
-_SCRATCH_BYTES_PER_THREAD = 2 * 2**20
-_BYTES_PER_OPERATION = 2**10
-
-
-def leave_out_workspaces(version: str) -> None:
-    """Keep cuBLASLt from taking a workspace of 1 MiB out of torch's allocator at each call of a linear layer.
-
-    It would be the peak of every small case. Call this before the first product. Since torch 2.8 the workspace is made
-    once, before the call whose peak is taken.
-    """
-    if tuple(int(part) for part in version.split(".")[:2]) < (2, 8):
-        os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
-
 
 # Tensors of other classes may have no memory of their own.
 _REAL_TENSORS = (Tensor, nn.Parameter)
@@ -56,74 +53,63 @@ def _held_bytes(work: Workload) -> int:
     """Return the bytes of all tensors that Python can reach, but for the weights of a layer."""
     gc.collect()
     reachable, weights = gc.get_objects(), [*work.layer.parameters(), *work.layer.buffers()]
-    held, in_weights = (_bytes(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
+    held, in_weights = (bytes_of(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
     return held - in_weights
 
 
-def mapped_bytes(blocks: Counter[int], allocator: str) -> int:
-    """Return the bytes of a call's blocks that the C library maps anew at every call. Each of their pages faults.
-
-    With the allocator `default`, these are blocks of 32 MiB and more. With `fresh`, they are blocks of 128 KiB and
-    more, and with `steady` none. Blocks below this size may cause page faults too: that depends on the heap.
-    """
-    least = MAPPED_FROM_BYTES[allocator]
-    return sum(size * number for size, number in blocks.items() if least is not None and size >= least)
+# Calls to save hooks go through this module, whatever wraps them.
+_AUTOGRAD: Any = torch._C._autograd
+# Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
+_BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
 
 
-def resident_peak(call: Callable[[], Any]) -> int | None:
-    """Return the peak of the process's resident memory during `call`, above what was resident before.
-
-    It is what the operating system saw the process touch, page by page. It includes buffers that libraries allocate for
-    themselves, and the allocator's habits.
-
-    Return None if the operating system does not report it. The call must have run before, so that thread pools and code
-    pages are not charged to it.
-    """
-    gc.collect()
-    try:
-        # Reuse of freed memory that the C library kept would be invisible, so return this memory first.
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
-        before, _ = sandbox.status_bytes("VmRSS"), sandbox.status_bytes("VmHWM")
-    except (OSError, LookupError, AttributeError):  # not Linux, not glibc, or a sandbox that hides it
-        return None
-    kept = call()  # noqa: F841  # as above
-    return max(0, sandbox.status_bytes("VmHWM") - before)
-
-
-def exceeds_traced(resident: int | None, traced: int, threads: int, operations: int) -> bool:
-    """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
-    scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
-    return resident is not None and resident > _TIMES_TRACED * traced + scratch
-
-
-def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Iterable[Tensor]) -> int:
+def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tensor]) -> int:
     """Return the bytes of the storages that autograd saves for the backward pass, each counted once.
 
-    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. A tensor
-    that a `torch.autograd.Function` keeps as its own attribute is not seen.
+    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. If the
+    layer packs what is saved by hooks of its own, as `save_on_cpu` does, the tensors that they return count instead, on
+    the devices of the leaves. A tensor that a `torch.autograd.Function` keeps as its own attribute is not seen.
+
+    Raises Unobservable if a hook returns anything else, such as a file's name.
     """
     storages = Storages()
-    before = {storages.key(leaf) for leaf in leaves}
+    before, devices = {storages.key(leaf) for leaf in leaves}, {leaf.device for leaf in leaves}
     packed: set[int] = set()
     alive: list[int] = []
+    opaque: set[type] = set()
 
-    def pack(tensor: Tensor) -> Tensor:
-        packed.add(storages.key(tensor))
-        return tensor
+    def note(saved: Any) -> Any:
+        parts = tree_leaves(saved)
+        tensors = [part for part in parts if isinstance(part, Tensor)]
+        packed.update(storages.key(tensor) for tensor in tensors if tensor.device in devices)
+        opaque.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
+        if not tensors:
+            opaque.add(type(saved))
+        return saved
 
     def forward_has_ended(*_: object) -> None:
         # Storages saved for a graph that is already freed do not serve the backward pass.
         alive.append(sum(storages.nbytes[key] for key in packed - before - storages.freed()))
 
     hook = layer.register_forward_hook(forward_has_ended)
+    push = torch._C._autograd._push_saved_tensors_default_hooks
+
+    def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
+        push(lambda tensor: note(pack(tensor)), unpack)
+
+    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
     try:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
             y = call()  # noqa: F841  # the output keeps the graph
             if not alive:  # a function is called without the module around it
                 forward_has_ended()
     finally:
         hook.remove()
+        _AUTOGRAD._push_saved_tensors_default_hooks = push
+    # A checkpoint keeps nothing: it computes what was saved again.
+    names = sorted(kind.__name__ for kind in opaque if kind.__module__ != "torch.utils.checkpoint")
+    if names:
+        raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     return alive[0]
 
 
@@ -132,7 +118,8 @@ class Observation:
     """Results of one observed call.
 
     - `ops`: the number of dispatched operations.
-    - `materialised_bytes`: the least traffic beyond weights, inputs and outputs.
+    - `packed_bytes`: see `PackedWeights`.
+    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
     - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
@@ -141,7 +128,9 @@ class Observation:
     flops: Flops
     depth: Chain
     ops: int
-    materialised_bytes: int
+    packed_bytes: int | None
+    read_bytes: int
+    made_bytes: int
     output_bytes: int
     fallback: str | None
     past_torch: bool
@@ -202,15 +191,17 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth)
     traffic = Traffic(storages)
-    written, fallback = UntrackedWrites(storages), Fallback()
-    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add)
+    written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
+    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
     given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
         ops=seen.ops,
-        materialised_bytes=traffic.bytes(seen.leaves, seen.outputs),
+        packed_bytes=packed.bytes(),
+        read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
+        made_bytes=traffic.made_bytes(seen.outputs),
         output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
         fallback=fallback.reason,
         past_torch=written.past_torch(given, seen.outputs),
@@ -237,8 +228,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
     | `depth_declared` | how many operations of the chain opaque kernels declare |
     | `fused_depth_declared` | whether opaque kernels declare any |
-    | `min_bytes` | the least traffic: weights, inputs and outputs once, intermediates written and read once |
-    | `weights_bytes` | parameters and buffers |
+    | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
+    | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
+    | `weights_bytes` | parameters, buffers, and packed weights such as quantized ones |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
@@ -265,11 +257,13 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         environment.set_allocator("fresh")
     if device_kind(case.device) == "cuda":
         leave_out_workspaces(torch.__version__)
+    others = OtherThreads()
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
     held_before = _held_bytes(work)
-    y = work.call()  # the first call loads pools, caches and code, which are not the call's memory
+    # The first call loads pools, caches and code, which are not the call's memory.
+    y, has_threads = others.work_during(work.call)
     work.sync()
     if case.mode in ("forward", "train"):
         dtype = layer_protocol.output_dtype(work.layer, case.dtype)
@@ -279,14 +273,17 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
     held_after = _held_bytes(work)
-    first_call_bytes = max(0, held_after - held_before - _bytes([] if y is None else [y]))
+    first_call_bytes = max(0, held_after - held_before - bytes_of([] if y is None else [y]))
+    resident, has_threads_again = None, False  # a GPU's driver has threads of its own
+    if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
+        resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
+    has_threads &= has_threads_again
+    work.forget()
     traced, operations, blocks, kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget)
     if _held_bytes(work) > held_after:  # of memory from before the profiler, it does not see that it is freed
         kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
     else:
         kept_bytes = 0
-    resident = resident_peak(work.call) if case.device == "cpu" else None
-    work.forget()
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     leaves = [*work.inputs, *work.constants, *weights]
     unknown: list[str] = []
@@ -299,9 +296,14 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    facts = _watched(seen, _bytes([*weights, *([] if decodes else work.inputs)]), unknown)
+    packed = 0 if seen is None else seen.packed_bytes
+    if packed is None:
+        unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
+    facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(device_kind(case.device))
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
+    if has_threads:
+        partly = [f"peak_bytes: {_OWN_THREADS}"]
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
     unknown += partly
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
@@ -316,11 +318,11 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed_work(case),
         **lengths_facts(case),
-        "weights_bytes": _bytes(weights),
-        "inputs_bytes": _bytes([*inputs, *([] if work.gradient is None else [work.gradient])]),
+        "weights_bytes": None if packed is None else bytes_of(weights) + packed,
+        "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
         "first_call_bytes": first_call_bytes,
-        "kept_bytes": kept_bytes,
+        "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
         **_mapped(None if partly else blocks, case.allocator),
@@ -357,21 +359,15 @@ def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
     return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
 
 
-def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the size of the tensors' storages, each counted once.
-
-    Tied weights and expanded buffers therefore count only for the memory that they occupy.
-    """
-    storages = (tensor.untyped_storage() for tensor in tensors)
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()
     except (UsageError, MemoryError):
         raise
+    except Unobservable as error:
+        unknown.append(f"{what}: {error}")
+        return None
     except torch.OutOfMemoryError:
         # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
         torch.cuda.empty_cache()
@@ -382,6 +378,9 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         line = " ".join(str(error).split())[:200]
         unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
         return None
+
+
+_OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
 
 
 def hidden_part(flops: Flops, past_torch: bool) -> str:
@@ -398,12 +397,12 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
 
 # Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
 _OF_DEPTH = ("depth", "depth_declared", "fused_depth_declared")
-_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes")
+_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> dict[str, Any]:
-    """Return the facts of the observed call. `given_bytes` is the size of weights and inputs.
+def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) -> dict[str, Any]:
+    """Return the facts of the observed call of a layer that may have threads of its own.
 
     Reasons go to `unknown`.
     """
@@ -422,6 +421,7 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
     elif compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
     hidden = "" if compiled else hidden_part(seen.flops, seen.past_torch)
+    hidden = _OWN_THREADS if has_threads else hidden
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.output_bytes}
@@ -434,7 +434,8 @@ def _watched(seen: Observation | None, given_bytes: int, unknown: list[str]) -> 
         "depth": seen.depth.length,
         "depth_declared": seen.depth.declared,
         "fused_depth_declared": seen.depth.declared > 0,
-        "min_bytes": given_bytes + seen.materialised_bytes + seen.output_bytes,
+        "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
+        "read_bytes": seen.read_bytes,
         "output_bytes": seen.output_bytes,
         "backend_fallback": seen.fallback,
     }

@@ -12,6 +12,7 @@ product. So are operators from a user's namespace, and all higher-order operator
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
@@ -25,8 +26,9 @@ from harness import layer_lookup, own_axes
 from harness.errors import UsageError
 from harness.sequence_lengths import claimed_flops, is_summed, real_lengths
 from harness.sweep_axes import Case
+from harness.trial.compilation import uncompiled_calls
 from harness.trial.metrics.opaque_kernels import KERNELS, Arguments, Kernel, Work
-from harness.trial.metrics.operations import Observer, Operation
+from harness.trial.metrics.operations import Observer, Operation, Storages, tensors_of
 from harness.trial.packed_sequences import passed_as
 
 # The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
@@ -325,3 +327,18 @@ def claimed_work(case: Case) -> dict[str, Any]:
     stated = {name: str(claim) for name, claim in of_it.items()}
     claims = dumps(stated, ensure_ascii=False) if own and stated else None
     return {"flops_claimed": work, "claims": claims, "own_axes": text}
+
+
+def product_dtypes(call: Callable[[], Any]) -> set[torch.dtype]:
+    """The dtypes of the factors of a call's products, as under autocast. Empty for a call that cannot be watched."""
+    dtypes: set[torch.dtype] = set()
+    flops = Flops()
+
+    def note(operation: Operation) -> None:
+        work = flops.add(operation)
+        if work is not None and work.flops:
+            dtypes.update(tensor.dtype for tensor in tensors_of(operation.args))
+
+    with suppress(Exception), uncompiled_calls(), Observer(Storages(), [note]):
+        call()
+    return dtypes

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
-from harness.trial.metrics.operations import Operation
+from harness.trial.metrics.operations import Operation, bytes_of
 
 Arguments = Mapping[str, Any]
 
@@ -253,3 +254,28 @@ def _faster_allowed(device: str) -> bool:
     if device == "cpu":
         return backends.flash_sdp_enabled()
     return backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()
+
+
+class PackedWeights:
+    """The weights in objects of an operator's own that a call uses, as quantized ones are."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Any] = {}
+
+    def add(self, operation: Operation) -> None:
+        """Note the objects among the operation's arguments."""
+        parts = tree_leaves((operation.args, operation.kwargs))
+        # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
+        self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
+
+    def bytes(self) -> int | None:
+        """Return the bytes of the tensors in them, unpacked; None if one of them does not tell its state."""
+        tensors, objects = [], [*self._objects.values()]
+        try:
+            while objects:
+                parts = tree_leaves(objects.pop().__getstate__())
+                tensors += [part for part in parts if isinstance(part, Tensor)]
+                objects += [part for part in parts if isinstance(part, torch.ScriptObject)]
+        except Exception:  # of any kind, from the class of the object
+            return None
+        return bytes_of(tensors)

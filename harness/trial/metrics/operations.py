@@ -7,7 +7,7 @@ with `torch.library` is seen. During observation, autograd dispatches one `detac
 gradients out of place.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -107,6 +107,15 @@ def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, list | tuple):
         return [found for item in value for found in tensors_of(item)]
     return []
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Return the size of the tensors' storages, each counted once.
+
+    Tied weights and expanded buffers therefore count only for the memory that they occupy.
+    """
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 class Storages:
@@ -260,18 +269,80 @@ class Depth:
             self._after[key] = max(self._after.get(key, chain), chain)
 
 
+def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
+    part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
+
+
+# What an operator reads of its first argument, marked in a tensor of its shape. The rest stays untouched, such as the
+# experts that no token chooses.
+_SELECTS: dict[str, Callable[..., object]] = {
+    "aten::embedding": lambda part, weight, indices, **_: part.index_fill_(0, indices.flatten().cpu(), True),
+    "aten::index_select": lambda part, self, dim, index: part.index_fill_(dim, index.cpu(), True),
+    "aten::gather": lambda part, self, dim, index, **_: part.scatter_(dim, index.cpu(), True),
+    "aten::index": lambda part, self, indices: _mark_indexed(part, indices),
+}
+# These choose what they read in a way that is not followed here. So may any operator outside torch that takes numbers
+# of rows, experts or pages.
+_SELECT_UNKNOWN = frozenset(
+    ("aten::take", "aten::masked_select", "aten::_embedding_bag", "aten::_grouped_mm", "aten::_scaled_grouped_mm")
+)
+
+
+_IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
+
+
+class ReadParts:
+    """How many bytes of each storage the operations surely read. What several of them read counts once."""
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._whole: set[int] = set()
+        self._places: dict[int, dict[int, Tensor]] = {}  # storage -> size of an element -> which ones were read
+
+    def add(self, operation: Operation, tensor: Tensor) -> None:
+        """Record that the operation reads what it needs of `tensor`, one of its arguments."""
+        name, key, size = operation.traits.name, self._storages.key(tensor), tensor.element_size()
+        if key in self._whole or _selects_unknown(operation):
+            return
+        select = _SELECTS.get(name) if operation.args and tensor is operation.args[0] else None
+        if select is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
+            self._whole.add(key)
+            return
+        elements = self._storages.nbytes[key] // size
+        places = self._places.setdefault(key, {}).setdefault(size, torch.zeros(elements, dtype=torch.bool))
+        shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        part = places.as_strided(shape, tensor.stride(), tensor.storage_offset())
+        if select is None:
+            part.fill_(True)
+        elif part.shape == tensor.shape:
+            select(part, **operation.arguments())
+
+    def bytes(self, key: int) -> int:
+        """The bytes of this storage that were read."""
+        if key in self._whole:
+            return self._storages.nbytes[key]
+        return max((size * int(places.sum()) for size, places in self._places.get(key, {}).items()), default=0)
+
+
+def _selects_unknown(operation: Operation) -> bool:
+    if operation.traits.namespace == "aten":
+        return operation.traits.name in _SELECT_UNKNOWN
+    tensors = tensors_of([*operation.args, *operation.kwargs.values()])
+    return any(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors)
+
+
 class Traffic:
     """The least memory traffic that the call's operations can achieve, in bytes of storages.
 
-    - Weights, inputs and outputs are transferred once.
+    - Of weights, inputs, masks and caches, what the operations surely read is transferred once, and outputs whole.
     - An intermediate result that is materialised (new memory from an operation that is not a view) is written once. If
       anything reads it, it is read once: caches may serve all further reads.
-    - A mask or a cache that the layer holds from before is read once.
     - Gradients are added in place if autograd owns the sum, so the sum is no new memory.
     """
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
+        self._parts = ReadParts(storages)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
         self._written: set[int] = set()
         self._read: set[int] = set()
@@ -281,6 +352,10 @@ class Traffic:
         """Record what the operation creates, writes and reads."""
         reads = [self._root(key) for key in operation.reads]
         self._read.update(reads)
+        for tensor in tensors_of([*operation.args, *operation.kwargs.values()]):
+            key = self._storages.key(tensor)
+            if key in operation.reads and self._root(key) not in self._made:
+                self._parts.add(operation, tensor)
         self._written.update(self._root(key) for key in operation.written)
         if not operation.fresh:
             return
@@ -293,15 +368,15 @@ class Traffic:
             if not operation.traits.leaves_unwritten:
                 self._written.add(key)
 
-    def bytes(self, leaves: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> int:
-        """Return the bytes materialised between `leaves` (weights, inputs) and `outputs`."""
-        apart = {self._root(self._storages.key(tensor)) for tensor in (*leaves, *outputs)}
-        size, between = self._storages.nbytes, self._made.keys() - apart
-        # Masks, caches and states that existed before and are neither weights nor inputs.
-        constants = self._read - self._made.keys() - apart
-        return sum(size[key] for key in constants) + sum(
-            size[key] for crossing in (self._written, self._read) for key in crossing & between
-        )
+    def read_bytes(self) -> int:
+        """Return the bytes that are read of what existed before."""
+        return sum(self._parts.bytes(key) for key in self._read - self._made.keys())
+
+    def made_bytes(self, outputs: Iterable[torch.Tensor]) -> int:
+        """Return the bytes of intermediates, which are made and are no `outputs`, that are transferred."""
+        size = self._storages.nbytes
+        between = self._made.keys() - {self._root(self._storages.key(tensor)) for tensor in outputs}
+        return sum(size[key] for crossing in (self._written, self._read) for key in crossing & between)
 
     def _root(self, key: int) -> int:
         while key in self._sum_in:

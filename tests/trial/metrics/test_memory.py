@@ -9,8 +9,7 @@ import torch
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak, peak_of_changes
-from harness.trial.metrics.collect import mapped_bytes, resident_peak
+from harness.trial.device import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
 from harness.trial.peak_rates import page_fault_s
 from harness.trial.workload import build
 

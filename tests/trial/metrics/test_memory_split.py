@@ -104,6 +104,27 @@ def test_a_checkpoint_saves_nothing_but_its_input(runner: Executor) -> None:
     assert found["flops"] == 2 * B * N * W * 4  # forward twice, backward
 
 
+@pytest.mark.parametrize(
+    ("layer", "saved"),
+    [
+        ("Products", 4 * X),  # the result of tanh, which is the second product's input
+        ("SavesOnCpu", 4 * X),
+        # A copy in 2 bytes of all that is saved: both products' inputs and weights, and the result of tanh once more.
+        ("PacksInHalf", 2 * (2 * (X + W) + X)),
+    ],
+)
+def test_what_hooks_of_the_layer_return_is_saved(layer: str, saved: int, runner: Executor) -> None:
+    found = facts(runner, f"planted_kernels:{layer}", "train")
+    assert found["saved_bytes"] == saved
+    assert found["facts_unknown"] == []
+
+
+def test_it_is_unknown_what_is_saved_by_hooks_that_return_no_tensor(runner: Executor) -> None:
+    found = facts(runner, "planted_kernels:SavesAside", "train")
+    assert (found["saved_bytes"], found["transient_bytes"]) == (None, None)
+    assert found["facts_unknown"] == ["saved_bytes: its hooks save int in place of tensors"]
+
+
 @pytest.mark.parametrize("impl", FORWARD)
 def test_the_resident_peak_stands_beside_it(runner: Executor, impl: str) -> None:
     # Every byte that is handed out here is touched, but for what was resident and free before.

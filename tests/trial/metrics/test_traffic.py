@@ -1,6 +1,7 @@
 """The least traffic of each layer, against a count by hand. In words; b > 1 and h > 1, where `packed` must copy."""
 
 import pytest
+from trial.metrics.mixture import EXPERTS, ROWS
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
@@ -58,3 +59,37 @@ def test_the_least_traffic_of_training_is_as_counted_by_hand(runner: Executor, i
 def test_a_layer_of_one_operation_reads_its_input_and_writes_its_output(runner: Executor) -> None:
     facts = runner.run("facts", Case("planted:Identity", N, D, 1, batch_size=B)).values
     assert facts["min_bytes"] == 4 * 2 * X
+
+
+def test_of_a_mixture_of_experts_only_the_weights_of_those_that_compute_are_read(runner: Executor) -> None:
+    facts = runner.run("facts", Case("trial.metrics.mixture:OneExpert", N, D, 1, batch_size=B)).values
+    router, scores, number = EXPERTS * D, EXPERTS, 2  # a number of 8 bytes
+    assert facts["min_bytes"] == 4 * (2 * X + router + D * D + 2 * scores + 2 * number)
+    assert facts["read_bytes"] == 4 * (X + router + D * D)
+    assert facts["weights_bytes"] == 4 * (EXPERTS * D + EXPERTS * D * D)
+
+
+def test_of_stacked_experts_only_those_that_are_chosen_are_read_and_each_once(runner: Executor) -> None:
+    facts = runner.run("facts", Case("trial.metrics.mixture:StackedExperts", N, D, 1, batch_size=B)).values
+    chosen, three_copies, their_sum = 3 * 2, 3 * D * D, D * D
+    assert facts["min_bytes"] == 4 * (2 * X + chosen + 2 * D * D + 2 * three_copies + 2 * their_sum)
+
+
+@pytest.mark.parametrize(
+    ("layer", "between"),
+    [
+        # The numbers of the rows, of 8 bytes, and a copy of the rows.
+        ("Rows", 2 * (2 * N + N * D)),
+        ("Selected", 2 * (2 * N + N * D)),
+        ("Gathered", 2 * (2 * N + N * D)),
+        # The numbers alone are written, and never read.
+        ("Sliced", 2 * N),
+        ("Strided", 2 * N),
+        # The sum for the first row, and all rows together.
+        ("StepByStep", 2 * N + 2 * D + 2 * N * D),
+    ],
+)
+def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: int, runner: Executor) -> None:
+    facts = runner.run("facts", Case(f"trial.metrics.mixture:{layer}", N, D, 1, batch_size=B)).values
+    assert facts["min_bytes"] == 4 * (2 * X + N * D + between)
+    assert facts["weights_bytes"] == 4 * ROWS * D

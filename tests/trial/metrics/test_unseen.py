@@ -7,7 +7,8 @@ from trial.metrics.unseen import UNSEEN_BYTES
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics, exceeds_traced
+from harness.trial.device import exceeds_traced
+from harness.trial.metrics.collect import collect_metrics
 
 CASE = Case("attention.packed", 16, 8, 2)
 
@@ -68,6 +69,17 @@ def test_memory_allocated_outside_torch_makes_the_peak_unknown(layer: str, runne
     assert facts["peak_resident_bytes"] == pytest.approx(UNSEEN_BYTES, rel=0.5)
     (reason,) = facts["facts_unknown"]
     assert reason.startswith("peak_bytes: the process grew by far more memory than torch allocated")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("layer", ["ComputesInAThread", "ComputesInAPool"])
+def test_what_threads_of_the_layer_compute_is_unknown_and_not_free(layer: str, mode: str, runner: Executor) -> None:
+    facts = runner.run("facts", Case(f"trial.metrics.unseen:{layer}", 16, 8, 1, mode=mode)).values
+    counts = ("flops", "flops_full", "ops", "depth", "min_bytes", "peak_bytes", "saved_bytes", "kept_bytes")
+    assert {name: facts[name] for name in counts} == dict.fromkeys(counts)
+    why = "threads of the layer's own work in its call, and torch counts only the thread that calls"
+    assert facts["facts_unknown"] == [f"flops, ops, depth, min_bytes: {why}", f"peak_bytes: {why}"]
 
 
 @pytest.mark.parametrize(("layer", "n"), [("FragmentsTheHeap", 16), ("HasConstants", 4096)])

@@ -2,6 +2,8 @@
 
 import ctypes
 import mmap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +57,40 @@ class KeepsItsResult(OwnLayer):
 class Identity(OwnLayer):
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+
+class ComputesInAThread(OwnLayer):
+    """A new thread for each call, which waits for it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        results: list[Tensor] = []
+        is_trained = torch.is_grad_enabled()
+
+        def work() -> None:
+            with torch.set_grad_enabled(is_trained):
+                results.append(self.mix(self.mix(x)))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return results[0]
+
+
+class ComputesInAPool(OwnLayer):
+    """Half of the tokens in each thread of a pool, which stays; the rest in the thread that calls."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.__dict__["pool"] = ThreadPoolExecutor(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        is_trained = torch.is_grad_enabled()
+
+        def work(part: Tensor) -> Tensor:
+            with torch.set_grad_enabled(is_trained):
+                return self.mix(part)
+
+        return self.mix(torch.cat([*self.pool.map(work, x.chunk(2, 1))], 1))
 
 
 class FillsWhatWasEmpty(OwnLayer):
