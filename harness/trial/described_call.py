@@ -75,6 +75,8 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     `inside` are the layers that a block finds by name. An argument of `forward` that is a tensor is described by a
     word: `causal` for a mask, or `source`.
     """
+    if hasattr(layer_class, "function"):
+        raise Unsupported("a factory builds it, and a script builds its layers: export its class")
     small = replace(case.small(), device="cpu")  # this machine may have no GPU
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
     keywords = workload.forward_keywords(layer_class, small, source) if case.mode != "decode" else {}

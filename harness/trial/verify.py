@@ -230,11 +230,26 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
-        if hint and is_plain and _OF_SHAPES.search(str(error)):
+        if is_plain and _OF_SHAPES.search(str(error)):
             few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
-            is_few = 0 < case.num_kv_heads < case.num_heads
-            error.add_note(few if is_few else hint)  # else the shapes may be of the other layout
+            is_few = hint and 0 < case.num_kv_heads < case.num_heads
+            # Without either, the shapes may be of the other layout.
+            error.add_note(few if is_few else _length_note(case, seed) or hint)
         raise
+
+
+def _length_note(case: Case, seed: int) -> str:
+    """What to write if the layer runs at the next power of two, so that its n must be a multiple; else empty."""
+    larger = replace(case, seq_len=1 << (case.seq_len - 1).bit_length())
+    if larger == case:
+        return ""
+    try:
+        build(larger, seed).forward()
+    except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+        return ""
+    name = layer_lookup.load_class(case.impl).__name__
+    supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+    return f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
 
 
 def _verify_twin(twin: Case, seed: int) -> None:

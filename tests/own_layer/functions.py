@@ -52,6 +52,11 @@ def unscaled_in_turns(q: Tensor, k: Tensor, v: Tensor, turns: int = 4) -> Tensor
 unscaled_in_blocks.axes = {"block": ("c", 4)}
 
 
+def in_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    chunks = q.view(*q.shape[:2], q.shape[2] // 64, 64, q.shape[3])
+    return attention(chunks.flatten(2, 3), k, v)
+
+
 def transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v).transpose(1, 2)
 

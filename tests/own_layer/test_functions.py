@@ -183,6 +183,16 @@ def test_an_error_that_is_not_of_shapes_is_told_no_layout() -> None:
     assert few.value.__notes__ == ["k and v have 2 heads, and q has 4: repeat those of k and v"]
 
 
+def test_a_function_of_whole_chunks_is_told_to_say_so_and_not_of_another_layout() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        verify(case_of("in_chunks", seq_len=248), seed=0)
+    assert outcome_of_exception(raised.value)["reason"].endswith(
+        ". If n must be a multiple, as it runs at n=256 and fails at n=248, write "
+        'in_chunks.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+    )
+    assert verify(case_of("in_chunks", seq_len=128), seed=0)["output_error"] < 1e-6
+
+
 @pytest.mark.parametrize("name", ["biased_tokens_first_stated", "biased_heads_first"])
 def test_a_function_that_states_its_layout_is_told_no_other(name: str) -> None:
     with pytest.raises(RuntimeError) as raised:
