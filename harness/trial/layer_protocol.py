@@ -220,13 +220,19 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "its start takes no source"
     if has_source and not takes_source:
         return "its forward takes no source"
+    if (
+        sees_a_chunk(layer_class, case)
+        and (case.mask == "causal" or is_causal(layer_class))
+        and case.kv_len < case.seq_len
+    ):
+        return "the last query of a causal mask is the last key: give kv_len of seq_len or more"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source and case.mask == "causal" and case.mode != "decode":
+    if has_source and case.mask == "causal" and case.mode != "decode" and not sees_a_chunk(layer_class, case):
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    if has_source or case.mask == "none" or accepts(layer_class, "attn_mask"):
+    if case.mask == "none" or accepts(layer_class, "attn_mask") or (has_source and case.mask != "causal"):
         return None
     if case.mask == "padding" and knows_lengths(layer_class):
         return None
@@ -280,6 +286,15 @@ def unsupported_in_sweep(layer_class: Any, case: Case) -> str | None:
 def kv_len(layer_class: Any, case: Case) -> int:
     """Return the number of source tokens that the layer is given, 0 for none."""
     return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+
+
+def sees_a_chunk(layer_class: Any, case: Case) -> bool:
+    """Return whether the queries of a function of q, k and v are the last of `kv_len` tokens, as in a chunked prefill.
+
+    Under a causal mask, query i then sees the keys up to kv_len − seq_len + i.
+    """
+    is_attention = is_function(layer_class) and bool(layer_class.layout) and not is_packed(layer_class)
+    return is_attention and case.kv_len > 0 and case.mode != "decode"
 
 
 def input_width(layer_class: Any) -> int:

@@ -57,14 +57,15 @@ def softmax_attention(
 ) -> Tensor:
     """Softmax attention as its formula says, (b, h, n, head_dim) with k and v (b, g, m, head_dim).
 
-    Every h/g heads of q share one of k and v. All scores are in memory. Functions of q, k and v that state no reference
-    are compared with it.
+    Every h/g heads of q share one of k and v. Under `is_causal`, the last query sees all keys. All scores are in memory.
+    Functions of q, k and v that state no reference are compared with it.
     """
     times = q.shape[1] // k.shape[1]
     k, v = (one.repeat_interleave(times, dim=1) for one in (k, v))
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (b, h, n, m)
     if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        n, m = scores.shape[-2:]
+        attn_mask = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, float("-inf"))
     return scores.softmax(-1) @ v
