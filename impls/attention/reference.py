@@ -57,7 +57,7 @@ def softmax_attention(
 ) -> Tensor:
     """Softmax attention as its formula says, (b, h, n, head_dim) with k and v (b, g, m, head_dim).
 
-    Every h/g heads of q share one of k and v. Under `is_causal`, the last query sees all keys. All scores are in memory.
+    Every h/g heads of q share one of k and v. Under `is_causal`, the last query sees all keys. All scores are kept.
     Functions of q, k and v that state no reference are compared with it.
     """
     times = q.shape[1] // k.shape[1]
