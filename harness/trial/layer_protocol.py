@@ -34,6 +34,7 @@ from harness.layer_files import STDLIB, is_installed, is_of_user
 from harness.layer_options import joined, options_of
 from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.other_names import MEANT
+from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.trial.function_layer import required, wrapped_functions
 from harness.trial.layer_inputs import Input
@@ -248,6 +249,8 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
 
 def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str | None:
     """Why the layer cannot take sequences of these lengths, or packed ones."""
+    if case.mode == "decode" and 0 in real_lengths(case, case.seq_len):
+        return "an empty sequence has no token to decode: leave 0 out of the lengths"
     if is_packed(layer_class):
         if case.mode == "decode":
             return "it takes packed sequences as a whole, and decodes no token"
