@@ -77,7 +77,7 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     `inside` are the layers that a block finds by name. An argument of `forward` that is a tensor is described by a
     word: `causal` for a mask, or `source`.
     """
-    if hasattr(layer_class, "function"):
+    if hasattr(layer_class, "_is_of_factory"):
         raise Unsupported("a factory builds it, and a script builds its layers: export its class")
     small = replace(case.small(), device="cpu")  # this machine may have no GPU
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, get_args
 
 from torch import Tensor, nn
 
-from harness import own_axes
+from harness import layer_lookup, own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_source import OF_FUNCTIONS
 from harness.sweep_axes import AXES
@@ -177,11 +177,13 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
         default = getattr(signature.parameters.get(axis), "default", default)
         axes[axis] = letter, fixed.get(axis, default)
     reference = stated.get("reference", getattr(base, "reference", None))
+    if isinstance(reference, str) and layer_lookup.is_foreign(reference):
+        reference = layer_lookup.load_class(reference)
     if isinstance(reference, type):  # it has the layer's values
         values = {axis: default for axis, (_, default) in axes.items()} | fixed
         shared = {name: values[name] for name in inspect.signature(reference).parameters if name in values}
         reference = _class_of_factory(partial(reference, **shared), reference.__module__) if shared else reference
-    stated |= {"axes": axes, "reference": reference}
+    stated |= {"axes": axes, "reference": reference, "_is_of_factory": True}
 
     def build(cls: type, **sizes: Any) -> nn.Module:
         layer = factory(**sizes)

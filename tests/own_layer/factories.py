@@ -35,6 +35,11 @@ class Other(Copy):
         super().__init__(d_model, num_heads, window + 1)
 
 
+class ByName(Near):
+    reference = f"{__file__}:Near"
+
+
+named_3 = partial(ByName, window=3)
 near_3 = partial(Copy, window=3)
 other_3 = partial(Other, window=3)
 of_one_head = partial(Copy, num_heads=1)

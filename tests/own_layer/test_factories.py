@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
@@ -28,6 +29,9 @@ def test_a_partial_is_measured_as_its_class_and_its_reference_has_its_values(mod
     assert found["against"] == "Near"
     assert found["output_error"] < 1e-6
     assert build(case_of("near_3"), seed=0).layer.window == 3  # type: ignore[comparison-overlap]
+    torch.set_grad_enabled(True)
+    assert verify(case_of("named_3", mode=mode, mask=mask), seed=0)["output_error"] < 1e-6
+    torch.set_grad_enabled(True)
     with pytest.raises(WrongResult, match="output is off by"):
         verify(case_of("other_3", mode=mode, mask=mask), seed=0)
 
