@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,53 @@ def read_setting(path: str | Path) -> str | None:
         return Path(path).read_text().strip()
     except OSError:
         return None
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """The directories of this process's control group and of all groups above, of versions 2 and 1."""
+    for line in (read_setting(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / (controller if controllers else "")
+        group = mount / path.strip("/")
+        yield from (place for place in (group, *group.parents) if place.is_relative_to(mount))
+
+
+def cpu_quota(root: Path = Path("/")) -> tuple[float | None, bool]:
+    """`(CPUs' worth of time granted by the control groups, whether this is known)`; None without a limit.
+
+    The smallest quota of this process's group and all groups above counts. Version 2 (`cpu.max`) and version 1
+    (`cpu.cfs_quota_us`) are read.
+    """
+    quotas = []
+    known = False
+    for group in _control_groups("cpu", root):
+        words = (read_setting(group / "cpu.max") or "").split()
+        if not words:
+            words = [read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        # The root group of version 2 has no cpu.max, because it cannot be limited.
+        known = known or all(words) or (group / "cgroup.controllers").exists()
+        if all(words) and words[0] not in ("max", "-1"):
+            quotas.append(int(words[0]) / int(words[1]))
+    return (min(quotas) if quotas else None), known
+
+
+def memory_left(root: Path = Path("/")) -> int:
+    """The bytes that the limits of this process's control groups leave, and more than any machine has without one.
+
+    Cached files, which the kernel can drop, count as free.
+    """
+    left = [2**63]
+    for group in _control_groups("memory", root):
+        names = ("memory.max", "memory.current", "memory.stat")
+        if not (group / "memory.max").exists():
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
+        limit, used, counts = (read_setting(group / name) or "" for name in names)
+        cached = re.search(r"^inactive_file (\d+)$", counts, re.MULTILINE)
+        if limit.isdecimal() and used.isdecimal():
+            left.append(int(limit) - int(used) + (int(cached[1]) if cached else 0))
+    return max(0, min(left))
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -153,7 +153,10 @@ def _take(path: Path) -> bool:
         descriptor, holders = _held[path]
         _held[path] = descriptor, holders + 1
         return True
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:  # in /tmp, Linux lets nobody create what is another user's already (fs.protected_regular)
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     # Everybody on the machine may use the GPU, so everybody may open the file.
     with contextlib.suppress(PermissionError):  # it is somebody else's
         os.chmod(path, 0o666)

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness import background_process, layer_lookup, sequence_lengths
 from harness.errors import UsageError, did_you_mean, unknown_key
+from harness.file_io import cpu_quota
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.layer_options import point_with_options, sorted_options, with_options
 from harness.other_names import VALUES, our_point_values, our_values, whole_numbers
@@ -180,8 +181,10 @@ def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def usable_cpus() -> int:
-    """The number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of CPUs that this process may use, and no more than the quota of its control group."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, _ = cpu_quota()
+    return allowed if quota is None else min(allowed, max(1, int(quota)))
 
 
 def check_axis(axis: str, given: Any) -> tuple[Any, ...]:

@@ -18,7 +18,8 @@ import psutil
 
 from harness.background_process import PLACE
 from harness.errors import UsageError
-from harness.file_io import read_setting
+from harness.file_io import memory_left, read_setting
+from harness.key_value_options import usable_cpus
 from harness.sweep_axes import device_kind
 
 _LIBRARIES = (
@@ -61,11 +62,6 @@ _SHORT = 12
 ENVIRONMENTS = "environments"
 
 
-def usable_cpus() -> int | None:
-    """The number of CPUs that this process may use; None if unknown."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
 def describe_machine(
     torch: Mapping[str, Any], usable: int | None = None, variables: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -93,10 +89,10 @@ def describe_machine(
             "load_average": os.getloadavg(),
         },
         "memory_bytes": psutil.virtual_memory().total,
-        "memory_available_bytes": psutil.virtual_memory().available,
+        "memory_available_bytes": min(psutil.virtual_memory().available, memory_left()),
         "huge_pages": read_setting("/sys/kernel/mm/transparent_hugepage/enabled"),
         "kernel": f"{platform.system()} {platform.release()}",
-        "libc": " ".join(platform.libc_ver()),
+        "libc": " ".join(filter(None, platform.libc_ver())),
         "python": torch.get("python") or sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
         "libraries": {name: _version(name) for name in _LIBRARIES}

@@ -3,7 +3,8 @@
 equal        every sequence has n tokens; with `mask=padding`, `padding_fraction` of the batch is padding
 zipf         the i-th longest sequence has n/i tokens (Zipf 1949, the law of rank and size), in a shuffled order
 zipf:SEED    the same in another order
-FILE         one length in each line; the first b of them, scaled so that the longest is n
+FILE         one length in each line; the first b of them, scaled so that the longest is n. If one in the file is 0,
+             an empty sequence, a smaller batch has one before its end
 
 The shape of such a batch is the same at every n, so its cost can be compared between sizes.
 """
@@ -43,7 +44,11 @@ def lengths_of(lengths: str, batch_size: int, longest: int) -> list[int]:
         return found
     read = _read(lengths)
     taken = [read[place % len(read)] for place in range(batch_size)]
-    return [_at_least_1(length * longest / max(taken)) for length in taken]
+    if 0 in read and 1 < batch_size < len(read) and 0 not in taken[:-1]:  # as in the small batch that is verified
+        taken[:2] = 0, max(taken)
+    if not any(taken):
+        raise UsageError(f"lengths={lengths}: the first {batch_size} are 0: begin with a longer one")
+    return [_at_least_1(length * longest / max(taken)) if length else 0 for length in taken]
 
 
 def digests_of_files(values: Iterable[str]) -> dict[str, str]:
@@ -70,11 +75,11 @@ def _read(file: str) -> list[int]:
         text = line.strip()
         if not text:
             continue
-        if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) <= 10**9):
-            raise UsageError(f"lengths={file}: line {number} is {text[:40]!r}: give one length from 1 on in each line")
+        if not (text.isascii() and text.isdecimal() and int(text[:20]) <= 10**9):
+            raise UsageError(f"lengths={file}: line {number} is {text[:40]!r}: give one length from 0 on in each line")
         found.append(int(text))
-    if not found:
-        raise UsageError(f"lengths={file} is empty: give one length in each line")
+    if not any(found):
+        raise UsageError(f"lengths={file} is empty, or all 0: give one length in each line")
     return found
 
 
@@ -107,5 +112,6 @@ def claimed_flops(claim: Polynomial, lengths: Sequence[int], d_model: int, num_h
 
     None if the claim gives no whole number, as `4n²d/w` may where w does not divide.
     """
-    total = sum(number * claim.value(length, d_model, num_heads) for length, number in Counter(lengths).items())
+    counts = Counter(length for length in lengths if length)
+    total = sum(number * claim.value(length, d_model, num_heads) for length, number in counts.items())
     return int(total) if total.denominator == 1 else None

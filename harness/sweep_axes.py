@@ -273,12 +273,16 @@ class Case:
     def small(self) -> "Case":
         """The case that is verified for its kind: n and the source length as `_small` returns them, b at most 2.
 
-        How a GPU is timed does not matter for that.
+        A source that is as long as n or longer stays so, with tiles as full or as ragged. How a GPU is timed does not
+        matter for that.
         """
+        seq_len, kv_len = _small(self.seq_len), _small(self.kv_len)
+        if kv_len < seq_len and self.kv_len >= self.seq_len:
+            kv_len += _SMALL_SEQ_LEN
         return replace(
             self,
-            seq_len=_small(self.seq_len),
-            kv_len=_small(self.kv_len),
+            seq_len=seq_len,
+            kv_len=kv_len,
             batch_size=min(self.batch_size, _SMALL_BATCH),
             **OF_GPUS,
         )

@@ -96,6 +96,14 @@ def test_the_small_case_of_a_kind_has_a_small_n_as_often_even_and_keeps_the_rest
     assert case.small() == Case("attention.fused", small, 512, 8, batch_size=2, dtype="bfloat16")
 
 
+@pytest.mark.parametrize(("n", "m", "small"), [(512, 520, 504), (512, 1024, 256), (16, 1000, 248), (512, 300, 252)])
+def test_the_small_case_has_no_fewer_keys_than_queries_unless_the_case_has(n: int, m: int, small: int) -> None:
+    found = Case("mine:f", n, 512, 8, kv_len=m).small()
+    assert found.kv_len == small
+    assert (found.kv_len >= found.seq_len) == (m >= n)
+    assert found.kv_len & -found.kv_len == min(m & -m, 256)  # its last tile is as ragged
+
+
 def test_names_and_titles_have_the_environment_only_where_it_is_another_than_the_commands_own() -> None:
     own, other = (Case("rnn.elman", 8, 4, 1, env=env) for env in ("default", "/opt/venv"))
     assert (str(own), str(other)) == ("rnn.elman n=8 d=4 h=1", "rnn.elman n=8 d=4 h=1 /opt/venv")

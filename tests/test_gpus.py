@@ -95,6 +95,23 @@ def test_a_number_beyond_the_gpus_of_the_machine_is_refused_before_anything_is_m
     assert session.visible_gpus(compose([])) is None
 
 
+def test_a_lock_that_another_user_made_is_opened_and_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under fs.protected_regular, Linux lets nobody create what is in /tmp already and another user's."""
+    path = gpus._path("cuda", "cuda", "GPU-of-all")
+    path.touch()
+    opened = os.open
+
+    def protected(file: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT and Path(file) == path:
+            raise PermissionError(13, "Permission denied")
+        return opened(file, flags, *mode)
+
+    monkeypatch.setattr(os, "open", protected)
+    with gpus.one_trial_on("cuda", {"CUDA_VISIBLE_DEVICES": "GPU-of-all"}):
+        assert path in gpus._held
+    path.unlink()
+
+
 def test_a_gpu_is_the_same_one_by_any_number_and_in_any_order_of_the_visible_ones() -> None:
     """CUDA's number 0 is the faster GPU here, which NVML and the bus number 1."""
     fast, slow, part = "GPU-b2c4", "GPU-a1b3", "MIG-c5d7"

@@ -27,13 +27,28 @@ def test_lengths_of_a_file_are_its_first_lines_scaled_to_the_longest_and_repeate
     assert lengths_of(str(file), 6, 100) == [25, 13, 3, 100, 25, 13]
 
 
+def test_an_empty_sequence_stays_empty_and_is_in_smaller_batches_before_a_longer_one(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.txt"
+    file.write_text("7\n2\n3\n0\n")
+    assert lengths_of(str(file), 4, 70) == [70, 20, 30, 0]
+    assert lengths_of(str(file), 2, 70) == [0, 70]
+    assert lengths_of(str(file), 3, 70) == [0, 70, 30]
+    assert lengths_of(str(file), 1, 70) == [70]
+    file.write_text("0\n7\n")
+    assert lengths_of(str(file), 2, 7) == [0, 7]
+    with pytest.raises(UsageError, match="the first 1 are 0: begin with a longer one"):
+        lengths_of(str(file), 1, 7)
+    assert claimed_flops(parse("4n²d + n·log n"), [0, 4, 0], 4, 2) == 4 * 16 * 4 + 4 * 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("12\nabc\n", r"line 2 is 'abc': give one length from 1 on in each line"),
-        ("0\n", "line 1 is '0'"),
+        ("12\nabc\n", r"line 2 is 'abc': give one length from 0 on in each line"),
+        ("-1\n", "line 1 is '-1'"),
+        ("0\n0\n", "is empty, or all 0: give one length in each line"),
         ("9" * 40, "line 1 is"),
-        ("\n\n", "is empty: give one length in each line"),
+        ("\n\n", "is empty, or all 0: give one length in each line"),
     ],
 )
 def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path, content: str, message: str) -> None:

@@ -123,7 +123,7 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
     if wanted.get("mode") == "decode" and wanted.get("mask") == "none":
         del wanted["mask"]  # as in a sweep, where decoding is causal: a decoded token comes last
     for name in SETTINGS:
-        values = sorted({str(getattr(setting, name)) for setting in left})
+        values = list(map(str, sorted({getattr(setting, name) for setting in left})))
         if name in wanted:
             left = [setting for setting in left if _is_value(getattr(setting, name), wanted[name])]
             if not left and name == "options":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.file_io import read_setting
+from harness.file_io import cpu_quota, read_setting
 from harness.gpus import virtual
 
 _CPUS = "sys/devices/system/cpu"
@@ -82,42 +82,6 @@ def turbo(root: Path) -> bool | None:
     """Whether the clock may exceed its nominal frequency while the chip is cool enough."""
     off = _flag(root / _CPUS / "intel_pstate/no_turbo")
     return not off if off is not None else _flag(root / _CPUS / "cpufreq/boost")
-
-
-def cpu_quota(root: Path) -> tuple[float | None, bool]:
-    """`(CPUs' worth of time granted by the control groups, whether this is known)`; None without a limit.
-
-    The smallest quota of this process's group and all groups above counts. Version 2 (`cpu.max`) and version 1
-    (`cpu.cfs_quota_us`) are read.
-    """
-    quotas = []
-    known = False
-    for line in (read_setting(root / "proc/self/cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        mount = root / "sys/fs/cgroup" / ("" if not controllers else "cpu")
-        group = mount / path.strip("/")
-        for directory in (group, *group.parents):
-            if not directory.is_relative_to(mount):
-                break
-            limit = _limit(directory)
-            known = known or limit is not None
-            if limit:
-                quotas.append(limit)
-        # The root group of version 2 has no cpu.max, because it cannot be limited.
-        known = known or (not controllers and (mount / "cgroup.controllers").exists())
-    return (min(quotas) if quotas else None), known
-
-
-def _limit(group: Path) -> float | None:
-    """A group's quota in CPUs; 0 if it has none, None if the group cannot be read."""
-    words = (read_setting(group / "cpu.max") or "").split()
-    if not words:
-        words = [read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
-    if not all(words):
-        return None
-    return 0.0 if words[0] in ("max", "-1") else int(words[0]) / int(words[1])
 
 
 def on_battery() -> bool | None:

@@ -109,6 +109,9 @@ def _carry_out(arguments: Sequence[str]) -> int:
     if name in ("-V", "--version", "version"):
         print(f"attn-harness {__version__}")
         return DONE
+    if not hasattr(signal, "SIGALRM"):
+        print("harness: it does not run on Windows itself: run it in WSL, Windows' Linux", file=sys.stderr)
+        return USAGE
     handled = [signal.SIGTERM, signal.SIGALRM, *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) != signal.SIG_IGN)]
     interrupt = _interrupt()
     previous = {number: signal.signal(number, interrupt) for number in handled}

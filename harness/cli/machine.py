@@ -19,6 +19,7 @@ from harness.calibration.calibrate import Plan, measure_peaks, with_noise
 from harness.cli.commands import DONE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
+from harness.file_io import cpu_quota
 from harness.machine import describe_machine, gpu_states
 from harness.measure.executor import Executor
 from harness.measure.expected_time import ExpectedTime
@@ -62,7 +63,10 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     cpu, torch = machine["cpu"], machine["torch"]
     yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
     load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
-    yield "cpus", f"{cpu['usable']} usable of {cpu['threads']}; governor {cpu['governor'] or 'unknown'}; load {load}"
+    quota, _ = cpu_quota()
+    granted = f" (a quota grants {quota:g} CPUs' time)" if quota else ""
+    usable = f"{cpu['usable']} usable of {cpu['threads']}{granted}"
+    yield "cpus", f"{usable}; governor {cpu['governor'] or 'unknown'}; load {load}"
     if torch:
         yield "threads", f"{torch['default_threads']} in torch, {torch['interop_threads']} between operations"
     total, free = (formatting.size(machine[name]) for name in ("memory_bytes", "memory_available_bytes"))

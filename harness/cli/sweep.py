@@ -85,7 +85,11 @@ def run_sweep(options: argparse.Namespace) -> int:
                     return DONE
             contents, written = write_report(target.path, not options.no_plots, baseline=config.baseline)
             if target.path.absolute().parent == run_directory.RESULTS.absolute():
-                run_directory.link_latest(target.path)
+                try:
+                    run_directory.link_latest(target.path)
+                except OSError as error:  # such as another user's link
+                    link = target.path.parent / "latest"
+                    print(f"harness: {link} still points elsewhere: {error.strerror}", file=sys.stderr)
             show_report(contents, target.path, target.path, written, console)
     if options.open and trials is not None:
         open_report(target.path)

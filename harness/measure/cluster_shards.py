@@ -24,8 +24,9 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
 from harness.file_validation import checked
+from harness.key_value_options import usable_cpus
 from harness.layer_lookup import Traits
-from harness.machine import unlike, unlike_gpus, usable_cpus
+from harness.machine import unlike, unlike_gpus
 from harness.measure.fork_client import Runtime
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session

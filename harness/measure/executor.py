@@ -14,6 +14,7 @@ import psutil
 from harness import gpus, layer_files
 from harness.background_process import interpreter_of
 from harness.errors import CodeChanged, UsageError
+from harness.file_io import memory_left
 from harness.machine import keep_gpus_initialised
 from harness.measure.compile_policy import CompilePolicy
 from harness.measure.fork_client import (
@@ -46,9 +47,9 @@ class Executor:
 
     Weights and inputs are drawn from `seed`. `trial_s` is the sampling time of a timed trial. A trial may take
     `timeout_s`, and one that compiles `compile_timeout_s`. All three are in seconds. A trial may allocate
-    `memory_limit` bytes (None: 90 % of the memory that is free now). Compiled code is kept under `compile_cache`, or in
-    torch's own directory. Trials run in `runtime`. A case in another environment has that environment's interpreter
-    instead. The first of `environments` runs the trials without a case.
+    `memory_limit` bytes (None: 90 % of what is free now, in this control group too). Compiled code is kept under
+    `compile_cache`, or in torch's own directory. Trials run in `runtime`. A case in another environment has that
+    environment's interpreter instead. The first of `environments` runs the trials without a case.
 
     Trials that compile have a separate fork server. With the compiler imported, a server is half as large again, and
     every trial forked from it would bear that cost. A user's module that is slow to import also has a separate server.
@@ -71,7 +72,8 @@ class Executor:
         self.environments = environments
         self.trial_s = trial_s
         self.runtime = runtime
-        self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * psutil.virtual_memory().available)
+        free = min(psutil.virtual_memory().available, memory_left())
+        self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * free)
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server

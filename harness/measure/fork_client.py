@@ -50,7 +50,12 @@ sys.path[:] = path
 from pathlib import Path
 from harness.trial import sandbox
 sandbox.supervise(int(sys.argv[4]), Path(sys.argv[3]))
-from harness.trial import fork_server
+try:
+    from harness.trial import fork_server
+except Exception as error:
+    if sys.argv[2] == "null":  # an environment that is told by one line
+        sys.exit(f"harness: {sys.executable}: {type(error).__name__}: {error}")
+    raise
 fork_server.serve(int(sys.argv[4]))
 """
 

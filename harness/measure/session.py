@@ -247,5 +247,7 @@ def _no_gpu(kind: str, where: str, seen: Mapping[str, Any], is_published: bool) 
     lacking = seen.get(kind, {}).get("lacking")
     usable = [other for other, one in seen.items() if one.get("count")]
     typed = f"; type 'device={(*usable, 'cpu')[0]}'" if kind != "cuda" else ""
+    if kind == "cuda" and not lacking:
+        typed = "; check the driver by 'nvidia-smi', and the variable CUDA_VISIBLE_DEVICES, or type 'device=cpu'"
     more = f"{instead}{f'; {lacking}' if lacking else ''}{typed}"
     return f"device={kind}: torch sees no {kind.upper()} device {where}{more}"

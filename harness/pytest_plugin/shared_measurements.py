@@ -169,6 +169,8 @@ def impl_name_of(layer: object) -> str:
     """
     if isinstance(layer, str):
         return layer
+    if isinstance(layer, functools.partial):
+        return _name_of_partial(layer)
     if not isinstance(layer, type) and (not callable(layer) or not hasattr(layer, "__qualname__")):
         raise UsageError(
             f"{_short(layer)} is neither a class nor a function: give the class itself, as in scaling(MyLayer), which "
@@ -181,15 +183,30 @@ def impl_name_of(layer: object) -> str:
     module = sys.modules.get(layer.__module__)
     if module is None or _attribute(module, layer.__qualname__) is not layer:
         raise UsageError(f"{layer.__module__}.{layer.__qualname__} is not that object: give one under its own name")
+    return _name_in(module, layer.__qualname__)
+
+
+def _name_of_partial(layer: object) -> str:
+    """The name of a partial, which does not know its own."""
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is layer:
+                return _name_in(module, name)
+    raise UsageError(f"{_short(layer)} has no name by which another process finds it: name it at the top of a module")
+
+
+def _name_in(module: ModuleType, name: str) -> str:
+    """The name of what a module has as `name`, for another process. Raises UsageError if the module has no file."""
     if _can_be_imported(module):
-        return f"{module.__name__}:{layer.__qualname__}"
+        return f"{module.__name__}:{name}"
     if not getattr(module, "__file__", None):
-        raise UsageError(f"{layer.__qualname__} has no file, so no other process finds it: put it into a module")
-    return f"{Path(str(module.__file__)).absolute().as_posix()}:{layer.__qualname__}"
+        raise UsageError(f"{name} has no file, so no other process finds it: put it into a module")
+    return f"{Path(str(module.__file__)).absolute().as_posix()}:{name}"
 
 
 def _short(value: object) -> str:
-    text = repr(value).split("\n")[0]
+    first, _, others = repr(value).partition("\n")
+    text = f"{first}…)" if others else first
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -350,7 +367,7 @@ def read_request(
     if several:
         raise UsageError(f"{several[0]} takes one value here: ask once for each")
     return Request(
-        getattr(layer, "__qualname__", str(layer)),
+        getattr(layer, "__qualname__", impl_name_of(layer)),
         axis,
         tuple(sorted(grid(axes, has_heads))),
         precision_named(precision),
@@ -381,7 +398,8 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
         known = [axis for axis in AXES if axis != "impl"]
-        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+        said = f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)}"
+        raise UsageError(f'{said} (an option of the layer: options="{unknown[0]}={given[unknown[0]]}")')
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})

@@ -16,8 +16,8 @@ from typing import Any
 
 from harness.background_process import BackgroundProcess
 from harness.errors import UsageError
+from harness.key_value_options import usable_cpus
 from harness.layer_options import options_of
-from harness.machine import usable_cpus
 from harness.results.row import MOST_ROUND, REOPEN, Row, read_row
 from harness.results.row_files import Part, Reading, damage_notices, duplicate_notices, read_part, row_parts, size_of
 from harness.sweep_axes import AXES, Case
@@ -205,4 +205,4 @@ def read_run(run: Path, processes: int | None = None) -> tuple[RunAccumulator, l
 
 def _as_many_as_pay(run: Path) -> int:
     size = sum(size_of(path) for path in (run / "rows").glob("*.jsonl"))
-    return max(1, min(usable_cpus() or 1, size // _WORTH_A_HELPER, _MOST_PROCESSES))
+    return max(1, min(usable_cpus(), size // _WORTH_A_HELPER, _MOST_PROCESSES))

@@ -75,11 +75,13 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     lower end is equally far away, as a ratio. All rounds come from one process, and another process may differ more
     than these rounds do. The number of `trials` is therefore 1, and a notice says so.
 
-    Raises UsageError if pytest-benchmark did not write the file, or if no benchmark has a `seq_len`.
+    A benchmark that cannot be read is left out, and a notice names it. Raises UsageError if pytest-benchmark did not
+    write the file, or if no benchmark has a `seq_len`.
     """
     file = _content(path)
     found: list[dict[str, Any]] = []
     from_rounds = 0
+    damaged: list[str] = []
     for benchmark in file.benchmarks:
         try:
             record = _record(benchmark)
@@ -87,12 +89,16 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
                 from_rounds += 1
         except Damaged as damage:
-            raise UsageError(f"{path}: {benchmark}: {damage}") from damage
+            damaged.append(f"{benchmark}: {damage}")
+            continue
         found += [record] if "seq_len" in record else []
+    if damaged and not found:
+        raise UsageError(f"{path}: {damaged[0]}")
     if not found:
         raise UsageError(f"{path}: no benchmark says its seq_len in extra_info: of what sizes they are is not known")
-    without = len(file.benchmarks) - len(found)
-    notices = [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
+    without = len(file.benchmarks) - len(found) - len(damaged)
+    notices = [f"left out: {text}" for text in damaged]
+    notices += [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(_several(from_rounds))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
     return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine

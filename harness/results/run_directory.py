@@ -324,13 +324,20 @@ def _unused(paths: Iterable[Path]) -> Path:
 
 
 def link_latest(out: Path) -> None:
-    """Point the link `latest`, beside the run, to the run. A regular file or directory of that name stays."""
+    """Point the link `latest`, beside the run, to the run. A regular file or directory of that name stays.
+
+    Raises OSError if the link may not be replaced, as another user's in a directory of all.
+    """
     link = out.parent / "latest"
     if link.is_symlink() or not link.exists():
         fresh = link.with_name(f".latest-{os.getpid()}")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(out.name)
-        fresh.replace(link)
+        try:
+            fresh.replace(link)
+        except OSError:
+            fresh.unlink()
+            raise
 
 
 def check_run(run: Path) -> None:

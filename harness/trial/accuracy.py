@@ -366,9 +366,12 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
         return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")
     source = inputs[1] if len(inputs) > 1 and not is_function else None
-    if case.mask == "causal" and not layer_protocol.kv_len(module, case) and not layer_protocol.is_causal(module):
-        place = torch.arange(case.seq_len, device=case.device)
-        keywords = {"attn_mask": (place <= part.rows[:, None])[None, None]}  # without n × n pairs
+    is_own = layer_protocol.sees_a_chunk(module, case) or not layer_protocol.kv_len(module, case)
+    if case.mask == "causal" and is_own and not layer_protocol.is_causal(module):
+        keys = case.kv_len or case.seq_len
+        last_seen = part.rows[:, None] + keys - case.seq_len
+        place = torch.arange(keys, device=case.device)
+        keywords = {"attn_mask": (place <= last_seen)[None, None]}  # without n × n pairs
     else:
         keywords = workload.forward_keywords(module, case, source)
     y: Tensor

@@ -51,6 +51,8 @@ def describe_call(case: Case) -> dict[str, Any]:
     limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
     if case.is_padded and not knows_lengths(layer_class):
         raise Unsupported("a script has no padded batch: export a case of lengths=equal with another mask")
+    if layer_protocol.sees_a_chunk(layer_class, case) and verify.as_masked(case, layer_class).mask == "causal":
+        raise Unsupported("a script has no causal mask over more keys than queries: export a case without kv_len")
     # Without a mask to pass, a reference is as causal as the layer.
     of_reference = replace(case, mask="none") if reference and verify.is_as_causal(reference, layer_class) else case
     if issubclass(layer_class, FunctionLayer):
@@ -75,6 +77,8 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
 
     An argument of `forward` that is a tensor is described by a word: `causal` for a mask, or `source`.
     """
+    if hasattr(layer_class, "_is_of_factory"):
+        raise Unsupported("a factory builds it, and a script builds its layers: export its class")
     small = replace(case.small(), device="cpu")  # this machine may have no GPU
     source = torch.empty(1, 1, 1) if layer_protocol.kv_len(layer_class, case) else None
     keywords = workload.forward_keywords(layer_class, small, source) if case.mode != "decode" else {}

@@ -8,13 +8,15 @@ f(x, …)         (b, n, d) -> (b, n, d), as a layer
 With `cu_seqlens` beside q, k and v, they are packed sequences: see `harness.trial.packed_sequences`. A function that
 models of transformers call, f(module, query, key, value, attention_mask), is made one of q, k and v.
 
-Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module.
+Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module. If its
+first parameter is `d_model`, it is a factory: it builds a layer.
 """
 
 import ast
 import copy
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from types import SimpleNamespace
@@ -22,9 +24,10 @@ from typing import Any, ClassVar, get_args
 
 from torch import Tensor, nn
 
-from harness import own_axes
+from harness import layer_lookup, own_axes
 from harness.errors import UsageError, did_you_mean
 from harness.layer_source import OF_FUNCTIONS
+from harness.sweep_axes import AXES
 from harness.trial import packed_sequences
 from harness.trial.layer_inputs import Input, letters_of, read_inputs, read_shape
 from impls.adapters.transformers_functions import is_of_model, of_model
@@ -71,14 +74,17 @@ _MADE: dict[tuple[int, str], type] = {}
 def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None = None) -> type:
     """The layer class of a function that was found in `module`. A reference is called with the inputs of `like`.
 
-    Raises TypeError if the function's inputs are not known, or do not fit its parameters.
+    A function or partial whose first parameter is `d_model` is a factory, and the class is of what it builds. Raises
+    TypeError if the function's inputs are not known, or do not fit its parameters.
     """
     function = of_model(function) if is_of_model(signature_of(function)) else function
     key = id(function), like.__name__ if like else ""
     known = _MADE.get(key)
     if known is None or known.function is not function:  # type: ignore[attr-defined]
         try:
-            known = _MADE[key] = _make_class(function, module, like)
+            builds = like is None and required(signature_of(function))[:1] == ["d_model"]
+            known = _class_of_factory(function, module) if builds else _make_class(function, module, like)
+            _MADE[key] = known
         except UsageError as error:
             raise TypeError(str(error)) from error
     return known
@@ -140,6 +146,54 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=value) for one, value in defaults.items()]
     made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
     return made
+
+
+class _Built(nn.Module):
+    """What a factory builds if it does not name the class."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
+    """The class of what `factory(d_model=…, num_heads=…)` builds: a partial of a class, or a function.
+
+    The layer is called as one of the partial's class, or of the class that a function's return annotation names.
+    Without that, it is called as forward(x). The factory's own attributes describe it.
+    """
+    signature, fixed = inspect.signature(factory), getattr(factory, "keywords", {})
+    for axis in AXES.keys() & fixed:
+        raise UsageError(
+            f"its partial fixes {axis}, which the sweep gives: leave it out, and give {axis}={fixed[axis]}"
+        )
+    annotated, target = signature.return_annotation, getattr(factory, "func", None)
+    base: Any = target if isinstance(target, type) else annotated
+    base = getattr(sys.modules[module], base, None) if isinstance(base, str) else base
+    is_told = isinstance(base, type) and issubclass(base, nn.Module) and base.forward is not nn.Module.forward
+    base = base if is_told else _Built
+    stated = {name: value for name, value in vars(factory).items() if not name.startswith("_")}
+    axes = own_axes.declared_axes(SimpleNamespace(axes=stated.get("axes", getattr(base, "axes", {}))))
+    for axis, (letter, default) in axes.items():
+        default = getattr(signature.parameters.get(axis), "default", default)
+        axes[axis] = letter, fixed.get(axis, default)
+    reference = stated.get("reference", getattr(base, "reference", None))
+    if isinstance(reference, str) and layer_lookup.is_foreign(reference):
+        reference = layer_lookup.load_class(reference)
+    if isinstance(reference, type):  # it has the layer's values
+        values = {axis: default for axis, (_, default) in axes.items()} | fixed
+        shared = {name: values[name] for name in inspect.signature(reference).parameters if name in values}
+        reference = _class_of_factory(partial(reference, **shared), reference.__module__) if shared else reference
+    stated |= {"axes": axes, "reference": reference, "_is_of_factory": True}
+
+    def build(cls: type, **sizes: Any) -> nn.Module:
+        layer = factory(**sizes)
+        if not isinstance(layer, nn.Module):
+            raise TypeError(f"{cls.__name__} must return a torch.nn.Module, and returned {layer!r}"[:200])
+        vars(layer).update(stated)
+        return layer
+
+    own = {"__new__": build, "__signature__": signature, "__module__": module, "function": staticmethod(factory)}
+    return type(_name(factory), (base,), stated | own)
 
 
 def attribute(function: Any, name: str) -> Any:

@@ -34,6 +34,7 @@ from harness.layer_files import STDLIB, is_installed, is_of_user
 from harness.layer_options import joined, options_of
 from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.other_names import MEANT
+from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.trial.function_layer import required, wrapped_functions
 from harness.trial.layer_inputs import Input
@@ -63,9 +64,11 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
     is_module = issubclass(layer_class, nn.Module)
     if not is_module and layer_class.__new__ is object.__new__:
         raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
-    if not takes(layer_class, "d_model"):
+    if not takes(layer_class, "d_model") or layer_class.__init__ in _RECURRENT:
         raise TypeError(_wrapped_text(layer_class))
     needed = [one for one in required(inspect.signature(layer_class)) if one not in ("d_model", *_OF_LAYER, *options)]
+    if needed and not is_of_user(layer_class.__module__):
+        raise TypeError(_wrapped_text(layer_class))
     if needed:
         raise TypeError(f"{name} is built as {name}(d_model=…, num_heads=…): give {', '.join(needed)} a default")
     if not is_module or hasattr(layer_class, "prepare"):
@@ -136,15 +139,27 @@ def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("1" if word == "n" else word for word in shape)
 
 
+# The constructors of torch that tell no parameter. Their layers return the last state too.
+_RECURRENT = (nn.RNN.__init__, nn.GRU.__init__, nn.LSTM.__init__)
+
+
 def _wrapped_text(layer_class: Any) -> str:
     """How to make a class whose constructor has other names take `d_model` and `num_heads`."""
     name, needed = layer_class.__name__, required(inspect.signature(layer_class))
-    passed = {one: MEANT[one] if MEANT.get(one) in ("d_model", "num_heads") else "…" for one in needed}
+    lacking = "needs other parameters" if "d_model" in needed else "takes no d_model"
+    is_recurrent, forward = layer_class.__init__ in _RECURRENT, ""
+    if is_recurrent:
+        needed = ["input_size", "hidden_size"]
+        forward = "; def forward(self, x): return super().forward(x)[0]"
+    sizes = {"d_model": "d_model", "hidden_size": "d_model", "num_heads": "num_heads", **MEANT}
+    passed = {one: sizes[one] if sizes.get(one) in ("d_model", "num_heads") else "…" for one in needed}
     given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
+    if is_recurrent or "batch_first" in inspect.signature(layer_class).parameters:
+        passed["batch_first"] = "True"
     arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
     return (
-        f"{name}({', '.join(needed)}) takes no d_model. Wrap it: class My{name}({name}): "
-        f"def __init__(self, {given}): super().__init__({arguments})"
+        f"{name}({', '.join(needed)}) {lacking}. Wrap it: class My{name}({name}): "
+        f"def __init__(self, {given}): super().__init__({arguments}){forward}"
     )
 
 
@@ -206,13 +221,19 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "its start takes no source"
     if has_source and not takes_source:
         return "its forward takes no source"
+    if (
+        sees_a_chunk(layer_class, case)
+        and (case.mask == "causal" or is_causal(layer_class))
+        and case.kv_len < case.seq_len
+    ):
+        return "the last query of a causal mask is the last key: give kv_len of seq_len or more"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source and case.mask == "causal" and case.mode != "decode":
+    if has_source and case.mask == "causal" and case.mode != "decode" and not sees_a_chunk(layer_class, case):
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    if has_source or case.mask == "none" or accepts(layer_class, "attn_mask"):
+    if case.mask == "none" or accepts(layer_class, "attn_mask") or (has_source and case.mask != "causal"):
         return None
     if case.mask == "padding" and knows_lengths(layer_class):
         return None
@@ -228,6 +249,8 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
 
 def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str | None:
     """Why the layer cannot take sequences of these lengths, or packed ones."""
+    if case.mode == "decode" and 0 in real_lengths(case, case.seq_len):
+        return "an empty sequence has no token to decode: leave 0 out of the lengths"
     if is_packed(layer_class):
         if case.mode == "decode":
             return "it takes packed sequences as a whole, and decodes no token"
@@ -266,6 +289,15 @@ def unsupported_in_sweep(layer_class: Any, case: Case) -> str | None:
 def kv_len(layer_class: Any, case: Case) -> int:
     """Return the number of source tokens that the layer is given, 0 for none."""
     return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+
+
+def sees_a_chunk(layer_class: Any, case: Case) -> bool:
+    """Return whether the queries of a function of q, k and v are the last of `kv_len` tokens, as in a chunked prefill.
+
+    Under a causal mask, query i then sees the keys up to kv_len − seq_len + i.
+    """
+    is_attention = is_function(layer_class) and bool(layer_class.layout) and not is_packed(layer_class)
+    return is_attention and case.kv_len > 0 and case.mode != "decode"
 
 
 def input_width(layer_class: Any) -> int:

@@ -41,14 +41,18 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     output changes by more than `limit` of its norm. Without a mask, nothing is checked.
     """
     source_len = layer_protocol.kv_len(work.layer, case)
-    if case.mask == "causal" and case.seq_len > 1 and not case.kv_len:
+    is_chunk = layer_protocol.sees_a_chunk(work.layer, case)
+    if case.mask == "causal" and case.seq_len > 1 and (is_chunk or not case.kv_len):
         letters = ("n",) if source_len else ("n", "m")
         seen = (case.seq_len // 2 - 1) | 1
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
         at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
-        _check_unchanged(work, _of_tokens(work, letters, seen), lambda y: y.narrow(at, 0, seen), seed, limit, reason)
+        hidden = _of_tokens(work, letters, seen)
+        if is_chunk:
+            hidden = _of_tokens(work, ("n",), seen) + _of_tokens(work, ("m",), seen + case.kv_len - case.seq_len)
+        _check_unchanged(work, hidden, lambda y: y.narrow(at, 0, seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         real = workload.counted_tokens(work.layer, case)
@@ -231,11 +235,26 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
-        if hint and is_plain and _OF_SHAPES.search(str(error)):
+        if is_plain and _OF_SHAPES.search(str(error)):
             few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
-            is_few = 0 < case.num_kv_heads < case.num_heads
-            error.add_note(few if is_few else hint)  # else the shapes may be of the other layout
+            is_few = hint and 0 < case.num_kv_heads < case.num_heads
+            # Without either, the shapes may be of the other layout.
+            error.add_note(few if is_few else _length_note(case, seed) or hint)
         raise
+
+
+def _length_note(case: Case, seed: int) -> str:
+    """What to write if the layer runs at the next power of two, so that its n must be a multiple; else empty."""
+    larger = replace(case, seq_len=1 << (case.seq_len - 1).bit_length())
+    if larger == case:
+        return ""
+    try:
+        build(larger, seed).forward()
+    except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+        return ""
+    name = layer_lookup.load_class(case.impl).__name__
+    supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+    return f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
 
 
 def _verify_twin(twin: Case, seed: int) -> None:
@@ -321,6 +340,9 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             shape = f"({', '.join(other[:3])}, head_dim)"
             text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
             raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
+        if case.mask == "causal" and layer_protocol.sees_a_chunk(work.layer, case):
+            name_of_mask = "torch.nn.attention.bias.causal_lower_right(n, m), and not is_causal=True"
+            error = WrongResult(f"{error}. The last query sees the last key: in torch, that is {name_of_mask}")
         raise WrongResult(
             f"{error}, compared with softmax attention. If {name} computes something else, write "
             f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"
@@ -414,9 +436,10 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
     return reference, against
 
 
-def as_masked(case: Case, layer: nn.Module) -> Case:
+def as_masked(case: Case, layer: Any) -> Case:
     """The case with the mask that a causal layer implies: without a mask, its outputs are those under a causal one."""
-    is_implied = layer_protocol.is_causal(layer) and case.mask == "none" and case.mode != "decode" and not case.kv_len
+    is_own = not case.kv_len or layer_protocol.sees_a_chunk(layer, case)
+    is_implied = layer_protocol.is_causal(layer) and case.mask == "none" and case.mode != "decode" and is_own
     return replace(case, mask="causal") if is_implied else case
 
 

@@ -115,13 +115,15 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
         keywords |= _switches(layer, case)
     if layer_protocol.is_causal(layer) and (case.mask != "padding" or not source_len):
         return keywords
-    if case.mask == "causal" and (source_len or (case.mode == "decode" and layer_protocol.is_function(layer))):
+    decodes = case.mode == "decode" and layer_protocol.is_function(layer)
+    if case.mask == "causal" and (decodes or (source_len and not layer_protocol.sees_a_chunk(layer, case))):
         return keywords  # in decoding, every token sees the whole source
     causal = layer_protocol.causal_keyword(layer)
     if case.mask == "causal" and causal is not None:
         keywords[causal] = True
     elif case.mask == "causal":
-        keywords["attn_mask"] = torch.ones(keys, keys, dtype=torch.bool).tril()[None, None].to(case.device)
+        mask = torch.ones(case.seq_len, keys, dtype=torch.bool).tril(keys - case.seq_len)
+        keywords["attn_mask"] = mask[None, None].to(case.device)
     elif case.mask == "padding" and not packed_sequences.knows_lengths(layer):
         keywords["attn_mask"] = real_tokens(case, keys)[:, None, None].to(case.device)
     return keywords

@@ -56,7 +56,8 @@ def of_model(function: Callable[..., Any]) -> Callable[..., Tensor]:
     ) -> dict[str, Any]:
         mask: Any = attn_mask
         in_mask = 0 if takes_window else sliding_window
-        if in_mask or (is_causal and not takes_causal):
+        is_chunk = q.shape[2] != k.shape[2]  # their own causal masks are of as many queries as keys
+        if in_mask or (is_causal and (is_chunk or not takes_causal)):
             mask, is_causal = visible(q, k, attn_mask, is_causal, in_mask), False
         if is_flex:
             mask = flex_block_mask(q.shape[2], k.shape[2], q.device, is_causal, mask)

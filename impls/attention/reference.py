@@ -37,7 +37,7 @@ class AttentionReference(GroupedQueryParameters):
         logits = torch.einsum("bigre,bjge->bgrij", q, k) / head_dim**0.5  # (b, g, r, n, m)
         if attn_mask is not None:
             by_head = attn_mask.expand(-1, self.num_heads, -1, -1).unflatten(1, (g, -1))  # (b, g, r, n or 1, m)
-            logits = torch.where(by_head, logits, -torch.inf)
+            logits = torch.where(by_head, logits, torch.finfo(logits.dtype).min)  # a row may see no key
         weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # rows sum to 1
         heads = torch.einsum("bgrij,bjge->bigre", weights, v).flatten(2)  # (b, n, d)
         return torch.einsum("bid,ed->bie", heads, self.out_proj.weight) + self.out_proj.bias  # (b, n, d)
@@ -47,7 +47,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -
     """Return Σ_j a_ij v_j of each head (b, h, n, head_dim), given keys and values (b, h, m, head_dim)."""
     logits = torch.einsum("bhie,bhje->bhij", q, k) / q.shape[-1] ** 0.5  # (b, h, n, m)
     if attn_mask is not None:
-        logits = torch.where(attn_mask, logits, -torch.inf)
+        logits = torch.where(attn_mask, logits, torch.finfo(logits.dtype).min)  # a row may see no key
     weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()  # (b, h, n, m), rows sum to 1
     return torch.einsum("bhij,bhje->bhie", weights, v)  # (b, h, n, head_dim)
 
@@ -57,16 +57,17 @@ def softmax_attention(
 ) -> Tensor:
     """Softmax attention as its formula says, (b, h, n, head_dim) with k and v (b, g, m, head_dim).
 
-    Every h/g heads of q share one of k and v. All scores are in memory. Functions of q, k and v that state no reference
-    are compared with it.
+    Every h/g heads of q share one of k and v. Under `is_causal`, the last query sees all keys. All scores are kept.
+    Functions of q, k and v that state no reference are compared with it.
     """
     times = q.shape[1] // k.shape[1]
     k, v = (one.repeat_interleave(times, dim=1) for one in (k, v))
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (b, h, n, m)
     if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        n, m = scores.shape[-2:]
+        attn_mask = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
     if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, float("-inf"))
+        scores = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min)  # a row may see no key
     return scores.softmax(-1) @ v
 
 

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from harness.calibration.machine_state import cpu_quota, on_battery, read_machine_state, turbo, usable_cores, virtual
+from harness.calibration.machine_state import on_battery, read_machine_state, turbo, usable_cores, virtual
+from harness.file_io import cpu_quota, memory_left
+from harness.key_value_options import usable_cpus
+from harness.measure.executor import Executor
 
 CPU = "sys/devices/system/cpu"
 PLUGGED, ON_BATTERY = (SimpleNamespace(percent=50, power_plugged=plugged) for plugged in (True, False))
@@ -118,6 +121,54 @@ def test_a_hypervisor_shows_among_the_processors_flags(tmp_path: Path) -> None:
 def test_the_quota_is_the_least_of_the_group_and_those_above(tmp_path: Path, files: dict[str, str], quota) -> None:
     write(tmp_path, **files)
     assert cpu_quota(tmp_path) == (quota, True)
+
+
+def test_a_sweep_takes_no_more_threads_than_the_quota_grants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    for quota, most in ((None, 8), (0.5, 1), (2.9, 2), (64.0, 8)):
+        monkeypatch.setattr("harness.key_value_options.cpu_quota", lambda quota=quota: (quota, True))
+        assert usable_cpus() == most
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "max", "sys/fs/cgroup/memory.current": "7"}, 2**63),
+        ({}, 2**63),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b",
+                "sys/fs/cgroup/a/b/memory.max": "5000",
+                "sys/fs/cgroup/a/b/memory.current": "1000",
+                "sys/fs/cgroup/a/memory.max": "4000",
+                "sys/fs/cgroup/a/memory.current": "3000",
+                "sys/fs/cgroup/a/memory.stat": "anon 2000\ninactive_file 500\nactive_file 300",
+            },
+            1500,
+        ),
+        (
+            {
+                "proc/self/cgroup": "9:memory:/docker/1\n4:cpu,cpuacct:/docker/1",
+                "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes": "9000",
+                "sys/fs/cgroup/memory/docker/1/memory.usage_in_bytes": "9100",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "9100",
+            },
+            0,
+        ),
+    ],
+)
+def test_the_memory_left_is_the_least_of_the_group_and_those_above(
+    tmp_path: Path, files: dict[str, str], left: int
+) -> None:
+    write(tmp_path, **files)
+    assert memory_left(tmp_path) == left
+
+
+def test_a_trial_gets_a_share_of_what_its_control_group_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.measure.executor.memory_left", lambda: 2**30)
+    with Executor(seed=0, trial_s=0.01, timeout_s=1) as executor:
+        assert executor.memory_limit == int(0.9 * 2**30)
 
 
 @pytest.mark.parametrize(

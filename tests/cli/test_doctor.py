@@ -53,6 +53,16 @@ def test_it_has_versions_machine_packages_and_directory(report: Report, monkeypa
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_a_quota_and_an_unknown_c_library_are_told(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.key_value_options.cpu_quota", lambda: (1.5, True))
+    monkeypatch.setattr("harness.cli.machine.cpu_quota", lambda: (1.5, True))
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    found = report()
+    assert found["cpus"].startswith("1 usable of ")
+    assert "(a quota grants 1.5 CPUs' time)" in found["cpus"]
+    assert found["python"].endswith(", unknown libc")
+
+
 def test_what_does_not_work_is_a_line_of_the_report(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executor, "ask", lambda *_: TrialOutcome("error", "ImportError: libtorch.so"))
     Path("results").write_text("a file")

@@ -188,6 +188,19 @@ def test_what_is_no_environment_or_one_twice_is_an_error_of_one_line(
     assert not Path("new").exists()
 
 
+def test_an_environment_whose_torch_is_broken_is_told_by_two_lines(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plant_environment(Path("broken"), "1.0", layer(1))
+    (packages,) = Path("broken").glob("lib/python*/site-packages")
+    for name in ("torch", "numpy"):
+        (packages / f"{name}.py").write_text("import nothing_such\n")
+    assert main([*SWEEP, "env=broken", "out=new"]) == 2
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.endswith("bin/python: ModuleNotFoundError: No module named 'nothing_such'")
+    assert second.startswith("harness: the fork server did not start: can torch be imported by ")
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

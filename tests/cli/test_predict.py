@@ -46,6 +46,12 @@ def test_a_setting_is_compared_as_a_number(value: str, run: Path) -> None:
     assert main(["predict", str(run), "impl=attention.fused", *size, value]) == 0
 
 
+def test_the_values_of_a_setting_are_listed_as_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = [Case("attention.fused", n, 64, 1, kv_len=m) for n in SIZES for m in (256, 64, 1024)]
+    assert main(["predict", str(write(tmp_path, sources)), "seq_len=512"]) == 2
+    assert "has kv_len=64,256,1024: choose one, such as kv_len=64" in capsys.readouterr().err
+
+
 def test_a_key_that_may_be_a_keyword_of_the_layer_is_hinted_at(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(run), "seq_len=1024", "window=48"]) == 2
     assert capsys.readouterr().err.endswith("; a keyword of the layer is layer.window=…\n")

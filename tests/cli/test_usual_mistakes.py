@@ -2,6 +2,9 @@
 
 import contextlib
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -190,7 +193,12 @@ def test_a_directory_that_root_cannot_write_to_either_is_refused_before_anything
 @pytest.mark.parametrize(
     ("device", "lacking", "said"),
     [
-        ("cuda", None, "device=cuda: torch sees no CUDA device here"),
+        (
+            "cuda",
+            None,
+            "device=cuda: torch sees no CUDA device here; check the driver by 'nvidia-smi', and the variable "
+            "CUDA_VISIBLE_DEVICES, or type 'device=cpu'",
+        ),
         ("cuda", INSTALL["cuda"], f"device=cuda: torch sees no CUDA device here; {INSTALL['cuda']}"),
         ("mps", None, "device=mps: torch sees no MPS device here; type 'device=cpu'"),
         ("xpu", INSTALL["xpu"], f"device=xpu: torch sees no XPU device here; {INSTALL['xpu']}; type 'device=cpu'"),
@@ -207,6 +215,24 @@ def test_a_gpu_that_torch_cannot_use_is_told_from_another_build_of_torch(
     with pytest.raises(UsageError) as caught:
         session.check_devices(config)
     assert str(caught.value) == said
+
+
+def test_windows_is_named_before_anything_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(signal, "SIGALRM")
+    assert main(["sweep"]) == 2
+    assert capsys.readouterr().err == "harness: it does not run on Windows itself: run it in WSL, Windows' Linux\n"
+
+
+def test_a_range_under_optimised_python_is_told_to_go_without() -> None:
+    command = [sys.executable, "-O", "-m", "harness", "sweep", "--cfg", "seq_len=range(16,64,16)"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "harness: cannot read 'seq_len=range(16,64,16)': Hydra reads no range(…) under `python -O` and "
+        "PYTHONOPTIMIZE: leave them out, or list the values\n"
+    )
 
 
 @pytest.mark.usefixtures("forked_servers")

@@ -52,6 +52,49 @@ def unscaled_in_turns(q: Tensor, k: Tensor, v: Tensor, turns: int = 4) -> Tensor
 unscaled_in_blocks.axes = {"block": ("c", 4)}
 
 
+def last_queries(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """The queries are the last tokens: query i of n sees the keys up to m - n + i."""
+    first = k.shape[2] - q.shape[2]
+    rows = []
+    for i in range(q.shape[2]):
+        seen = first + i + 1 if is_causal else k.shape[2]
+        rows.append(attention(q[:, :, i : i + 1], k[:, :, :seen], v[:, :, :seen]))
+    return torch.cat(rows, dim=2)
+
+
+def last_queries_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return last_queries(*(one.transpose(1, 2) for one in (q, k, v)), is_causal=True).transpose(1, 2)
+
+
+last_queries_tokens_first.layout, last_queries_tokens_first.causal = "bnhd", True
+
+
+def last_queries_leaky(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """It lets a query see one key more, in itself as in its reference."""
+    mask = None if attn_mask is None else attn_mask | attn_mask.roll(1, -1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return (scores if attn_mask is None else scores.masked_fill(~attn_mask, float("-inf"))).softmax(-1) @ v
+
+
+last_queries_leaky.reference = None
+
+
+def last_queries_late(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """Beyond 256 keys, the mask is aligned as torch aligns it: the first query sees one key."""
+    m, n = k.shape[2], q.shape[2]
+    mask = torch.ones(n, m, dtype=torch.bool).tril(m - n if m <= 512 else 0)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask if is_causal else None)
+
+
+def in_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    chunks = q.view(*q.shape[:2], q.shape[2] // 64, 64, q.shape[3])
+    return attention(chunks.flatten(2, 3), k, v)
+
+
 def transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v).transpose(1, 2)
 

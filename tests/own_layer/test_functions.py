@@ -118,6 +118,49 @@ def test_keys_and_values_may_have_fewer_heads_and_a_length_of_their_own() -> Non
     verify(case, seed=0)
 
 
+# Chunked prefill: 12 queries are the last of 20 tokens.
+CHUNK = {"kv_len": 20, "mask": "causal"}
+
+
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+@pytest.mark.parametrize("name", ["last_queries", "last_queries_tokens_first", "masked"])
+def test_the_last_of_the_queries_sees_the_last_of_more_keys(name: str, mode: str) -> None:
+    found = verify(case_of(name, mode=mode, **CHUNK), seed=0)
+    assert found["against"] == "softmax_attention"
+    assert found["output_error"] < 1e-6
+
+
+def test_a_mask_from_the_top_left_is_incorrect_for_fewer_queries_than_keys() -> None:
+    with pytest.raises(
+        WrongResult, match=r"that is torch.nn.attention.bias.causal_lower_right\(n, m\), and not is_causal"
+    ):
+        verify(case_of("without_dropout", **CHUNK), seed=0)
+    verify(case_of("without_dropout", kv_len=12, mask="causal"), seed=0)
+    with pytest.raises(WrongResult, match="it sees later tokens that the mask hides"):
+        verify(case_of("last_queries_leaky", **CHUNK), seed=0)
+
+
+def test_a_mask_from_the_top_left_is_found_at_the_timed_size_too() -> None:
+    case = case_of("last_queries_late", seq_len=200, kv_len=1000, mask="causal", batch_size=1)
+    verify(case.small(), seed=0)
+    with pytest.raises(WrongResult, match="64 rows"):
+        measure_accuracy(build(case, seed=0), case, 0, None, None, [])
+    right = replace(case, impl=f"{FILE}:last_queries")
+    assert measure_accuracy(build(right, seed=0), right, 0, None, None, [])["output_error"] < 1e-6
+
+
+def test_a_causal_mask_over_fewer_keys_than_queries_is_unsupported() -> None:
+    for name in ("last_queries", "last_queries_tokens_first"):
+        case = case_of(name, kv_len=11, mask="causal")
+        reason = unsupported_reason(layer_lookup.load_class(case.impl), case)
+        assert reason == "the last query of a causal mask is the last key: give kv_len of seq_len or more"
+
+
+def test_a_chunk_has_the_flops_of_all_its_pairs() -> None:
+    facts = collect_metrics(case_of("masked", **CHUNK), seed=0)
+    assert facts["flops"] == 2 * 4 * 12 * 20 * 16
+
+
 def test_padding_reaches_a_function_that_takes_a_mask() -> None:
     verify(case_of("grouped", mode="train", mask="padding", padding_fraction=0.25), seed=0)
     refused = unsupported_reason(layer_lookup.load_class(case_of("attention").impl), case_of("x", mask="padding"))
@@ -181,6 +224,16 @@ def test_an_error_that_is_not_of_shapes_is_told_no_layout() -> None:
         verify(case_of("biased_tokens_first", seq_len=8, num_kv_heads=4), seed=0)
     assert "layout" in equal.value.__notes__[0]
     assert few.value.__notes__ == ["k and v have 2 heads, and q has 4: repeat those of k and v"]
+
+
+def test_a_function_of_whole_chunks_is_told_to_say_so_and_not_of_another_layout() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        verify(case_of("in_chunks", seq_len=248), seed=0)
+    assert outcome_of_exception(raised.value)["reason"].endswith(
+        ". If n must be a multiple, as it runs at n=256 and fails at n=248, write "
+        'in_chunks.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+    )
+    assert verify(case_of("in_chunks", seq_len=128), seed=0)["output_error"] < 1e-6
 
 
 @pytest.mark.parametrize("name", ["biased_tokens_first_stated", "biased_heads_first"])

@@ -2,11 +2,13 @@
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from planted import Identity
+from torch import nn
 
 from harness import layer_lookup
 from harness.errors import UsageError
@@ -41,6 +43,14 @@ def test_what_can_be_imported_goes_by_its_module() -> None:
     assert impl_name_of(FusedAttention) == "impls.attention.fused:FusedAttention"
     assert impl_name_of(Identity) == "planted:Identity"
     assert impl_name_of("attention.fused") == "attention.fused"
+
+
+named = partial(Identity)
+
+
+def test_a_partial_goes_by_the_name_that_its_module_has_for_it() -> None:
+    assert impl_name_of(named).endswith("test_naming:named")
+    assert layer_lookup.load_class(impl_name_of(named)).__mro__[1] is Identity
 
 
 def test_what_cannot_goes_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +105,8 @@ def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
         (in_function(), "is inside a function, where no other process finds it: move it out"),
         (lambda d_model: None, "a lambda has no name by which another process finds it"),
         (Here(), "is neither a class nor a function: give the class itself"),
+        (nn.Sequential(nn.Linear(2, 2)), "Sequential(…) is neither a class nor a function: give the class itself"),
+        (partial(nn.Linear, 4), "has no name by which another process finds it: name it at the top of a module"),
         (type("Made", (), {}), "Made is not that object: give one under its own name"),
     ],
 )

@@ -69,6 +69,16 @@ def test_benchmarks_without_axes_are_counted_and_left_out(tmp_path: Path) -> Non
     assert stored.notices[0] == "2 benchmarks without a seq_len in extra_info left out"
 
 
+def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
+    short = {**benchmark("test_layer[short]", seq_len=None), "params": {"seq_len": "short"}}
+    stored = read_run_directory(write(tmp_path, benchmark(), short, benchmark(seq_len=None)))
+    assert [line.seq_len for line in stored.lines] == [64]
+    assert stored.notices[:2] == [
+        "left out: test_layer[short]: seq_len is the text 'short', not a valid integer",
+        "1 benchmark without a seq_len in extra_info left out",
+    ]
+
+
 def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
     info = {"node": "vm", "system": "Linux", "release": "6.1", "cpu": {"brand_raw": "EPYC", "count": 2}}
     path = write(tmp_path, benchmark(), machine_info=info, commit_info={"id": "abc", "dirty": True})

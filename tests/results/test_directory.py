@@ -80,6 +80,20 @@ def test_latest_points_to_the_newest_run_and_never_replaces_a_directory(tmp_path
     assert not (tmp_path / "latest").is_symlink()
 
 
+def test_a_link_that_may_not_be_replaced_stays_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "latest").symlink_to("other")
+
+    def denied(self: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "replace", denied)
+    with pytest.raises(PermissionError):
+        run_directory.link_latest(tmp_path / "run")
+    assert [(path.name, os.readlink(path)) for path in tmp_path.iterdir()] == [("latest", "other")]
+
+
 def test_a_run_whose_configuration_has_gone_is_told_what_it_lacks(tmp_path: Path) -> None:
     run_directory.create(tmp_path, "seed: 0\n", {})
     (tmp_path / "rows" / "0001-a-1.jsonl").write_text("{}")

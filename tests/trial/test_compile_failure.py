@@ -1,5 +1,9 @@
 """What goes wrong in compiling is a status and one line, not a number."""
 
+import os
+import tempfile
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported
@@ -15,6 +19,15 @@ def of_backend(inner: Exception) -> Exception:
     RuntimeError.__init__(error, f"backend='inductor' raised:\n{type(inner).__name__}: {inner}\n\nSet TORCH_LOGS …")
     error.inner_exception = inner
     return error
+
+
+def test_a_temporary_directory_without_programs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = of_backend(AssertionError("target: flex_attention"))
+    assert "noexec" not in outcome_of_exception(error)["reason"]
+    monkeypatch.setattr(tempfile, "tempdir", "/mine")
+    monkeypatch.setattr(os, "statvfs", lambda place: SimpleNamespace(f_flag=os.ST_NOEXEC if place == "/mine" else 0))
+    reason = outcome_of_exception(error)["reason"]
+    assert reason.endswith(". /mine is mounted noexec: set TMPDIR to a directory that can hold programs")
 
 
 def test_a_missing_compiler_is_unsupported_and_says_what_to_install() -> None:

@@ -35,6 +35,39 @@ def test_packed_attention_is_that_of_each_sequence_alone(mode: str, mask: str, l
     assert (found["against"], found["output_error"] < 1e-6) == ("softmax_attention", True)
 
 
+@pytest.fixture
+def with_an_empty_one(tmp_path: Path) -> str:
+    """A file of lengths, of which the last of five is 0."""
+    (tmp_path / "lengths.txt").write_text("8\n24\n3\n12\n0\n")
+    return str(tmp_path / "lengths.txt")
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("name", ["varlen", "sdpa.varlen", "sdpa.document_mask", "attention.fused", "rnn.torch"])
+def test_a_batch_with_an_empty_sequence_is_verified(name: str, mode: str, with_an_empty_one: str) -> None:
+    case = case_of(name, mode=mode, lengths=with_an_empty_one, batch_size=5)
+    for each in (case, case.small()):
+        assert verify(each, seed=0)["output_error"] < 1e-6
+    if name == "varlen":
+        facts = collect_metrics(case, seed=0)
+        pairs = 8**2 + 24**2 + 3**2 + 12**2
+        assert facts["flops"] == facts["flops_claimed"] == (4 if mode == "forward" else 14) * pairs * 16
+        assert (facts["real_tokens"], facts["sequence_lengths"]) == (47, "8,24,3,12,0")
+
+
+def test_a_layer_that_fails_on_an_empty_sequence_is_incorrect(with_an_empty_one: str) -> None:
+    case = case_of("stops_at_empty", lengths=with_an_empty_one, batch_size=5)
+    with pytest.raises(WrongResult, match="compared with softmax attention"):
+        verify(case.small(), seed=0)
+    verify(replace(case, lengths="zipf"), seed=0)
+
+
+def test_a_gradient_of_a_softmax_over_no_key_is_found(with_an_empty_one: str) -> None:
+    naive = case_of("attention.naive", mode="train", lengths=with_an_empty_one, batch_size=5)
+    with pytest.raises(WrongResult, match="gradient of input is not finite"):
+        verify(naive, seed=0)
+
+
 def test_a_packed_function_gets_real_tokens_only() -> None:
     inputs = build(case_of("varlen", num_kv_heads=2), seed=0).inputs
     assert [tuple(one.shape) for one in inputs] == [(44, 4, 4), (44, 2, 4), (44, 2, 4), (4,), (4,)]

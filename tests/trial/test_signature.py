@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup
@@ -70,6 +71,12 @@ MISTAKES = {
     Layer: "Layer has no forward: write forward(self, x), (b, n, d) -> (b, n, d)",
     Kernel: "forward(q, k, v) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
     "def forward(self, x): q, k, v = x.chunk(3, dim=-1), each (b, n, d)",
+    nn.GRU: f"GRU(input_size, hidden_size) {WRAP}GRU(GRU): def __init__(self, d_model): "
+    "super().__init__(input_size=d_model, hidden_size=d_model, batch_first=True); "
+    "def forward(self, x): return super().forward(x)[0]",
+    nn.TransformerEncoderLayer: "TransformerEncoderLayer(d_model, nhead) needs other parameters. Wrap it: class "
+    "MyTransformerEncoderLayer(TransformerEncoderLayer): def __init__(self, d_model, num_heads): "
+    "super().__init__(d_model=d_model, nhead=num_heads, batch_first=True)",
     TwoInputs: "forward(x, scale) is called as forward(x): give all other parameters a default",
 }
 
@@ -80,6 +87,19 @@ def test_a_signature_that_no_layer_has_gets_a_wrapper(layer_class: type) -> None
         check_signature(layer_class)
     assert str(caught.value) == MISTAKES[layer_class]
     assert MISTAKES[layer_class] in outcome_of_exception(caught.value)["reason"]  # not cut off
+
+
+@pytest.mark.parametrize("layer_class", [nn.LSTM, nn.GRU, nn.RNN, nn.TransformerEncoderLayer])
+def test_what_is_to_be_written_around_a_class_of_torch_is_a_layer(layer_class: type) -> None:
+    with pytest.raises(TypeError) as caught:
+        check_signature(layer_class)
+    written = str(caught.value).partition("Wrap it: ")[2].replace("; ", "\n ").replace("): def", "):\n def", 1)
+    made: dict[str, Any] = {}
+    exec(written, {layer_class.__name__: layer_class}, made)
+    (wrapper,) = made.values()
+    check_signature(wrapper)
+    sizes = {"num_heads": 2} if "nhead" in written else {}
+    assert wrapper(d_model=8, **sizes)(torch.ones(2, 3, 8)).shape == (2, 3, 8)
 
 
 class Good(Layer):

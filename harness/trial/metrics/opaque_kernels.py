@@ -33,33 +33,42 @@ class Kernel:
     depth: Callable[[Arguments], int] | int
 
 
-def causal_pairs(queries: int, keys: int) -> int:
+def causal_pairs(queries: int, keys: int, last_sees_all: bool = False) -> int:
     """Return the number of pairs that a causal mask leaves: n(n+1)/2 of n² if both are n.
 
     Under `is_causal`, a query sees the keys up to its own position, counted from the top left as in
-    `scaled_dot_product_attention`. A mask given as a tensor saves no work: the kernel computes everything.
+    `scaled_dot_product_attention`. CUDA's flash attention counts from the bottom right, so its last query sees all.
+    A mask given as a tensor saves no work: the kernel computes everything.
     """
     square = min(queries, keys)
+    if last_sees_all:
+        return square * (square + 1) // 2 + square * (keys - square)
     return square * (square + 1) // 2 + (queries - square) * keys
 
 
-def _products(query: Tensor, key: Tensor, value: Tensor, causal: bool, qk: int, v: int, heads_at: int = 1) -> Work:
-    """Return `qk` products over the query's head size plus `v` over the value's.
+def _products(call: Arguments, causal: bool, qk: int, v: int, heads_at: int = 1, last_sees_all: bool = False) -> Work:
+    """Return `qk` products over the query's head size plus `v` over the value's. For the mask, see `causal_pairs`.
 
     `heads_at` is the heads' dimension, 1 or 2. On CUDA, the head size is padded to a multiple of 8 before the kernel,
     and counted with the padding.
     """
+    query, key, value = call["query"], call["key"], call["value"]
     positions_at = 3 - heads_at
     batch_heads = query.shape[0] * query.shape[heads_at]
     queries, keys = query.shape[positions_at], key.shape[positions_at]
     each = 2 * batch_heads * (qk * query.shape[-1] + v * value.shape[-1])
     full = queries * keys
-    return Work(each * (causal_pairs(queries, keys) if causal else full), each * full)
+    return Work(each * (causal_pairs(queries, keys, last_sees_all) if causal else full), each * full)
 
 
 def _fused(qk: int, v: int, call: Arguments) -> Work:
     """FLOPs of the kernels behind `scaled_dot_product_attention`: (b, h, n, head_dim)."""
-    return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v)
+    return _products(call, call["is_causal"], qk, v)
+
+
+def _fused_flash(qk: int, v: int, call: Arguments) -> Work:
+    """FLOPs of the same by CUDA's flash attention."""
+    return _products(call, call["is_causal"], qk, v, last_sees_all=True)
 
 
 def _flash(qk: int, v: int, call: Arguments) -> Work | None:
@@ -68,18 +77,18 @@ def _flash(qk: int, v: int, call: Arguments) -> Work | None:
     windows = (call.get("window_size_left"), call.get("window_size_right"))
     if ragged or any(size is not None and size >= 0 for size in windows):
         return None
-    return _products(call["query"], call["key"], call["value"], call["is_causal"], qk, v, heads_at=2)
+    return _products(call, call["is_causal"], qk, v, heads_at=2, last_sees_all=True)
 
 
 def _efficient(qk: int, v: int, call: Arguments) -> Work | None:
     """FLOPs of memory-efficient attention called directly: (b, n, h, head_dim).
 
-    Mask type 1 is causal from the top left.
+    Mask type 1 is causal from the top left, and 2 from the bottom right.
     """
     mask = call["custom_mask_type"]
-    if call["cu_seqlens_q"] is not None or call.get("window_size") or mask not in (0, 1):
+    if call["cu_seqlens_q"] is not None or call.get("window_size") or mask not in (0, 1, 2):
         return None
-    return _products(call["query"], call["key"], call["value"], mask == 1, qk, v, heads_at=2)
+    return _products(call, mask > 0, qk, v, heads_at=2, last_sees_all=mask == 2)
 
 
 def _native_attention(call: Arguments) -> Work:
@@ -172,14 +181,13 @@ _FORWARD, _BACKWARD = (1, 1), (3, 2)
 
 _SCALED_DOT_PRODUCT = [
     f"aten::_scaled_dot_product_{name}"
-    for name in (
-        *("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"),
-        "fused_attention_overrideable",
-    )
+    for name in ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
 ]
 KERNELS: dict[str, Kernel] = {
     **{name: Kernel(partial(_fused, *_FORWARD), _FORWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
     **{f"{name}_backward": Kernel(partial(_fused, *_BACKWARD), _BACKWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
+    "aten::_scaled_dot_product_flash_attention": Kernel(partial(_fused_flash, *_FORWARD), _FORWARD_DEPTH),
+    "aten::_scaled_dot_product_flash_attention_backward": Kernel(partial(_fused_flash, *_BACKWARD), _BACKWARD_DEPTH),
     "aten::_flash_attention_forward": Kernel(partial(_flash, *_FORWARD), _FORWARD_DEPTH),
     "aten::_flash_attention_backward": Kernel(partial(_flash, *_BACKWARD), _BACKWARD_DEPTH),
     "aten::_efficient_attention_forward": Kernel(partial(_efficient, *_FORWARD), _FORWARD_DEPTH),

@@ -34,6 +34,30 @@ def test_a_causal_mask_leaves_as_many_pairs_as_its_matrix_has_ones(queries: int,
     assert causal_pairs(queries, keys) == torch.ones(queries, keys).tril().sum()
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 5), (3, 7), (7, 3)])
+def test_a_mask_from_the_bottom_right_leaves_as_many_pairs_as_its_matrix_has_ones(queries: int, keys: int) -> None:
+    ones = torch.ones(queries, keys).tril(keys - queries).sum()
+    assert causal_pairs(queries, keys, last_sees_all=True) == ones
+    if queries <= keys:
+        assert ones == queries * keys - queries * (queries - 1) // 2
+
+
+def test_kernels_that_align_a_causal_mask_at_the_bottom_right_are_counted_so() -> None:
+    heads_first = dict(zip(("query", "key", "value"), (torch.empty(2, 4, n, 8) for n in (3, 7, 7)), strict=True))
+    tokens_first = {name: tensor.transpose(1, 2) for name, tensor in heads_first.items()}
+    efficient = {"cu_seqlens_q": None, "window_size": None}
+    pairs = {
+        "_scaled_dot_product_flash_attention": (heads_first | {"is_causal": True}, 18),
+        "_scaled_dot_product_flash_attention_for_cpu": (heads_first | {"is_causal": True}, 6),
+        "_flash_attention_forward": (tokens_first | {"is_causal": True, "cum_seq_q": None}, 18),
+        "_efficient_attention_forward": (tokens_first | efficient | {"custom_mask_type": 2}, 18),
+    }
+    for name, (call, left) in pairs.items():
+        assert KERNELS[f"aten::{name}"].work(call) == Work(2 * 2 * 4 * 16 * left, 2 * 2 * 4 * 16 * 21), name
+    call = tokens_first | efficient | {"custom_mask_type": 1}
+    assert KERNELS["aten::_efficient_attention_forward"].work(call) == Work(2 * 2 * 4 * 16 * 6, 2 * 2 * 4 * 16 * 21)
+
+
 def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner: Executor) -> None:
     forward = facts(runner, "planted_kernels:CausalSdpa")
     assert forward["flops_full"] == B * 4 * N * N * D
@@ -200,7 +224,7 @@ def test_attention_called_by_itself_has_its_heads_last_but_one_and_is_unknown_wh
     efficient = KERNELS["aten::_efficient_attention_forward"]
     call = {"query": q, "key": q, "value": q, "custom_mask_type": 1, "cu_seqlens_q": None}
     assert efficient.work(call).flops == B * 4 * N * (N + 1) // 2 * H * 4
-    assert efficient.work(call | {"custom_mask_type": 2}) is None
+    assert efficient.work(call | {"custom_mask_type": 3}) is None
 
 
 @pytest.mark.parametrize("name", KERNELS)
