@@ -381,7 +381,8 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
 _ASSUMED: dict[str, Any] = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 _LEAST: dict[str, float] = {name: axis.least for name, axis in AXES.items()}
-_TIMES = ("time_s", "time_lo_s", "time_hi_s")
+_ENDS = ("time_lo_s", "time_hi_s")
+_TIMES = ("time_s", "probe_s", *_ENDS)
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
@@ -445,10 +446,10 @@ def _read(name: str, value: Any) -> Any:
         elif name in _TIMES:
             seconds = float(value)
             # The ends of an interval may be 0 or infinite; a time may not.
-            if seconds >= 0 if name != "time_s" else 0 < seconds < math.inf:
+            if seconds >= 0 if name in _ENDS else 0 < seconds < math.inf:
                 return seconds
         else:
-            return value
+            return str(value) if COLUMNS[name].type is str else value
     except (ValueError, OverflowError, TypeError):
         pass
     wanted = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"

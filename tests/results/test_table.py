@@ -35,11 +35,18 @@ def test_sizes_and_times_are_enough() -> None:
         ({"seq_len": [1], "time_s": ["soon"]}, "time_s=soon is not a time in seconds"),
         ({"seq_len": [1], "time_s": [float("inf")]}, "time_s=inf is not a time in seconds"),
         ({"seq_len": [1], "time_s": [-1.0]}, "time_s=-1.0 is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1.0], "probe_s": ["x"]}, "probe_s=x is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1.0], "probe_s": [0.0]}, "probe_s=0.0 is not a time in seconds"),
     ],
 )
 def test_a_table_without_what_is_needed_is_one_line(columns: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         lines_of_table(pd.DataFrame(columns))
+
+
+def test_the_name_of_a_host_that_looks_like_a_number_is_a_text() -> None:
+    (line,) = lines_of_table(pd.DataFrame({"seq_len": [64], "time_s": [1.0], "host": [123456789012]}))
+    assert line.host == "123456789012"
 
 
 def test_counts_beyond_what_a_float_holds_stay_whole() -> None:
