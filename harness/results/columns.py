@@ -308,18 +308,6 @@ class CaseResult(Case):
         return self.peak_bytes is None and self.peak_traced_bytes is not None
 
 
-# Axes of the first version stand at the beginning of each line.
-_FIRST = ("seq_len", "d_model", "num_heads", "batch_size", "mode", "dtype", "device", "threads")
-# Later axes stand before these columns, where they were added. New axes and columns come last.
-_STANDS_BEFORE = {
-    "allocator": "flops_claimed",
-    **dict.fromkeys(("mask", "padding_fraction", "kv_len"), "host"),
-    "num_kv_heads": "probe_s",
-    "env": "prepare_s",
-    **dict.fromkeys(("options", "inputs", "cache", "launch", "lengths"), "own_axes"),
-}
-
-
 def _table() -> dict[str, Column]:
     hints = get_type_hints(CaseResult)
     found = {}
@@ -329,11 +317,7 @@ def _table() -> dict[str, Column]:
         if kinds[0] in (int, float):
             known["unit"] = known.get("unit") or "1"
         found[one.name] = Column(one.name, kinds[0], **known)
-    order = ["impl", "family", *_FIRST]
-    for name in found:
-        if name not in AXES:
-            order += [axis for axis, column in _STANDS_BEFORE.items() if column == name] + [name]
-    return {name: found[name] for name in dict.fromkeys([*order, *AXES])}
+    return {name: found[name] for name in dict.fromkeys(["impl", "family", *AXES, *found])}
 
 
 # The table of columns, in their order.

@@ -4,7 +4,6 @@ Whatever a layer does, its trial cannot harm other processes, and the driver rec
 process, the supervisor, runs between the driver and the fork server. No process below it outlives it.
 """
 
-import builtins
 import contextlib
 import ctypes
 import json
@@ -184,22 +183,8 @@ def connect_to_null(*descriptors: int) -> None:
 
 
 # A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
-# answer are therefore bound here, before any layer is imported. Other built-in functions are used everywhere, also by
-# modules that the harness imports. A trial in which one of these was replaced ends in an error, because its figures
-# could be anything.
-_OFTEN_REPLACED = ("print", "open", "input", "help", "exit", "quit", "breakpoint", "__import__", "__build_class__")
-_BUILTINS = vars(builtins)
-_ORIGINALS = dict(_BUILTINS)
-_WATCHED = [name for name, original in _ORIGINALS.items() if callable(original) and name not in _OFTEN_REPLACED]
+# answer are therefore bound here, before any layer is imported.
 _encode = json.JSONEncoder().encode
-
-
-def restore_builtins() -> str | None:
-    """Restore replaced built-in functions. Return a message that names them, or None if none was replaced."""
-    # This uses only a comprehension and methods, because any built-in function may have been replaced.
-    names = [name for name in _WATCHED if name not in _BUILTINS or _BUILTINS[name] is not _ORIGINALS[name]]
-    _BUILTINS.update(_ORIGINALS)
-    return f"it replaced built-in functions of Python: {', '.join(names)}" if names else None
 
 
 def send(pipe: int, answer: dict[str, Any]) -> None:

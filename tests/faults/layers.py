@@ -149,18 +149,6 @@ class MovesTheClock(Good):
         return super().forward(x)
 
 
-class ReplacesMin(Good):
-    """With this `min`, every shortest time would be a nanosecond."""
-
-    def misbehave(self) -> None:
-        builtins.min = lambda *_, **__: 1e-9
-
-
-class ReplacesLen(Good):
-    def misbehave(self) -> None:
-        builtins.len = lambda _: None
-
-
 class WritesAGigabyte(Good):
     """Writes both through `print` and directly to the descriptors."""
 
@@ -230,27 +218,6 @@ class RaisesANumber(Good):
 class RaisesDisguised(Good):
     def misbehave(self) -> None:
         raise Disguised("who am I")
-
-
-class SpoilsBuiltinsAndRaises(Good):
-    """Removes built-in functions that the description of its exception needs."""
-
-    def misbehave(self) -> None:
-        for name in ("str", "len", "isinstance", "repr", "sorted", "print", "open", "type", "next", "BaseException"):
-            setattr(builtins, name, None)
-        del builtins.reversed
-        raise RuntimeError("spoiled")
-
-
-class SpoilsBuiltins(Good):
-    """Makes the harness itself fail afterwards."""
-
-    def misbehave(self) -> None:
-        builtins.isinstance = builtins.len = builtins.str = spoiled
-
-
-def spoiled(*_: object) -> None:
-    raise LookupError("spoiled")
 
 
 class ReturnsNaN(Good):
