@@ -52,13 +52,12 @@ def cpu_quota(root: Path = Path("/")) -> tuple[float | None, bool]:
     quotas = []
     known = False
     for group in _control_groups("cpu", root):
-        words = (read_setting(group / "cpu.max") or "").split()
-        if not words:
-            words = [read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        of_version_1 = (read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
+        quota, _, period = (read_setting(group / "cpu.max") or " ".join(of_version_1)).partition(" ")
         # The root group of version 2 has no cpu.max, because it cannot be limited.
-        known = known or all(words) or (group / "cgroup.controllers").exists()
-        if all(words) and words[0] not in ("max", "-1"):
-            quotas.append(int(words[0]) / int(words[1]))
+        known = known or bool(quota) or (group / "cgroup.controllers").exists()
+        if quota.isdecimal() and period.isdecimal():
+            quotas.append(int(quota) / int(period))
     return (min(quotas) if quotas else None), known
 
 
@@ -69,13 +68,11 @@ def memory_left(root: Path = Path("/")) -> int:
     """
     left = [2**63]
     for group in _control_groups("memory", root):
-        names = ("memory.max", "memory.current", "memory.stat")
-        if not (group / "memory.max").exists():
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
-        limit, used, counts = (read_setting(group / name) or "" for name in names)
-        cached = re.search(r"^inactive_file (\d+)$", counts, re.MULTILINE)
-        if limit.isdecimal() and used.isdecimal():
-            left.append(int(limit) - int(used) + (int(cached[1]) if cached else 0))
+        cached = re.search(r"^inactive_file (\d+)$", read_setting(group / "memory.stat") or "", re.MULTILINE)
+        for pair in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit, used = (read_setting(group / name) or "" for name in pair)
+            if limit.isdecimal() and used.isdecimal():
+                left.append(int(limit) - int(used) + (int(cached[1]) if cached else 0))
     return max(0, min(left))
 
 

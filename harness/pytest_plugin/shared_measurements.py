@@ -398,8 +398,8 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
         known = [axis for axis in AXES if axis != "impl"]
-        said = f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)}"
-        raise UsageError(f'{said} (an option of the layer: options="{unknown[0]}={given[unknown[0]]}")')
+        option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
+        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)} {option}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})

@@ -92,10 +92,9 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             damaged.append(f"{benchmark}: {damage}")
             continue
         found += [record] if "seq_len" in record else []
-    if damaged and not found:
-        raise UsageError(f"{path}: {damaged[0]}")
     if not found:
-        raise UsageError(f"{path}: no benchmark says its seq_len in extra_info: of what sizes they are is not known")
+        unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
+        raise UsageError(f"{path}: {[*damaged, unsized][0]}")
     without = len(file.benchmarks) - len(found) - len(damaged)
     notices = [f"left out: {text}" for text in damaged]
     notices += [f"{_several(without)} without a seq_len in extra_info left out"] if without else []

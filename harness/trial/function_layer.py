@@ -82,8 +82,8 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
     known = _MADE.get(key)
     if known is None or known.function is not function:  # type: ignore[attr-defined]
         try:
-            builds = like is None and required(signature_of(function))[:1] == ["d_model"]
-            known = _class_of_factory(function, module) if builds else _make_class(function, module, like)
+            is_factory = like is None and required(signature_of(function))[:1] == ["d_model"]
+            known = _class_of_factory(function, module) if is_factory else _make_class(function, module, like)
             _MADE[key] = known
         except UsageError as error:
             raise TypeError(str(error)) from error
@@ -148,13 +148,6 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     return made
 
 
-class _Built(nn.Module):
-    """What a factory builds if it does not name the class."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
 def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
     """The class of what `factory(d_model=…, num_heads=…)` builds: a partial of a class, or a function.
 
@@ -166,11 +159,11 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
         raise UsageError(
             f"its partial fixes {axis}, which the sweep gives: leave it out, and give {axis}={fixed[axis]}"
         )
-    annotated, target = signature.return_annotation, getattr(factory, "func", None)
-    base: Any = target if isinstance(target, type) else annotated
+    base: Any = getattr(factory, "func", None)
+    base = base if isinstance(base, type) else signature.return_annotation
     base = getattr(sys.modules[module], base, None) if isinstance(base, str) else base
-    is_told = isinstance(base, type) and issubclass(base, nn.Module) and base.forward is not nn.Module.forward
-    base = base if is_told else _Built
+    if getattr(base, "forward", nn.Module.forward) is nn.Module.forward:
+        base = nn.Identity
     stated = {name: value for name, value in vars(factory).items() if not name.startswith("_")}
     axes = own_axes.declared_axes(SimpleNamespace(axes=stated.get("axes", getattr(base, "axes", {}))))
     for axis, (letter, default) in axes.items():
@@ -185,11 +178,9 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
         reference = _class_of_factory(partial(reference, **shared), reference.__module__) if shared else reference
     stated |= {"axes": axes, "reference": reference, "_is_of_factory": True}
 
-    def build(cls: type, **sizes: Any) -> nn.Module:
+    def build(cls: type, **sizes: Any) -> Any:
         layer = factory(**sizes)
-        if not isinstance(layer, nn.Module):
-            raise TypeError(f"{cls.__name__} must return a torch.nn.Module, and returned {layer!r}"[:200])
-        vars(layer).update(stated)
+        getattr(layer, "__dict__", {}).update(stated)
         return layer
 
     own = {"__new__": build, "__signature__": signature, "__module__": module, "function": staticmethod(factory)}

@@ -64,10 +64,9 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
     is_module = issubclass(layer_class, nn.Module)
     if not is_module and layer_class.__new__ is object.__new__:
         raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
-    if not takes(layer_class, "d_model") or layer_class.__init__ in _RECURRENT:
-        raise TypeError(_wrapped_text(layer_class))
     needed = [one for one in required(inspect.signature(layer_class)) if one not in ("d_model", *_OF_LAYER, *options)]
-    if needed and not is_of_user(layer_class.__module__):
+    cannot_change = needed and not is_of_user(layer_class.__module__)
+    if cannot_change or not takes(layer_class, "d_model") or layer_class.__init__ in _RECURRENT:
         raise TypeError(_wrapped_text(layer_class))
     if needed:
         raise TypeError(f"{name} is built as {name}(d_model=…, num_heads=…): give {', '.join(needed)} a default")
@@ -145,16 +144,15 @@ _RECURRENT = (nn.RNN.__init__, nn.GRU.__init__, nn.LSTM.__init__)
 
 def _wrapped_text(layer_class: Any) -> str:
     """How to make a class whose constructor has other names take `d_model` and `num_heads`."""
-    name, needed = layer_class.__name__, required(inspect.signature(layer_class))
+    name, taken = layer_class.__name__, inspect.signature(layer_class).parameters
+    needed, forward = required(inspect.signature(layer_class)), ""
+    if is_recurrent := layer_class.__init__ in _RECURRENT:
+        needed, forward = ["input_size", "hidden_size"], "; def forward(self, x): return super().forward(x)[0]"
     lacking = "needs other parameters" if "d_model" in needed else "takes no d_model"
-    is_recurrent, forward = layer_class.__init__ in _RECURRENT, ""
-    if is_recurrent:
-        needed = ["input_size", "hidden_size"]
-        forward = "; def forward(self, x): return super().forward(x)[0]"
-    sizes = {"d_model": "d_model", "hidden_size": "d_model", "num_heads": "num_heads", **MEANT}
-    passed = {one: sizes[one] if sizes.get(one) in ("d_model", "num_heads") else "…" for one in needed}
+    passed = {one: MEANT.get(one, one) for one in needed}
+    passed = {one: size if size in ("d_model", "num_heads") else "…" for one, size in passed.items()}
     given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
-    if is_recurrent or "batch_first" in inspect.signature(layer_class).parameters:
+    if is_recurrent or "batch_first" in taken:
         passed["batch_first"] = "True"
     arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
     return (

@@ -340,11 +340,11 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             shape = f"({', '.join(other[:3])}, head_dim)"
             text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
             raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
+        against = "softmax attention"
         if case.mask == "causal" and layer_protocol.sees_a_chunk(work.layer, case):
-            name_of_mask = "torch.nn.attention.bias.causal_lower_right(n, m), and not is_causal=True"
-            error = WrongResult(f"{error}. The last query sees the last key: in torch, that is {name_of_mask}")
+            against = "softmax attention whose last query sees all keys (torch's causal_lower_right, and not is_causal)"
         raise WrongResult(
-            f"{error}, compared with softmax attention. If {name} computes something else, write "
+            f"{error}, compared with {against}. If {name} computes something else, write "
             f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"
         ) from None
     if trains:

@@ -378,8 +378,7 @@ def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
 
 def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor], float | None]:
     """The forward pass, the masks that it takes, in the layer's own layout, and the seconds that `prepare` took."""
-    of_function = isinstance(layer, FunctionLayer)
-    source = None if of_function or len(inputs) == 1 else inputs[1]
+    source = None if isinstance(layer, FunctionLayer) or len(inputs) == 1 else inputs[1]
     keywords = forward_keywords(layer, case, source)
     count = type(layer).positional if isinstance(layer, FunctionLayer) else 1
     given = inputs[:count]

@@ -41,9 +41,8 @@ def causal_pairs(queries: int, keys: int, last_sees_all: bool = False) -> int:
     A mask given as a tensor saves no work: the kernel computes everything.
     """
     square = min(queries, keys)
-    if last_sees_all:
-        return square * (square + 1) // 2 + square * (keys - square)
-    return square * (square + 1) // 2 + (queries - square) * keys
+    beside = square * (keys - square) if last_sees_all else (queries - square) * keys
+    return square * (square + 1) // 2 + beside
 
 
 def _products(call: Arguments, causal: bool, qk: int, v: int, heads_at: int = 1, last_sees_all: bool = False) -> Work:
@@ -61,14 +60,9 @@ def _products(call: Arguments, causal: bool, qk: int, v: int, heads_at: int = 1,
     return Work(each * (causal_pairs(queries, keys, last_sees_all) if causal else full), each * full)
 
 
-def _fused(qk: int, v: int, call: Arguments) -> Work:
+def _fused(qk: int, v: int, call: Arguments, last_sees_all: bool = False) -> Work:
     """FLOPs of the kernels behind `scaled_dot_product_attention`: (b, h, n, head_dim)."""
-    return _products(call, call["is_causal"], qk, v)
-
-
-def _fused_flash(qk: int, v: int, call: Arguments) -> Work:
-    """FLOPs of the same by CUDA's flash attention."""
-    return _products(call, call["is_causal"], qk, v, last_sees_all=True)
+    return _products(call, call["is_causal"], qk, v, last_sees_all=last_sees_all)
 
 
 def _flash(qk: int, v: int, call: Arguments) -> Work | None:
@@ -183,11 +177,12 @@ _SCALED_DOT_PRODUCT = [
     f"aten::_scaled_dot_product_{name}"
     for name in ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
 ]
+_FLASH = "aten::_scaled_dot_product_flash_attention"  # on CUDA
 KERNELS: dict[str, Kernel] = {
     **{name: Kernel(partial(_fused, *_FORWARD), _FORWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
     **{f"{name}_backward": Kernel(partial(_fused, *_BACKWARD), _BACKWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
-    "aten::_scaled_dot_product_flash_attention": Kernel(partial(_fused_flash, *_FORWARD), _FORWARD_DEPTH),
-    "aten::_scaled_dot_product_flash_attention_backward": Kernel(partial(_fused_flash, *_BACKWARD), _BACKWARD_DEPTH),
+    _FLASH: Kernel(partial(_fused, *_FORWARD, last_sees_all=True), _FORWARD_DEPTH),
+    f"{_FLASH}_backward": Kernel(partial(_fused, *_BACKWARD, last_sees_all=True), _BACKWARD_DEPTH),
     "aten::_flash_attention_forward": Kernel(partial(_flash, *_FORWARD), _FORWARD_DEPTH),
     "aten::_flash_attention_backward": Kernel(partial(_flash, *_BACKWARD), _BACKWARD_DEPTH),
     "aten::_efficient_attention_forward": Kernel(partial(_efficient, *_FORWARD), _FORWARD_DEPTH),
