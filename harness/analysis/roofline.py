@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.formatting import counted
 from harness.machine import part
-from harness.results.columns import MOST_CPUS_PER_THREAD, MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
+from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
@@ -132,6 +132,8 @@ def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
     return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
 
 
+# The layer has threads of its own if `cpu_over_wall` is more times its number of threads.
+_MOST_CPUS_PER_THREAD = 1.1
 _TOO_FAST = {
     "compute": "it takes less time than its FLOPs at the measured peak",
     "memory": "it takes less time than its least traffic at the measured bandwidth",
@@ -154,7 +156,7 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
             return _TOO_FAST[bound]
     if (line.threads_after or 0.0) > MOST_THREADS_AFTER:
         return THREADS_RUN_ON
-    if line.device == "cpu" and (line.cpu_over_wall or 0.0) > MOST_CPUS_PER_THREAD * line.threads:
+    if line.device == "cpu" and (line.cpu_over_wall or 0.0) > _MOST_CPUS_PER_THREAD * line.threads:
         return "it uses more CPUs than its number of threads"
     return None
 

@@ -20,9 +20,6 @@ from harness.sweep_axes import AXES, DEFAULTS, Case, Setting
 MOST_THREADS_AFTER = 0.25
 THREADS_RUN_ON = "threads of the layer run on after a call has returned"
 
-# The layer has threads of its own if `cpu_over_wall` is more times its number of threads.
-MOST_CPUS_PER_THREAD = 1.1
-
 
 @dataclass(frozen=True)
 class Column:
@@ -260,9 +257,7 @@ class CaseResult(Case):
     kept_bytes: int | None = _fact(
         "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
     )
-    read_bytes: int | None = _fact(
-        "the part of `min_bytes` that is surely read of weights, inputs, masks and caches", "B"
-    )
+    read_bytes: int | None = _fact("the part of `min_bytes` that is surely read of what existed before", "B")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -8,7 +8,9 @@ import pytest
 
 from harness.calibration.calibrate import Plan, Replicate, measure_replicates, replicates_of
 from harness.config import Precision
+from harness.layer_files import Digests
 from harness.layer_lookup import Traits
+from harness.measure.fork_client import OF_DRIVER
 from harness.measure.outcome import TrialOutcome
 from harness.sweep_axes import Case
 
@@ -20,8 +22,11 @@ PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, time
 class Pretender:
     """Times by case and copy; a probe as told, and a failure where told."""
 
+    runtime = OF_DRIVER
+
     def __init__(self, probe_s: float = 1.0, fails: Replicate | None = None) -> None:
         self.asked: list[Case] = []
+        self.code: dict[str, Digests] = {}
         self.probe_s, self.fails = probe_s, fails
 
     def run(self, purpose: str, case: Case | None = None) -> TrialOutcome:
