@@ -58,7 +58,7 @@ def cpu_quota(root: Path = Path("/")) -> tuple[float | None, bool]:
         known = known or bool(quota) or (group / "cgroup.controllers").exists()
         if quota.isdecimal() and period.isdecimal():
             quotas.append(int(quota) / int(period))
-    return (min(quotas) if quotas else None), known
+    return min(quotas, default=None), known
 
 
 def memory_left(root: Path = Path("/")) -> int:
@@ -68,11 +68,11 @@ def memory_left(root: Path = Path("/")) -> int:
     """
     left = [2**63]
     for group in _control_groups("memory", root):
-        cached = re.search(r"^inactive_file (\d+)$", read_setting(group / "memory.stat") or "", re.MULTILINE)
+        cached = re.findall(r"^inactive_file (\d+)$", read_setting(group / "memory.stat") or "", re.MULTILINE)
         for pair in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             limit, used = (read_setting(group / name) or "" for name in pair)
             if limit.isdecimal() and used.isdecimal():
-                left.append(int(limit) - int(used) + (int(cached[1]) if cached else 0))
+                left.append(int(limit) - int(used) + sum(map(int, cached)))
     return max(0, min(left))
 
 

@@ -184,7 +184,7 @@ def usable_cpus() -> int:
     """The number of CPUs that this process may use, and no more than the quota of its control group."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, _ = cpu_quota()
-    return allowed if quota is None else min(allowed, max(1, int(quota)))
+    return min(allowed, max(1, int(quota or allowed)))
 
 
 def check_axis(axis: str, given: Any) -> tuple[Any, ...]:

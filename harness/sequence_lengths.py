@@ -112,6 +112,6 @@ def claimed_flops(claim: Polynomial, lengths: Sequence[int], d_model: int, num_h
 
     None if the claim gives no whole number, as `4n²d/w` may where w does not divide.
     """
-    counts = Counter(length for length in lengths if length)
-    total = sum(number * claim.value(length, d_model, num_heads) for length, number in counts.items())
+    counts = Counter(filter(None, lengths)).items()
+    total = sum(number * claim.value(length, d_model, num_heads) for length, number in counts)
     return int(total) if total.denominator == 1 else None

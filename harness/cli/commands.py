@@ -109,8 +109,8 @@ def _carry_out(arguments: Sequence[str]) -> int:
     if name in ("-V", "--version", "version"):
         print(f"attn-harness {__version__}")
         return DONE
-    if not hasattr(signal, "SIGALRM"):
-        print("harness: it does not run on Windows itself: run it in WSL, Windows' Linux", file=sys.stderr)
+    if not hasattr(os, "waitid"):
+        print("harness: it needs Linux (WSL on Windows), or macOS with Python 3.13 or newer", file=sys.stderr)
         return USAGE
     handled = [signal.SIGTERM, signal.SIGALRM, *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) != signal.SIG_IGN)]
     interrupt = _interrupt()

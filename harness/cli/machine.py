@@ -63,10 +63,9 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     cpu, torch = machine["cpu"], machine["torch"]
     yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
     load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
-    quota, _ = cpu_quota()
-    granted = f" (a quota grants {quota:g} CPUs' time)" if quota else ""
-    usable = f"{cpu['usable']} usable of {cpu['threads']}{granted}"
-    yield "cpus", f"{usable}; governor {cpu['governor'] or 'unknown'}; load {load}"
+    yield "cpus", f"{cpu['usable']} usable of {cpu['threads']}; governor {cpu['governor'] or 'unknown'}; load {load}"
+    if quota := cpu_quota()[0]:
+        yield "quota", f"{quota:g} CPUs' time"
     if torch:
         yield "threads", f"{torch['default_threads']} in torch, {torch['interop_threads']} between operations"
     total, free = (formatting.size(machine[name]) for name in ("memory_bytes", "memory_available_bytes"))

@@ -88,8 +88,7 @@ def run_sweep(options: argparse.Namespace) -> int:
                 try:
                     run_directory.link_latest(target.path)
                 except OSError as error:  # such as another user's link
-                    link = target.path.parent / "latest"
-                    print(f"harness: {link} still points elsewhere: {error.strerror}", file=sys.stderr)
+                    print(f"harness: the link latest still points elsewhere: {error.strerror}", file=sys.stderr)
             show_report(contents, target.path, target.path, written, console)
     if options.open and trials is not None:
         open_report(target.path)

@@ -72,8 +72,8 @@ class Executor:
         self.environments = environments
         self.trial_s = trial_s
         self.runtime = runtime
-        free = min(psutil.virtual_memory().available, memory_left())
-        self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * free)
+        free = psutil.virtual_memory().available
+        self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * min(free, memory_left()))
         self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server

@@ -189,7 +189,7 @@ def impl_name_of(layer: object) -> str:
 def _name_of_partial(layer: object) -> str:
     """The name of a partial, which does not know its own."""
     for module in list(sys.modules.values()):
-        for name, value in list(getattr(module, "__dict__", {}).items()):
+        for name, value in getattr(module, "__dict__", {}).items():
             if value is layer:
                 return _name_in(module, name)
     raise UsageError(f"{_short(layer)} has no name by which another process finds it: name it at the top of a module")

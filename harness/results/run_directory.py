@@ -335,9 +335,8 @@ def link_latest(out: Path) -> None:
         fresh.symlink_to(out.name)
         try:
             fresh.replace(link)
-        except OSError:
-            fresh.unlink()
-            raise
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def check_run(run: Path) -> None:

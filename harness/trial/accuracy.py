@@ -368,9 +368,8 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
     source = inputs[1] if len(inputs) > 1 and not is_function else None
     is_own = layer_protocol.sees_a_chunk(module, case) or not layer_protocol.kv_len(module, case)
     if case.mask == "causal" and is_own and not layer_protocol.is_causal(module):
-        keys = case.kv_len or case.seq_len
-        last_seen = part.rows[:, None] + keys - case.seq_len
-        place = torch.arange(keys, device=case.device)
+        place = torch.arange(case.kv_len or case.seq_len, device=case.device)
+        last_seen = part.rows[:, None] + len(place) - case.seq_len
         keywords = {"attn_mask": (place <= last_seen)[None, None]}  # without n × n pairs
     else:
         keywords = workload.forward_keywords(module, case, source)

@@ -90,10 +90,10 @@ def compile_failure(error: BaseException) -> dict[str, Any] | None:
     missing = _NOT_IMPLEMENTED.search(str(error))
     if missing or "GPUTooOldForTriton" in names:
         return {"status": "unsupported", "reason": missing[1][:300] if missing else _first_lines(chain[-1])}
-    place = tempfile.gettempdir()
-    bars_programs = os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0)
-    advice = f". {place} is mounted noexec: set TMPDIR to a directory that can hold programs" if bars_programs else ""
-    return {"status": "error", "reason": f"{_REASONS}{_first_lines(error)}{advice}"}
+    reason, place = f"{_REASONS}{_first_lines(error)}", tempfile.gettempdir()
+    if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
+        reason += f". {place} is mounted noexec: set TMPDIR to a directory that can hold programs"
+    return {"status": "error", "reason": reason}
 
 
 # What gcc and clang print without Python's headers.

@@ -162,14 +162,10 @@ def _use_huge_pages() -> None:
 def _wait_and_clean_up(pid: int) -> int:
     """Wait for the trial's end, kill all processes that it left behind, and return its status."""
     # Kill the group before reaping the trial: until then no other process can get its number.
-    status = None
-    if hasattr(os, "waitid"):
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    else:  # on macOS before Python 3.13
-        status = os.waitpid(pid, 0)[1]
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with contextlib.suppress(ProcessLookupError, PermissionError):  # the trial may have ended before it led a group
         os.killpg(pid, signal.SIGKILL)
-    status = os.waitpid(pid, 0)[1] if status is None else status
+    status = os.waitpid(pid, 0)[1]
     sandbox.kill_children()
     return status
 

@@ -144,19 +144,18 @@ _RECURRENT = (nn.RNN.__init__, nn.GRU.__init__, nn.LSTM.__init__)
 
 def _wrapped_text(layer_class: Any) -> str:
     """How to make a class whose constructor has other names take `d_model` and `num_heads`."""
-    name, taken = layer_class.__name__, inspect.signature(layer_class).parameters
-    needed, forward = required(inspect.signature(layer_class)), ""
+    name, signature = layer_class.__name__, inspect.signature(layer_class)
+    needed, forward = required(signature), ""
     if is_recurrent := layer_class.__init__ in _RECURRENT:
         needed, forward = ["input_size", "hidden_size"], "; def forward(self, x): return super().forward(x)[0]"
-    lacking = "needs other parameters" if "d_model" in needed else "takes no d_model"
     passed = {one: MEANT.get(one, one) for one in needed}
     passed = {one: size if size in ("d_model", "num_heads") else "…" for one, size in passed.items()}
     given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
-    if is_recurrent or "batch_first" in taken:
+    if is_recurrent or "batch_first" in signature.parameters:
         passed["batch_first"] = "True"
     arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
     return (
-        f"{name}({', '.join(needed)}) {lacking}. Wrap it: class My{name}({name}): "
+        f"{name}({', '.join(needed)}) is built otherwise. Wrap it: class My{name}({name}): "
         f"def __init__(self, {given}): super().__init__({arguments}){forward}"
     )
 
@@ -294,7 +293,7 @@ def sees_a_chunk(layer_class: Any, case: Case) -> bool:
 
     Under a causal mask, query i then sees the keys up to kv_len − seq_len + i.
     """
-    is_attention = is_function(layer_class) and bool(layer_class.layout) and not is_packed(layer_class)
+    is_attention = is_function(layer_class) and layer_class.layout in ("bhnd", "bnhd")
     return is_attention and case.kv_len > 0 and case.mode != "decode"
 
 

@@ -51,7 +51,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
         hidden = _of_tokens(work, letters, seen)
         if is_chunk:
-            hidden = _of_tokens(work, ("n",), seen) + _of_tokens(work, ("m",), seen + case.kv_len - case.seq_len)
+            hidden += _of_tokens(work, ("m",), seen + case.kv_len - case.seq_len)
         _check_unchanged(work, hidden, lambda y: y.narrow(at, 0, seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
@@ -246,13 +246,11 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
 def _length_note(case: Case, seed: int) -> str:
     """What to write if the layer runs at the next power of two, so that its n must be a multiple; else empty."""
     larger = replace(case, seq_len=1 << (case.seq_len - 1).bit_length())
-    if larger == case:
-        return ""
     try:
         build(larger, seed).forward()
     except Exception:  # of any kind, because a kernel compiler defines its own exceptions
         return ""
-    name = layer_lookup.load_class(case.impl).__name__
+    name = case.impl.rpartition(":")[2]
     supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
     return f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
 
@@ -341,7 +339,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
             text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
             raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
         against = "softmax attention"
-        if case.mask == "causal" and layer_protocol.sees_a_chunk(work.layer, case):
+        if case.mask == "causal" and case.kv_len:
             against = "softmax attention whose last query sees all keys (torch's causal_lower_right, and not is_causal)"
         raise WrongResult(
             f"{error}, compared with {against}. If {name} computes something else, write "

@@ -58,7 +58,7 @@ class MoreNeeded(Layer):
         return x
 
 
-WRAP = "takes no d_model. Wrap it: class My"
+WRAP = "is built otherwise. Wrap it: class My"
 MISTAKES = {
     Plain: "Plain is not a torch.nn.Module: write class Plain(torch.nn.Module) with forward(self, x)",
     Dim: f"Dim(dim, heads) {WRAP}Dim(Dim): def __init__(self, d_model, num_heads): "
@@ -74,7 +74,7 @@ MISTAKES = {
     nn.GRU: f"GRU(input_size, hidden_size) {WRAP}GRU(GRU): def __init__(self, d_model): "
     "super().__init__(input_size=d_model, hidden_size=d_model, batch_first=True); "
     "def forward(self, x): return super().forward(x)[0]",
-    nn.TransformerEncoderLayer: "TransformerEncoderLayer(d_model, nhead) needs other parameters. Wrap it: class "
+    nn.TransformerEncoderLayer: "TransformerEncoderLayer(d_model, nhead) is built otherwise. Wrap it: class "
     "MyTransformerEncoderLayer(TransformerEncoderLayer): def __init__(self, d_model, num_heads): "
     "super().__init__(d_model=d_model, nhead=num_heads, batch_first=True)",
     TwoInputs: "forward(x, scale) is called as forward(x): give all other parameters a default",
