@@ -205,8 +205,7 @@ def _name_in(module: ModuleType, name: str) -> str:
 
 
 def _short(value: object) -> str:
-    first, _, others = repr(value).partition("\n")
-    text = f"{first}…)" if others else first
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 

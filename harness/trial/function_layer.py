@@ -170,7 +170,7 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
         default = getattr(signature.parameters.get(axis), "default", default)
         axes[axis] = letter, fixed.get(axis, default)
     reference = stated.get("reference", getattr(base, "reference", None))
-    if isinstance(reference, str) and layer_lookup.is_foreign(reference):
+    if isinstance(reference, str) and ":" in reference:
         reference = layer_lookup.load_class(reference)
     if isinstance(reference, type):  # it has the layer's values
         values = {axis: default for axis, (_, default) in axes.items()} | fixed

@@ -218,17 +218,14 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "its start takes no source"
     if has_source and not takes_source:
         return "its forward takes no source"
-    if (
-        sees_a_chunk(layer_class, case)
-        and (case.mask == "causal" or is_causal(layer_class))
-        and case.kv_len < case.seq_len
-    ):
+    is_chunk = sees_a_chunk(layer_class, case)
+    if is_chunk and (case.mask == "causal" or is_causal(layer_class)) and case.kv_len < case.seq_len:
         return "the last query of a causal mask is the last key: give kv_len of seq_len or more"
     if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source and case.mask == "causal" and case.mode != "decode" and not sees_a_chunk(layer_class, case):
+    if has_source and case.mask == "causal" and case.mode != "decode" and not is_chunk:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
     if case.mask == "none" or accepts(layer_class, "attn_mask") or (has_source and case.mask != "causal"):
         return None

@@ -244,8 +244,8 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
 
 
 def _length_note(case: Case, seed: int) -> str:
-    """What to write if the layer runs at the next power of two, so that its n must be a multiple; else empty."""
-    larger = replace(case, seq_len=1 << (case.seq_len - 1).bit_length())
+    """What to write if the layer runs at the next larger power of two, so that its n must be a multiple; else empty."""
+    larger = replace(case, seq_len=1 << case.seq_len.bit_length())
     try:
         build(larger, seed).forward()
     except Exception:  # of any kind, because a kernel compiler defines its own exceptions

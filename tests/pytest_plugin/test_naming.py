@@ -105,7 +105,7 @@ def test_a_file_that_fails_is_run_anew(tmp_path: Path) -> None:
         (in_function(), "is inside a function, where no other process finds it: move it out"),
         (lambda d_model: None, "a lambda has no name by which another process finds it"),
         (Here(), "is neither a class nor a function: give the class itself"),
-        (nn.Sequential(nn.Linear(2, 2)), "Sequential(…) is neither a class nor a function: give the class itself"),
+        (nn.Sequential(nn.Linear(2, 2)), "out_features=2, bi… is neither a class nor a function: give the class"),
         (partial(nn.Linear, 4), "has no name by which another process finds it: name it at the top of a module"),
         (type("Made", (), {}), "Made is not that object: give one under its own name"),
     ],
