@@ -35,31 +35,18 @@ _VALUES = {value for axis in AXES.values() for value in axis.values}
 def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:
     """The script of one case, or of two that differ in the layer. `wanted` describes each: see `chosen`.
 
-    Without a second case, the layer that the run's times relate to is the other side, if the run has one. Raises
-    UsageError if no script can hold the case.
+    Raises UsageError if no script can hold the case.
     """
     if len(wanted) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
     lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
-    if is_alone := len(lines) == 1:
-        lines += _related(stored, lines[0])
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
     if len(lines) == 2 and (reason := function_script.differing(described)):
-        if not is_alone:
-            raise UsageError(reason)
-        lines, described = lines[:1], described[:1]
+        raise UsageError(reason)
     # Whoever runs the script may have one GPU.
     lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
-    return Exported(_text(stored, lines, described).encode(), len(lines), _notices(lines))
-
-
-def _related(stored: StoredRun, line: CaseResult) -> list[CaseResult]:
-    """The case of the layer that the run's times relate to, if it is another one: the one with the most in common."""
-    baseline = stored.config.get("baseline")
-    others = (one for one in stored.lines if one.impl == baseline != line.impl)
-    fitting = [one for one in others if not _differing(one.case, line.case)]
-    return sorted(fitting, key=lambda one: sum(getattr(one, axis) != getattr(line, axis) for axis in _OF_A_SIDE))[:1]
+    return Exported(_text(stored, lines, described).encode(), len(lines))
 
 
 def chosen(stored: StoredRun, text: str) -> CaseResult:
@@ -149,11 +136,6 @@ def _described(case: Case, executor: Executor) -> dict[str, Any]:
     if not outcome.ok:
         raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")
     return dict(outcome.values)
-
-
-def _notices(lines: Sequence[CaseResult]) -> list[str]:
-    usual = [axis for axis in ("allocator", "env") if getattr(lines[0], axis) != "default"]
-    return [f"the script has {axis}=default, and the case {getattr(lines[0], axis)}" for axis in usual]
 
 
 # The text.

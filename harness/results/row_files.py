@@ -161,57 +161,31 @@ _NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
 _INCOMPLETE = "a row without what every row must hold"
 
 
-@dataclass(frozen=True)
-class Part:
-    """The lines of one file that begin in the half-open range from `start` to `end`, in bytes."""
-
-    path: Path
-    start: int
-    end: int
-
-
 @dataclass
 class Reading:
-    """The result of reading a part: its number of lines, the skipped lines by reason, and the first skipped ones."""
+    """The result of reading a file: the skipped lines by reason, and the first skipped ones."""
 
-    part: Part
+    path: Path
     lines: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     first: list[tuple[int, str]] = field(default_factory=list)
 
     def leave_out(self, number: int, why: str) -> None:
-        """Count line `number` of the part as skipped. The first line is number 1."""
+        """Count line `number` as skipped. The first line is number 1."""
         self.left_out[why] += 1
         if len(self.first) < NAMED:
             self.first.append((number, why))
 
 
-def row_parts(run: Path, number: int) -> list[list[Part]]:
-    """Divide all lines of the run's rows, in order, into at most `number` shares of about the same size in bytes.
-
-    Files that are copies of others are left out.
-    """
+def row_paths(run: Path) -> list[Path]:
+    """The files of the run's rows, in order. Files that are copies of others are left out."""
     paths, _ = without_duplicates(_files(run))
-    files = [(path, path.stat().st_size) for path in paths]
-    each = max(1, -(-sum(size for _, size in files) // number))
-    shares: list[list[Part]] = [[]]
-    room = each
-    for path, size in files:
-        start = 0
-        while start < size:
-            if room == 0:
-                shares.append([])
-                room = each
-            end = min(size, start + room)
-            shares[-1].append(Part(path, start, end))
-            room -= end - start
-            start = end
-    return shares
+    return paths
 
 
-def read_part(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
+def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
     """Call `take` with every whole row of this schema. It returns whether the row holds all required entries."""
-    reading = Reading(part)
+    reading = Reading(path)
     try:
         _read_rows(reading, take)
     except OSError as error:  # a bad sector of the disk, or no regular file
@@ -220,7 +194,7 @@ def read_part(part: Part, take: Callable[[dict[str, Any]], bool]) -> Reading:
 
 
 def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
-    for number, line in enumerate(_lines(reading.part), start=1):
+    for number, line in enumerate(_lines(reading.path), start=1):
         reading.lines = number
         if len(line) > _LONGEST_LINE:
             reading.leave_out(number, _TOO_LONG)
@@ -239,28 +213,23 @@ def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None
             reading.leave_out(number, _INCOMPLETE)
 
 
-def _lines(part: Part) -> Iterator[bytes]:
-    """The lines of the part. Of a line that is too long, only the first `_LONGEST_LINE` + 1 bytes."""
-    with part.path.open("rb", buffering=_BLOCK) as file:
-        if part.start:
-            file.seek(part.start - 1)
-            _skip_line(file)  # the rest of a line that begins in another part
-        left = part.end - file.tell()
-        while left > 0 and (line := file.readline(_LONGEST_LINE + 1)):
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of the file. Of a line that is too long, only the first `_LONGEST_LINE` + 1 bytes."""
+    with path.open("rb", buffering=_BLOCK) as file:
+        while line := file.readline(_LONGEST_LINE + 1):
             yield line
-            left -= len(line)
             if len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
-                left -= _skip_line(file)
+                _skip_line(file)
 
 
-def _skip_line(file: BinaryIO) -> int:
-    """Skip the rest of the line and return its number of bytes. Raises OSError if it exceeds `_MOST_SKIPPED`."""
+def _skip_line(file: BinaryIO) -> None:
+    """Skip the rest of the line. Raises OSError if it exceeds `_MOST_SKIPPED`."""
     skipped = 0
     while skipped < _MOST_SKIPPED:
         block = file.readline(_BLOCK)
         skipped += len(block)
         if not block or block.endswith(b"\n"):
-            return skipped
+            return
     raise OSError(errno.EFBIG, f"a line of more than {_MOST_SKIPPED // 2**20} MiB")
 
 
@@ -284,17 +253,14 @@ def _files(run: Path) -> list[Path]:
 
 
 def damage_notices(readings: Iterable[Reading]) -> list[str]:
-    """A notice for each skipped line, with file and number, in the order of `row_parts`.
+    """A notice for each skipped line, with file and number, in the order of `row_paths`.
 
     If there are very many, notices name the first few, and one more notice counts the others.
     """
-    lines_before: Counter[Path] = Counter()
     left_out: Counter[str] = Counter()
     kept = []
     for reading in readings:
-        path = reading.part.path
-        kept += [(f"{path}:{lines_before[path] + number}", why) for number, why in reading.first]
-        lines_before[path] += reading.lines
+        kept += [(f"{reading.path}:{number}", why) for number, why in reading.first]
         left_out += reading.left_out
     sentences = [f"{place}: {why}, left out" for place, why in kept[:NAMED]]
     left_out.subtract(why for _, why in kept[:NAMED])

@@ -208,7 +208,7 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
     for case, number in zip(*trials.repeated, strict=True):
         yield int(case), f"time, round {number}"
     seen: Counter[tuple[int, str, float | None]] = Counter()
-    for case, _, row in accumulated.others:
+    for case, row in accumulated.others:
         once = row.status == "ok" and row.purpose in _ONCE
         if once or row.at is not None:
             seen[case, row.purpose, None if once else row.at] += 1

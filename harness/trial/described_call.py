@@ -1,6 +1,7 @@
 """How a layer or function is built and called, as data, for a script that calls it without the harness."""
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -58,7 +59,7 @@ def describe_call(case: Case) -> dict[str, Any]:
     if issubclass(layer_class, FunctionLayer):
         call = _function_call(case, small, layer_class)
         call |= {"reference": reference and _described_function(reference, of_reference, ""), **limits}
-        return call | {"modules": _modules(call)}
+        return call | {"modules": _modules(layer_class, reference)}
     call = {
         "layer": _described(layer_class, case, options),
         "reference": reference and _described(reference, of_reference, layer_lookup.reference_options(case.impl)),
@@ -69,7 +70,7 @@ def describe_call(case: Case) -> dict[str, Any]:
         "output": None,
         **limits,
     }
-    return call | {"modules": _modules(call)}
+    return call | {"modules": _modules(layer_class, reference)}
 
 
 def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
@@ -170,29 +171,16 @@ def _place(function: Callable[..., Any], what: str) -> str:
     return ""
 
 
-def _modules(call: Mapping[str, Any]) -> dict[str, str]:
-    """The text of the imported modules of the user that lie beside the layer, its reference, or what they call."""
-    described = [one for one in (call["layer"], call["reference"]) if one]
-    targets = [target for one in described for target in (one["target"], *one["inside"])]
-    targets += [one["fill"] for one in call["inputs"] or () if ":" in one["fill"]]
-    places = {_as_path(target.rpartition(":")[0]) for target in targets}
-    names = {name for name in list(sys.modules) if layer_files.is_of_user(name) and not name.startswith("impls")}
-    anchors = [name for name in names if file_or_module(name) in places]
-    directories = {_directory(name) for name in anchors}
-    packages = {name.partition(".")[0] for name in anchors if "." in name}
+def _modules(*classes: Any) -> dict[str, str]:
+    """The text of the user's modules that make up these layers, by their names or files."""
+    files = {file for one in classes if one for file in layer_files.files_of_class(one)}
     return {
-        file_or_module(name): Path(str(sys.modules[name].__file__)).read_text(encoding="utf-8")
-        for name in sorted(names)
-        if _directory(name) in directories or name.partition(".")[0] in packages
+        file_or_module(name): Path(str(module.__file__)).read_text(encoding="utf-8")
+        for name, module in sorted(sys.modules.items())
+        if layer_files.is_of_user(name)
+        and not name.startswith("impls")
+        and os.path.abspath(str(module.__file__)) in files
     }
-
-
-def _as_path(place: str) -> str:
-    return str(Path(place).absolute()) if place.endswith(".py") else place
-
-
-def _directory(module: str) -> Path:
-    return Path(str(sys.modules[module].__file__)).absolute().parent
 
 
 def _target(layer_class: type) -> str:

@@ -14,7 +14,7 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
-from harness.export.script import _related, chosen, export_script
+from harness.export.script import chosen, export_script
 from harness.measure.executor import Executor
 from harness.results import row_files, run_directory
 from harness.results.stored_run import StoredRun, read_run_directory
@@ -455,13 +455,6 @@ def test_a_script_of_a_function_calls_it_by_its_name_and_is_short(scripts: dict[
     assert len([line for line in frame.splitlines() if line]) <= 26
 
 
-def test_a_run_relates_to_a_layer_but_the_script_of_a_function_has_one_side(place: Path, executor: Executor) -> None:
-    stored = run_of(place / "mixed", [function("softmax"), FUSED])
-    stored = replace(stored, config={**stored.config, "baseline": FUSED.impl})
-    text = export_script(stored, ["functions:softmax"], executor).content.decode()
-    assert FUSED.impl not in text
-
-
 def test_a_script_holds_the_users_own_files_and_imports_the_projects_layers(scripts: dict[str, str]) -> None:
     text = scripts["two files with the same names"]
     assert OWN.strip() in text
@@ -472,24 +465,6 @@ def test_a_script_holds_the_users_own_files_and_imports_the_projects_layers(scri
     assert "import FusedAttention\n" in scripts["two layers"]
     assert "MODULES" not in scripts["two layers"]
     assert "Needs torch, attn-harness." in scripts["a kernel of a package"]
-
-
-def test_the_layer_that_a_run_relates_to_is_the_other_side(place: Path, executor: Executor) -> None:
-    stored = run_of(place / "related", [FUSED, PACKED])
-    stored = replace(stored, config={**stored.config, "baseline": "attention.packed"})
-    text = export_script(stored, ["attention.fused"], executor).content.decode()
-    assert '"attention.packed": lambda: PackedAttention(' in text
-
-
-def test_the_other_side_is_the_case_with_the_most_in_common(tmp_path: Path) -> None:
-    narrow, wide = (function("windowed", options=f"window={one}") for one in (5, 6))
-    stored = run_of(
-        tmp_path / "run", [replace(one, impl=impl) for impl in ("own:windowed", "windowed") for one in (narrow, wide)]
-    )
-    stored = replace(stored, config={**stored.config, "baseline": "windowed"})
-    for case in (narrow, wide):
-        line = chosen(stored, f"own:windowed {case.options}")
-        assert [one.options for one in _related(stored, line)] == [case.options]
 
 
 @pytest.mark.parametrize(

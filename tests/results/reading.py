@@ -29,7 +29,7 @@ def write(run: Path, *rows: dict) -> Path:
     return writer.path
 
 
-def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
+def read(run: Path) -> tuple[list[dict], list[str]]:
     """All rows without an entry `bad`, and the notices."""
     rows: list[dict] = []
 
@@ -38,5 +38,5 @@ def read(run: Path, shares: int = 1) -> tuple[list[dict], list[str]]:
             rows.append(row)
         return "bad" not in row
 
-    readings = [row_files.read_part(part, take) for share in row_files.row_parts(run, shares) for part in share]
+    readings = [row_files.read_file(path, take) for path in row_files.row_paths(run)]
     return rows, row_files.damage_notices(readings)

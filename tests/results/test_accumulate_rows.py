@@ -1,14 +1,13 @@
 """What a row must hold to count, and that rows accumulated together in any number of parts."""
 
 import json
-import random
 from typing import Any
 
 import pytest
-from rows import PRECISION, measured, row
+from rows import PRECISION, row
 
 from harness.results.accumulate_rows import RunAccumulator
-from harness.results.summarise import Trials, _lines_of, summarise
+from harness.results.summarise import Trials, _lines_of
 from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", 64, 32, 2)
@@ -114,31 +113,3 @@ def test_a_bad_row_does_not_undo_a_good_one() -> None:
     assert not accumulated.add(timed(round=2, minor_faults="many"))
     (line,) = _lines_of(accumulated, Trials(accumulated), PRECISION)
     assert (line.trials, line.time_s) == (1, 1.0)
-
-
-def mixed_rows(rng: random.Random) -> list[dict[str, Any]]:
-    """Rounds read twice, failures, some of them opened again, facts that were taken again, a family that changed."""
-    cases = [Case("attention.fused", n, 32, 2, threads=threads) for n in (64, 128, 256) for threads in (1, 2)]
-    rows = [one for case in cases for one in measured(case, 0.002 * case.seq_len, 4096, trials=6)]
-    rows += [{**one, "peak_bytes": 5000} for one in rows if one["purpose"] == "facts"]
-    rows += [{**one, "samples_s": [0.1, 0.2]} for one in rows[::5] if one["purpose"] == "time"]
-    rows += [{**one, "graph_note": f"{i}: no graph"} for i, one in enumerate(rows[::3]) if one["purpose"] == "time"]
-    rows += [row(cases[0], "time", 9, status="killed", reason="by SIGKILL"), {**rows[7], "family": "other"}]
-    rows += [row(cases[0], "time", 8, status="error", reason="another"), row(cases[0], "reopen")]
-    rows += [{**row(cases[2], "reopen"), "anew": True}, {**rows[3], "host": "a"}, {**rows[4], "host": "b"}]
-    rows += [row(cases[1], "time", 7, status="oom", reason="no"), row(cases[1], "reopen")]
-    rng.shuffle(rows)
-    return rows
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_parts_folded_together_say_what_all_rows_folded_at_once_say(seed: int) -> None:
-    rng = random.Random(seed)
-    rows = mixed_rows(rng)
-    cuts = sorted(rng.sample(range(len(rows) + 1), 3))
-    together = RunAccumulator()
-    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-        part = RunAccumulator()
-        assert all(part.add(one) for one in rows[start:end])
-        together.extend(part)
-    assert _lines_of(together, Trials(together), PRECISION) == summarise(rows, PRECISION)

@@ -31,14 +31,6 @@ def test_it_is_kept_where_the_case_failed_later() -> None:
     assert (line.status, line.compile_s) == ("timeout", 17.5)
 
 
-def test_parts_folded_together_keep_it() -> None:
-    first, then = RunAccumulator(), RunAccumulator()
-    assert first.add(row(Case("rnn.elman", 64, 32, 1), "verify"))
-    assert then.add(row(CASE, "compile", compile_s=3.0))
-    first.extend(then)
-    assert first.compiles_s == {1: 3.0}
-
-
 @pytest.mark.parametrize("value", [None, "long", -1.0, float("nan"), float("inf")])
 def test_a_row_without_a_time_to_compile_is_refused(value: Any) -> None:
     assert not RunAccumulator().add(row(CASE, "compile", compile_s=value))

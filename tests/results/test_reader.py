@@ -74,8 +74,7 @@ def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("shares", [1, 3])
-def test_a_line_without_an_end_is_left_out_and_loses_no_other(run: Path, shares: int) -> None:
+def test_a_line_without_an_end_is_left_out_and_loses_no_other(run: Path) -> None:
     path = write(run, {"a": 1}, {"a": 2})
     first, second = path.read_bytes().splitlines(keepends=True)
     with path.open("wb") as file:
@@ -83,7 +82,7 @@ def test_a_line_without_an_end_is_left_out_and_loses_no_other(run: Path, shares:
         file.truncate(3 * 2**24)  # a sparse file: it uses no space on the disk and reads as zeros
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + second)
-    rows, notices = read(run, shares)
+    rows, notices = read(run)
     assert [row["a"] for row in rows] == [1, 2]
     assert notices == [f"{path}:2: a line of more than 16 MiB, left out"]
 
@@ -130,21 +129,10 @@ LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.lists(st.sampled_from(LINES), max_size=12), max_size=4), st.integers(1, 9))
-def test_however_it_is_shared_out_every_line_is_read_once_and_named_by_its_number(
-    tmp_path_factory: pytest.TempPathFactory, files: list[list[bytes]], shares: int
-) -> None:
-    run = new_run(tmp_path_factory.mktemp("shares") / "run")
+@given(st.lists(st.lists(st.sampled_from(LINES), max_size=12), max_size=4))
+def test_every_line_is_read_once(tmp_path_factory: pytest.TempPathFactory, files: list[list[bytes]]) -> None:
+    run = new_run(tmp_path_factory.mktemp("files") / "run")
     for number, lines in enumerate(files):
         (run / "rows" / f"{number}.jsonl").write_bytes(b"".join(lines))
-    assert read(run, shares) == read(run, 1)
     different = {b"".join(lines): lines for lines in files}.values()  # files of the same content are copies
-    assert len(read(run, shares)[0]) == sum(line in LINES[:2] for lines in different for line in lines)
-    assert len(row_files.row_parts(run, shares)) <= shares
-
-
-def test_shares_are_alike_in_size(run: Path) -> None:
-    for number in range(3):
-        (run / "rows" / f"{number}.jsonl").write_bytes(os.urandom(1000 * number))
-    shares = row_files.row_parts(run, 4)
-    assert [sum(part.end - part.start for part in share) for share in shares] == [750] * 4
+    assert len(read(run)[0]) == sum(line in LINES[:2] for lines in different for line in lines)

@@ -1,6 +1,5 @@
 """A repeated row counts once and is reported; a row replaced on purpose is not reported."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ from rows import PRECISION, measured, row
 
 from harness.measure.scheduler import read_resume_state
 from harness.results import row_files
-from harness.results.accumulate_rows import read_run
-from harness.results.row_files import SCHEMA
-from harness.results.summarise import Trials, duplicate_row_notices, summarise_run
+from harness.results.summarise import summarise_run
 from harness.sweep_axes import Case
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
@@ -87,16 +84,3 @@ def test_of_many_the_first_are_named_and_the_others_counted(run: Path) -> None:
     said = told(run)
     assert len(said) == row_files.NAMED + 1
     assert said[-1] == "21 more rows there twice, each counts once"
-
-
-def test_copies_are_found_however_the_rows_are_shared_out(run: Path) -> None:
-    write(run, ROWS)
-    lines = [json.dumps({"schema": SCHEMA, **one}) + "\n" for one in ROWS[:4]]
-    (run / "rows" / "0002-b-1.jsonl").write_text("".join(lines))
-
-    def found(processes: int) -> list[str]:
-        accumulated, _ = read_run(run, processes)
-        return sorted(duplicate_row_notices(run, accumulated, Trials(accumulated)))
-
-    assert len(found(1)) == 4
-    assert found(2) == found(1)

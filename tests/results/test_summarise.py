@@ -13,24 +13,20 @@ CASE = Case("attention.fused", 64, 32, 2)
 
 def test_the_columns_are_those_promised_in_their_order() -> None:
     assert ", ".join(COLUMNS) == (
-        "impl, family, seq_len, d_model, num_heads, batch_size, mode, dtype, device, threads, status, reason, "
+        "impl, family, seq_len, d_model, num_heads, batch_size, mode, dtype, device, threads, allocator, mask, "
+        "padding_fraction, kv_len, num_kv_heads, options, env, inputs, cache, launch, lengths, status, reason, "
         "time_s, time_lo_s, time_hi_s, time_median_s, trials, stop_reason, peak_bytes, peak_resident_bytes, "
-        "peak_traced_bytes, tokens_per_s, "
-        "flops, flops_full, ops, depth, depth_declared, min_bytes, weights_bytes, inputs_bytes, saved_bytes, "
-        "transient_bytes, backend, compile_s, minor_faults_per_call, involuntary_switches, cpu_over_wall, steal_share, "
-        "bimodal, sm_clock_mhz, "
-        "allocator, flops_claimed, flops_per_byte, backend_fallback, facts_unknown, "
-        "bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, claims, "
-        "mask, padding_fraction, kv_len, host, num_kv_heads, probe_s, disturbed_share, "
-        "mapped_bytes, block_sizes, page_fault_s, "
-        "time_in_law_s, time_in_law_lo_s, time_in_law_hi_s, "
-        "head_dim, tflops_per_s, gb_per_s, of_peak, ratio, ratio_lo, ratio_hi, "
-        "gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, "
-        "sustained_s, sustained_of_peak, gpu_disturbed_share, env, "
-        "prepare_s, threads_after, suspect, output_error, output_error_max, gradient_error, gradient_error_max, "
-        "error_ratio, accuracy_by, "
-        "lengths_as, real_tokens, padding_share, sequence_lengths, options, inputs, cache, launch, lengths, own_axes, "
-        "graph_note, allowed_error, first_call_bytes, kept_bytes, read_bytes"
+        "peak_traced_bytes, tokens_per_s, flops, flops_full, ops, depth, depth_declared, min_bytes, "
+        "weights_bytes, inputs_bytes, saved_bytes, transient_bytes, backend, compile_s, minor_faults_per_call, "
+        "involuntary_switches, cpu_over_wall, steal_share, bimodal, sm_clock_mhz, flops_claimed, flops_per_byte, "
+        "backend_fallback, facts_unknown, bimodal_fast_s, bimodal_slow_s, bimodal_cause, host_bound, wall_call_s, "
+        "claims, host, probe_s, disturbed_share, mapped_bytes, block_sizes, page_fault_s, time_in_law_s, "
+        "time_in_law_lo_s, time_in_law_hi_s, head_dim, tflops_per_s, gb_per_s, of_peak, ratio, ratio_lo, "
+        "ratio_hi, gpu_time_by, queue_held, graph_s, hot_gpu_s, clean_gpu_s, host_s, energy_j, throttled_share, "
+        "sustained_s, sustained_of_peak, gpu_disturbed_share, prepare_s, threads_after, suspect, output_error, "
+        "output_error_max, gradient_error, gradient_error_max, error_ratio, accuracy_by, lengths_as, real_tokens, "
+        "padding_share, sequence_lengths, own_axes, graph_note, allowed_error, first_call_bytes, kept_bytes, "
+        "read_bytes"
     )
 
 
