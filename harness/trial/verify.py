@@ -90,9 +90,8 @@ def _check_unchanged(
     """Change each `hidden` view of an input by what is paired with it, and check that the `seen` outputs stay the same.
 
     It is a factor of random numbers: a normalisation would remove a change that is the same in all channels.
-    `reason` may contain `{}` for the error.
-    Outputs are copied, because they may share memory with the input. The input is restored after each call, because a
-    layer may change it.
+    `reason` may contain `{}` for the error. Outputs are copied, because they may share memory with the input. The input
+    is restored after each call, because a layer may change it.
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
     state = workload.copied_state(work.layer)
@@ -448,5 +447,4 @@ def is_as_causal(reference: Any, layer: Any) -> bool:
 
 def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
     """The reference's output for the inputs."""
-    case = replace(case, device=reference_device(case.device))
-    return workload.forward_pass(case, reference, inputs)[0]()
+    return workload.forward_pass(replace(case, device=reference_device(case.device)), reference, inputs)[0]()
