@@ -106,7 +106,7 @@ def test_jobs_on_the_gpus_of_one_host_all_leave_their_state(tmp_path: Path) -> N
     run_directory.add_machine(tmp_path, machine(a={}))
     run_directory.add_machine(tmp_path, machine(b={"power_limit_w": 500.0}))
     run_directory.add_machine(tmp_path, machine("n2", c={}, d={"index": 1}))
-    found = run_directory.machines(tmp_path)
+    found, _ = run_directory.machines(tmp_path)
     assert [list(one["torch"]["gpu_states"]) for one in found.values()] == [["a", "b"], ["c", "d"]]
     assert gpu_notices(found) == [
         "n1: its GPUs differ (GPU power limit of b 700 W and 500 W): cost models and comparisons mix their times"
