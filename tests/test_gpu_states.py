@@ -112,7 +112,7 @@ def test_jobs_on_the_gpus_of_one_host_all_leave_their_state(tmp_path: Path) -> N
         "n1: its GPUs differ (GPU power limit of b 700 W and 500 W): cost models and comparisons mix their times"
     ]
     run_directory.add_machine(tmp_path, machine(b={}))
-    assert gpu_notices(run_directory.machines(tmp_path)) == []
+    assert gpu_notices(run_directory.machines(tmp_path)[0]) == []
 
 
 def test_a_sweep_goes_on_with_other_settings_and_says_so_and_not_with_another_power_limit(
