@@ -273,12 +273,16 @@ def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
 
 
+def _rows(index: Tensor) -> Tensor:
+    return index.cpu().long()
+
+
 # What an operator reads of its first argument, marked in a tensor of its shape. The rest stays untouched, such as the
 # experts that no token chooses.
 _SELECTS: dict[str, Callable[..., object]] = {
-    "aten::embedding": lambda part, weight, indices, **_: part.index_fill_(0, indices.flatten().cpu(), True),
-    "aten::index_select": lambda part, self, dim, index: part.index_fill_(dim, index.cpu(), True),
-    "aten::gather": lambda part, self, dim, index, **_: part.scatter_(dim, index.cpu(), True),
+    "aten::embedding": lambda part, weight, indices, **_: part.index_fill_(0, _rows(indices).flatten(), True),
+    "aten::index_select": lambda part, self, dim, index: part.index_fill_(dim, _rows(index), True),
+    "aten::gather": lambda part, self, dim, index, **_: part.scatter_(dim, _rows(index), True),
     "aten::index": lambda part, self, indices: _mark_indexed(part, indices),
 }
 # These choose what they read in a way that is not followed here. So may any operator outside torch that takes numbers
