@@ -257,7 +257,9 @@ class CaseResult(Case):
     kept_bytes: int | None = _fact(
         "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
     )
-    read_bytes: int | None = _fact("the part of `min_bytes` that is surely read of what existed before", "B")
+    read_bytes: int | None = _fact(
+        "the part of `min_bytes` that is surely read of what existed before", "B", exact=False
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
