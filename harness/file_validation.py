@@ -133,7 +133,7 @@ _MACHINE = _part(
     "host kernel libc python project_commit user_commit calibration_note",
     "memory_bytes",
     cpu=_part("model", "threads usable"),
-    torch=_part("version cuda cudnn triton gpu cpu_capability", gpu_states=dict[_Text, _State], gpu_state=_State),
+    torch=_part("version cuda triton gpu cpu_capability", "cudnn", gpu_states=dict[_Text, _State], gpu_state=_State),
     **dict.fromkeys(("libraries", "packages", "environment", "environments"), _Texts),
     layers=dict[_Text, _Texts],
     calibration=_part(
@@ -150,12 +150,17 @@ _MACHINE = _part(
 
 
 def known_machine(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a machine's description says, and why each entry that does not fit is left out."""
+    """What a machine's description says, and why each entry that does not fit is left out. It costs no other entry."""
     machine: dict[str, Any] = {}
     damages = []
     for name, value in content.items():
-        try:
-            machine |= checked(_MACHINE, {name: value}).model_dump(exclude_unset=True)
-        except Damaged as damage:
-            damages.append(f"{damage}, left out")
+        entries = [{name: {key: inner}} for key, inner in value.items()] if isinstance(value, dict) else [{name: value}]
+        for entry in entries or [{name: value}]:
+            try:
+                checked_entry = checked(_MACHINE, entry).model_dump(exclude_unset=True)
+            except Damaged as damage:
+                damages.append(f"{damage}, left out")
+                continue
+            for key, known in checked_entry.items():
+                machine[key] = {**machine.get(key, {}), **known} if isinstance(known, dict) else known
     return machine, damages

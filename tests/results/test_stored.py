@@ -11,6 +11,7 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
+from harness.file_validation import known_machine
 from harness.results.columns import table
 from harness.results.row_files import SCHEMA
 from harness.results.stored_run import read_run_directory
@@ -124,3 +125,22 @@ def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UsageError, match=message):
         read_run_directory(tmp_path / "run")
+
+
+PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "results" / "published").rglob("machine.json"))
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: f"{file.parent.parent.name}/{file.parent.name}")
+def test_the_machines_of_published_runs_are_read_whole(file: Path) -> None:
+    written = json.loads(file.read_text())
+    machine, damages = known_machine(written)
+    assert damages == []
+    for name in ("version", "cuda", "cudnn", "gpu"):
+        assert machine["torch"].get(name) == written["torch"].get(name)
+
+
+def test_a_bad_entry_of_a_machine_costs_no_entry_beside_it() -> None:
+    machine, damages = known_machine({"host": "here", "torch": {"version": "2.11", "gpu": ["H200"], "cudnn": 91900}})
+    assert machine == {"host": "here", "torch": {"version": "2.11", "cudnn": 91900}}
+    assert len(damages) == 1
+    assert "gpu" in damages[0]
