@@ -23,7 +23,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -305,10 +304,11 @@ def prepare(options: argparse.Namespace) -> None:
         print(f"{options.runs} exists and is continued; {options.resume} is not read", flush=True)
     elif options.resume is not None:
         try:
-            guards.check_kind(options.resume, archive.names(options.resume), options.rehearse)
-            archive.unpack(options.resume, options.runs)
-        except (tarfile.TarError, EOFError) as error:
-            raise Refused(f"{options.resume} cannot be read: {error}") from error
+            content = archive.read(options.resume)
+            guards.check_kind(options.resume, content.getnames(), options.rehearse)
+            archive.unpack(content, options.runs)
+        except archive.DAMAGE as error:
+            raise Refused(f"{options.resume} is damaged, and left as it is: {error}") from error
         names = os.listdir(options.runs)
     guards.check_kind(options.runs, names, options.rehearse)
     options.runs.mkdir(exist_ok=True)

@@ -142,7 +142,9 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
     monkeypatch.setattr(runner, "_RENEWED_EVERY_S", 0.1)
     packed: list[list[str]] = []
     pack = archive.pack
-    monkeypatch.setattr(archive, "pack", lambda *where: pack(*where) or packed.append(archive.names(where[1])))
+    monkeypatch.setattr(
+        archive, "pack", lambda *where: pack(*where) or packed.append(archive.read(where[1]).getnames())
+    )
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
     assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
@@ -155,7 +157,7 @@ def test_the_archive_has_no_compiled_kernels_and_names_large_files_that_are_left
         (runs / name).parent.mkdir(exist_ok=True)
         (runs / name).write_text("x" * size)
     run(runs=runs)
-    assert archive.names(runs.with_name("runs.tar.gz")) == ["plot.png"]
+    assert archive.read(runs.with_name("runs.tar.gz")).getnames() == ["plot.png"]
     assert capsys.readouterr().out == "left out of the archive, each over 12 MiB: rows\n"
 
 
@@ -166,7 +168,7 @@ def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
     kept.touch()
     monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [kept, runs / "removed.txt"])
     run(runs=runs)
-    assert archive.names(runs.with_name("runs.tar.gz")) == ["kept.txt"]
+    assert archive.read(runs.with_name("runs.tar.gz")).getnames() == ["kept.txt"]
 
 
 def started(runs: Path, code: str) -> subprocess.Popen:
@@ -203,7 +205,7 @@ def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number
     assert process.returncode == 1
     assert "the same command continues" in output
     assert "report" in (runs / "part" / "output.txt").read_text()
-    archive.unpack(runs.with_name("runs.tar.gz"), runs.with_name("other"))
+    archive.unpack(archive.read(runs.with_name("runs.tar.gz")), runs.with_name("other"))
     assert rows(part(""), runs.with_name("other")) == 1
 
 
@@ -275,6 +277,17 @@ def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
     assert (status, folder.exists()) == (2, "rehearsal" not in reason)
     assert printed.splitlines()[-1].startswith(".ci/cuda: ")
     assert reason in printed
+
+
+def test_a_damaged_archive_is_refused_before_anything_is_written(runs: Path, command: Command) -> None:
+    packed, folder = packed_runs({"part/rows.jsonl": "{}\n" * 9}, runs.parent), runs.with_name("new")
+    whole = packed.read_bytes()
+    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (0, 2, len(whole) // 2, len(whole) - 5)]
+    for damaged in (b"", whole[:5], whole[:-1], *flipped):
+        packed.write_bytes(damaged)
+        status, printed = command("0", "--resume", packed, "--archive", packed, folder=folder)
+        assert (status, printed.count("\n"), f"{packed} is damaged" in printed) == (2, 1, True)
+        assert (folder.exists(), packed.read_bytes()) == (False, damaged)
 
 
 def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
