@@ -238,13 +238,18 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if options.resume is not None and not options.resume.is_file():
         parser.error(f"--resume {options.resume}: there is no such file")
     folder = "cuda-rehearsal" if options.rehearse else "cuda"
+    may_overwrite = options.rehearse and options.archive is options.runs is None
     options.runs = (options.runs or ROOT / "build" / folder).absolute()
     options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
     if options.archive.is_relative_to(options.runs):
         parser.error(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
-    if options.archive.exists() and options.resume is None and not options.runs.exists():
+    if options.archive.exists() and not (may_overwrite or options.resume or options.runs.exists()):
         parser.error(f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive")
-    if options.rehearse and options.publish is not None and options.publish.absolute() == PUBLISHED:
+    if (
+        options.rehearse
+        and options.publish is not None
+        and options.publish.resolve().is_relative_to(PUBLISHED.resolve())
+    ):
         parser.error(f"--publish {options.publish}: a rehearsal has no results; name another folder")
     return options
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_evidence import archive, guards, runner
+from gpu_evidence import archive, guards, rehearsal, runner
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
 from gpu_evidence.parts import PARTS, ROOT, Part
 from gpu_evidence.publish import publish
@@ -23,6 +23,7 @@ from gpu_evidence.runner import Runner
 # Each time it is run, it keeps a further row.
 ONE_ROW = "open('rows.jsonl', 'a').write('{}\\n')"
 FACTS = "facts/facts.json"
+INTO = ("published", "../results/published", "published/mine")
 # It keeps a row, and measures on until Ctrl-C, at which it reports.
 UNTIL_CTRL_C = f"""
 import time
@@ -319,7 +320,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
         (["ten"], "SECONDS"),
         (["-1"], "SECONDS"),
         (["smoke"], "smoke is not a number of seconds; inf is no limit"),
-        (["inf", "--rehearse", "--publish", "results/published"], "a rehearsal has no results"),
+        *((["inf", "--rehearse", "--publish", f"results/{name}"], "a rehearsal has no results") for name in INTO),
         (["inf", "nonsense"], "no part 'nonsense'; choose from: facts smoke default clock"),
         (["inf", "--resume", "nowhere.tar.gz"], "there is no such file"),
         (["inf", "--archive", "build/cuda/all.tar.gz"], "choose a file outside"),
@@ -338,6 +339,22 @@ def test_an_archive_of_other_runs_is_not_overwritten(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit):
         runner.parsed(["inf", "--runs", str(tmp_path / "runs"), "--archive", str(earlier)])
     assert f"add --resume {earlier}" in capsys.readouterr().err
+
+
+def test_a_rehearsal_overwrites_its_last_archive_and_not_what_is_published_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runner.parsed(["inf", "--rehearse"]).runs != rehearsal.PUBLISHED
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    last = tmp_path / "build" / "cuda-rehearsal.tar.gz"
+    last.parent.mkdir()
+    last.touch()
+    assert runner.parsed(["inf", "--rehearse"]).archive == last
+
+
+def test_a_simulated_gpu_has_the_same_properties_in_every_process(tmp_path: Path) -> None:
+    found = guards._gpu_here(tmp_path / "card.tmp", runner.environment(rehearse=True))
+    assert "clock_rate=1980000" in found["properties"]
 
 
 def test_a_group_names_all_of_its_parts() -> None:

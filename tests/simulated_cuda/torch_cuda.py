@@ -136,7 +136,8 @@ def _sleep(cycles: int) -> None:
 
 
 def _properties(device: Any = None) -> Any:
-    gpu, settings = begin(), process.here().settings
+    begin()
+    settings = process.here().settings
     return SimpleNamespace(
         name=settings.name,
         total_memory=settings.memory_bytes,
@@ -145,7 +146,7 @@ def _properties(device: Any = None) -> Any:
         major=9,
         minor=0,
         uuid=process.visible()[device if isinstance(device, int) else 0],
-        clock_rate=int(gpu.clock.boost_hz / 1e3),
+        clock_rate=int({**process.CLOCK, **settings.clock}["boost_hz"] / 1e3),
     )
 
 
