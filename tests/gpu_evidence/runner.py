@@ -233,25 +233,28 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     try:
         options.parts = chosen_parts(options.parts, PARTS)
-    except ValueError as error:
+        _locate(options)
+    except (ValueError, OSError) as error:
         parser.error(str(error))
+    return options
+
+
+def _locate(options: argparse.Namespace) -> None:
+    """Complete the options' paths. Raises ValueError if one is of no use, and OSError if it cannot be looked at."""
     if options.resume is not None and not options.resume.is_file():
-        parser.error(f"--resume {options.resume}: there is no such file")
-    folder = "cuda-rehearsal" if options.rehearse else "cuda"
+        raise ValueError(f"--resume {options.resume}: there is no such file")
     may_overwrite = options.rehearse and options.archive is options.runs is None
+    folder = "cuda-rehearsal" if options.rehearse else "cuda"
     options.runs = (options.runs or ROOT / "build" / folder).absolute()
     options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
     if options.archive.is_relative_to(options.runs):
-        parser.error(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
+        raise ValueError(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
     if options.archive.exists() and not (may_overwrite or options.resume or options.runs.exists()):
-        parser.error(f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive")
-    if (
-        options.rehearse
-        and options.publish is not None
-        and options.publish.resolve().is_relative_to(PUBLISHED.resolve())
-    ):
-        parser.error(f"--publish {options.publish}: a rehearsal has no results; name another folder")
-    return options
+        raise ValueError(
+            f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive"
+        )
+    if options.rehearse and options.publish and options.publish.resolve().is_relative_to(PUBLISHED.resolve()):
+        raise ValueError(f"--publish {options.publish}: a rehearsal has no results; name another folder")
 
 
 def _seconds(text: str) -> float:
@@ -266,12 +269,17 @@ def _seconds(text: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Return its exit status."""
-    options = parsed(sys.argv[1:] if arguments is None else arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
     try:
+        options = parsed(sys.argv[1:] if arguments is None else arguments)
         with guards.alone(options.runs):
             return _main(options)
     except Refused as refused:
         reason = str(refused)
+    except Stopped:
+        print("stopped: the same command continues", flush=True)
+        return 1
     except OSError as error:  # no room on the disk, for example
         reason = f"{error}; what was measured stays in {options.runs}"
     print(f".ci/cuda: {reason}", file=sys.stderr)
@@ -282,9 +290,10 @@ def _main(options: argparse.Namespace) -> int:
     runner = Runner(options.runs, options.archive, options.seconds, options.rehearse)
     prepare(options)
     parts = [rehearsed(part) for part in options.parts] if options.rehearse else options.parts
+    archive.pack(
+        options.runs, options.archive
+    )  # a place that cannot be written to is found before anything is measured
     show_plan(parts, options.runs)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
     reading = None if options.rehearse or options.seconds == 0 else read_ahead()
     try:
         left = runner.run(parts)
@@ -298,7 +307,7 @@ def _main(options: argparse.Namespace) -> int:
             reading.wait()
     print(f"\n=== {runner.passed_s():.0f} s; {options.archive}; left: {', '.join(left) or 'nothing'}", flush=True)
     if options.publish is not None:
-        publish.publish(parts, options.runs, options.publish, options.rehearse)
+        print(f"published in {publish.publish(parts, options.runs, options.publish, options.rehearse)}", flush=True)
     return 0 if runner.is_packed and not left else 1
 
 

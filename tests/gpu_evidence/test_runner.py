@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -120,8 +119,8 @@ def test_a_part_that_is_out_of_time_gets_ctrl_c_and_continues_in_the_next_call(
     for attempt in (1, 2):
         assert run(long, runs=runs) == ["part"]
         assert rows(long, runs) == attempt
+        assert capsys.readouterr().out.count("\nreport\n") == 1
     assert state(long, runs) == (OUT_OF_TIME, "")
-    assert "report" in capsys.readouterr().out
     assert PartFolder(long, runs).state.seconds > 2
 
 
@@ -291,6 +290,13 @@ def test_a_damaged_archive_is_refused_before_anything_is_written(runs: Path, com
         assert (folder.exists(), packed.read_bytes()) == (False, damaged)
 
 
+def test_ctrl_c_before_the_first_part_is_a_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(runner, "prepare", lambda options: handlers[signal.SIGINT](signal.SIGINT, None))
+    assert command("inf") == (1, "stopped: the same command continues\n")
+
+
 def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
     first = started(runs, UNTIL_CTRL_C)
     status, printed = command("inf", parts=[part(ONE_ROW)])
@@ -305,10 +311,12 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
     runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
-        if full == "archive" or (runs / "part" / "rows.jsonl").exists():
+        if (runs / "part" / "rows.jsonl").exists():
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(*{"archive": (tarfile, "open"), "folder": (PartFolder, "save")}[full], fail)
+    unwritable = command("inf", "--archive", "/dev/null/packed.tar.gz", parts=[part(ONE_ROW)])
+    assert (unwritable[0], list(runs.iterdir())) == (2, [])
+    monkeypatch.setattr(*{"archive": (archive, "pack"), "folder": (PartFolder, "save")}[full], fail)
     status, printed = command("inf", parts=[part(ONE_ROW)])
     assert (status, printed.count("No space left on device")) == ({"archive": 1, "folder": 2}[full], 1)
     assert rows(part(""), runs) == 1
@@ -324,6 +332,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
         (["inf", "nonsense"], "no part 'nonsense'; choose from: facts smoke default clock"),
         (["inf", "--resume", "nowhere.tar.gz"], "there is no such file"),
         (["inf", "--archive", "build/cuda/all.tar.gz"], "choose a file outside"),
+        *((["inf", option, "x" * 300], "File name too long") for option in ("--resume", "--archive", "--runs")),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,8 +136,7 @@ def _sleep(cycles: int) -> None:
 
 
 def _properties(device: Any = None) -> Any:
-    begin()
-    settings = process.here().settings
+    gpu, settings = begin(), process.here().settings
     return SimpleNamespace(
         name=settings.name,
         total_memory=settings.memory_bytes,
