@@ -198,9 +198,9 @@ def chosen_parts(names: Sequence[str], parts: Sequence[Part]) -> list[Part]:
     return chosen or list(parts)
 
 
-def show_plan(parts: Sequence[Part], runs: Path) -> None:
+def show_plan(parts: Sequence[Part], runs: Path, rehearse: bool) -> None:
     """Print what each part shows and how long it takes."""
-    expected = expectation(list(parts), PUBLISHED)
+    expected = expectation(list(parts), None if rehearse else PUBLISHED)
     print(f"Seconds expected: {expected.source}.")
     width = max(len(part.name) for part in parts)
     total_s = 0.0
@@ -208,7 +208,8 @@ def show_plan(parts: Sequence[Part], runs: Path) -> None:
         status = PartFolder(part, runs).state.status
         seconds = expected.seconds[part.name]
         total_s += 0.0 if status == DONE else seconds
-        print(f"{part.name:<{width}} {seconds:6.0f} s {total_s:7.0f} s in all   {status:<11} {part.shows}")
+        source = "measured" if part.name in expected.measured else "estimate"
+        print(f"{part.name:<{width}} {seconds:6.0f} s {source} {total_s:7.0f} s in all   {status:<11} {part.shows}")
     print(flush=True)
 
 
@@ -293,7 +294,7 @@ def _main(options: argparse.Namespace) -> int:
     archive.pack(
         options.runs, options.archive
     )  # a place that cannot be written to is found before anything is measured
-    show_plan(parts, options.runs)
+    show_plan(parts, options.runs, options.rehearse)
     reading = None if options.rehearse or options.seconds == 0 else read_ahead()
     try:
         left = runner.run(parts)

@@ -385,11 +385,14 @@ def test_the_plan_says_where_its_durations_are_from(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "PUBLISHED", runs)
-    runner.show_plan(PARTS[:2], runs)
-    first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
-    assert first == "Seconds expected: estimates for an H100, none of them measured."
-    assert facts.split()[:4] == ["facts", "25", "s", "25"]
-    assert smoke.split()[:4] == ["smoke", "25", "s", "50"]
+    (runs / "gpu").mkdir()
+    (runs / "gpu" / "durations.json").write_text('{"gpu": "H", "date": "2026", "seconds": {"facts": 31}}')
+    for rehearse, source, seconds, how in ((False, "as measured on H,", 31, "measured"), (True, "", 25, "estimate")):
+        runner.show_plan(PARTS[:2], runs, rehearse)
+        first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
+        assert first.startswith(f"Seconds expected: {source or 'estimates for a simulated GPU.'}")
+        assert facts.split()[:5] == ["facts", str(seconds), "s", how, str(seconds)]
+        assert smoke.split()[:5] == ["smoke", "25", "s", "estimate", str(seconds + 25)]
 
 
 def test_a_command_is_kept_as_a_shell_takes_it(runs: Path) -> None:
