@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-# What reading a damaged archive raises.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 LARGEST_BYTES = 12 * 2**20
 # Plots are there as PNG too, and `report` makes a page of five megabytes from the rows. Compiled kernels are of this

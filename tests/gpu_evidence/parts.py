@@ -277,10 +277,7 @@ class Expectation:
 
 
 def expectation(parts: list[Part], published: Path | None) -> Expectation:
-    """The durations that a real GPU has shown, the latest record of `published`; estimates where there is none.
-
-    A rehearsal has nothing `published`.
-    """
+    """The durations that a real GPU has shown, the latest record of `published`; estimates where there is none."""
     estimates = {part.name: float(part.estimated_s) for part in parts}
     if published is None:
         return Expectation("estimates for a simulated GPU", estimates)

@@ -234,28 +234,21 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     try:
         options.parts = chosen_parts(options.parts, PARTS)
-        _locate(options)
+        if options.resume is not None and not options.resume.is_file():
+            raise ValueError(f"--resume {options.resume}: there is no such file")
+        may_overwrite = options.rehearse and options.archive is options.runs is None
+        folder = "cuda-rehearsal" if options.rehearse else "cuda"
+        options.runs = (options.runs or ROOT / "build" / folder).absolute()
+        options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
+        if options.archive.is_relative_to(options.runs):
+            raise ValueError(f"--archive {options.archive}: choose a file outside {options.runs}, which it holds")
+        if options.archive.exists() and not (may_overwrite or options.resume or options.runs.exists()):
+            raise ValueError(f"{options.archive} holds other runs: add --resume {options.archive}, or name another")
+        if options.rehearse and options.publish and options.publish.resolve().is_relative_to(PUBLISHED.resolve()):
+            raise ValueError(f"--publish {options.publish}: a rehearsal has no results; name another folder")
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return options
-
-
-def _locate(options: argparse.Namespace) -> None:
-    """Complete the options' paths. Raises ValueError if one is of no use, and OSError if it cannot be looked at."""
-    if options.resume is not None and not options.resume.is_file():
-        raise ValueError(f"--resume {options.resume}: there is no such file")
-    may_overwrite = options.rehearse and options.archive is options.runs is None
-    folder = "cuda-rehearsal" if options.rehearse else "cuda"
-    options.runs = (options.runs or ROOT / "build" / folder).absolute()
-    options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
-    if options.archive.is_relative_to(options.runs):
-        raise ValueError(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
-    if options.archive.exists() and not (may_overwrite or options.resume or options.runs.exists()):
-        raise ValueError(
-            f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive"
-        )
-    if options.rehearse and options.publish and options.publish.resolve().is_relative_to(PUBLISHED.resolve()):
-        raise ValueError(f"--publish {options.publish}: a rehearsal has no results; name another folder")
 
 
 def _seconds(text: str) -> float:
@@ -291,9 +284,7 @@ def _main(options: argparse.Namespace) -> int:
     runner = Runner(options.runs, options.archive, options.seconds, options.rehearse)
     prepare(options)
     parts = [rehearsed(part) for part in options.parts] if options.rehearse else options.parts
-    archive.pack(
-        options.runs, options.archive
-    )  # a place that cannot be written to is found before anything is measured
+    archive.pack(options.runs, options.archive)  # raises OSError now if it cannot be written
     show_plan(parts, options.runs, options.rehearse)
     reading = None if options.rehearse or options.seconds == 0 else read_ahead()
     try:
