@@ -1,11 +1,14 @@
 """All that is small of a folder of runs as one file, which another machine continues from."""
 
+import gzip
 import io
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 LARGEST_BYTES = 12 * 2**20
 # Plots are there as PNG too, and `report` makes a page of five megabytes from the rows. Compiled kernels are of this
 # machine alone.
@@ -51,17 +54,16 @@ def _files(runs: Path) -> Iterator[tuple[Path, bytes | None, float]]:
         yield path, content, about.st_mtime
 
 
-def names(archive: Path) -> list[str]:
-    """The files in an archive."""
-    with tarfile.open(archive) as file:
-        return file.getnames()
+def read(archive: Path) -> tarfile.TarFile:
+    """Read all of an archive and check its sum. Raises one of DAMAGE, or OSError if it cannot be read."""
+    content = gzip.decompress(archive.read_bytes())
+    return tarfile.open(fileobj=io.BytesIO(content), mode="r:")
 
 
-def unpack(archive: Path, runs: Path) -> None:
+def unpack(content: tarfile.TarFile, runs: Path) -> None:
     """Put the content of an archive into a folder of runs that does not exist yet or is empty, whole or not at all."""
     unpacked = runs.with_name(f"{runs.name}.unpacking")
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir(parents=True)
-    with tarfile.open(archive) as file:
-        file.extractall(unpacked, filter="data")
+    content.extractall(unpacked, filter="data")
     unpacked.rename(runs)

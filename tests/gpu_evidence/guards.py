@@ -66,5 +66,5 @@ def _gpu_here(file: Path, variables: Mapping[str, str]) -> dict[str, Any]:
     """The facts of the GPU that torch uses here, which are also written to a file."""
     file.unlink(missing_ok=True)
     command = [sys.executable, "-m", "gpu_evidence.machine_facts", str(file), "gpu", "properties"]
-    subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, check=False)
+    subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, check=False, process_group=0)
     return read_json(file)

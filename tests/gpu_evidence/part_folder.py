@@ -86,15 +86,17 @@ class PartFolder:
         return ""
 
     def last_lines(self) -> list[str]:
-        """The end of what the part has printed, without empty lines. A line that was redrawn counts once."""
-        text = self.output.read_text(errors="replace")
+        """The end of what this attempt has printed, without empty lines. A line that was redrawn counts once."""
+        text = self._printed()
         redrawn = (line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n"))
         return [line for line in redrawn if line][-self.part.printed_lines :]
 
+    def _printed(self) -> str:
+        return self.output.read_bytes()[self._printed_before :].decode(errors="replace")
+
     def _first_skip(self) -> str:
         """Why pytest skipped a test of this attempt, from its summary; empty if it skipped none."""
-        lines = self.output.read_bytes()[self._printed_before :].decode(errors="replace").splitlines()
-        return next((line for line in lines if line.startswith("SKIPPED [")), "")
+        return next((line for line in self._printed().splitlines() if line.startswith("SKIPPED [")), "")
 
 
 def read_json(file: Path) -> dict[str, Any]:

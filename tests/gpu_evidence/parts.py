@@ -269,17 +269,21 @@ def rehearsed(part: Part) -> Part:
 
 @dataclass(frozen=True)
 class Expectation:
-    """How long each part takes, and where that is from."""
+    """How long each part takes, where that is from, and which parts were measured."""
 
     source: str
     seconds: dict[str, float]
+    measured: frozenset[str] = frozenset()
 
 
-def expectation(parts: list[Part], published: Path) -> Expectation:
+def expectation(parts: list[Part], published: Path | None) -> Expectation:
     """The durations that a real GPU has shown, the latest record of `published`; estimates where there is none."""
     estimates = {part.name: float(part.estimated_s) for part in parts}
+    if published is None:
+        return Expectation("estimates for a simulated GPU", estimates)
     records = [json.loads(file.read_text()) for file in published.glob(f"*/{DURATIONS}")]
     if not records:
         return Expectation("estimates for an H100, none of them measured", estimates)
     latest = max(records, key=lambda record: record["date"])
-    return Expectation(f"as measured on {latest['gpu']}, estimates for other parts", estimates | latest["seconds"])
+    source, seconds = f"as measured on {latest['gpu']}, estimates for other parts", latest["seconds"]
+    return Expectation(source, estimates | seconds, frozenset(seconds))

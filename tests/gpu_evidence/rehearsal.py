@@ -7,7 +7,7 @@ project is not installed, and PATH has neither git nor a compiler. On the first 
 measured something. The second one has nothing but the archive of the first, and finishes every part. Whatever was
 measured before the kill must still be there.
 
-Groups of parts are rehearsed beside each other. FOLDER (build/cuda-rehearsal) gets what they publish.
+Groups of parts are rehearsed beside each other. FOLDER (build/rehearsed) gets what they publish.
 """
 
 import json
@@ -33,6 +33,7 @@ from gpu_evidence.part_folder import DONE, RUNNING, PartFolder  # noqa: E402
 from gpu_evidence.parts import PARTS, Part, rehearsed  # noqa: E402
 from gpu_evidence.runner import environment  # noqa: E402
 
+PUBLISHED = ROOT / "build" / "rehearsed"
 _LONGEST_S, _LONGEST_END_S = 300, 10
 # A part that keeps nothing while it measures is killed after this time.
 _KILLED_AFTER_S = 1.0
@@ -176,7 +177,7 @@ def main() -> None:
     # Idle threads of torch and OpenBLAS would take the CPUs from the other groups.
     os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "cuda-rehearsal")
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else PUBLISHED)
     parts = [rehearsed(part) for part in PARTS]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:
         groups = [parts[first::_GROUPS] for first in range(_GROUPS)]

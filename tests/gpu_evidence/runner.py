@@ -23,7 +23,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -199,9 +198,9 @@ def chosen_parts(names: Sequence[str], parts: Sequence[Part]) -> list[Part]:
     return chosen or list(parts)
 
 
-def show_plan(parts: Sequence[Part], runs: Path) -> None:
+def show_plan(parts: Sequence[Part], runs: Path, rehearse: bool) -> None:
     """Print what each part shows and how long it takes."""
-    expected = expectation(list(parts), PUBLISHED)
+    expected = expectation(list(parts), None if rehearse else PUBLISHED)
     print(f"Seconds expected: {expected.source}.")
     width = max(len(part.name) for part in parts)
     total_s = 0.0
@@ -209,7 +208,8 @@ def show_plan(parts: Sequence[Part], runs: Path) -> None:
         status = PartFolder(part, runs).state.status
         seconds = expected.seconds[part.name]
         total_s += 0.0 if status == DONE else seconds
-        print(f"{part.name:<{width}} {seconds:6.0f} s {total_s:7.0f} s in all   {status:<11} {part.shows}")
+        source = "measured" if part.name in expected.measured else "estimate"
+        print(f"{part.name:<{width}} {seconds:6.0f} s {source} {total_s:7.0f} s in all   {status:<11} {part.shows}")
     print(flush=True)
 
 
@@ -234,19 +234,20 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     try:
         options.parts = chosen_parts(options.parts, PARTS)
-    except ValueError as error:
+        if options.resume is not None and not options.resume.is_file():
+            raise ValueError(f"--resume {options.resume}: there is no such file")
+        may_overwrite = options.rehearse and options.archive is options.runs is None
+        folder = "cuda-rehearsal" if options.rehearse else "cuda"
+        options.runs = (options.runs or ROOT / "build" / folder).absolute()
+        options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
+        if options.archive.is_relative_to(options.runs):
+            raise ValueError(f"--archive {options.archive}: choose a file outside {options.runs}, which it holds")
+        if options.archive.exists() and not (may_overwrite or options.resume or options.runs.exists()):
+            raise ValueError(f"{options.archive} holds other runs: add --resume {options.archive}, or name another")
+        if options.rehearse and options.publish and options.publish.resolve().is_relative_to(PUBLISHED.resolve()):
+            raise ValueError(f"--publish {options.publish}: a rehearsal has no results; name another folder")
+    except (ValueError, OSError) as error:
         parser.error(str(error))
-    if options.resume is not None and not options.resume.is_file():
-        parser.error(f"--resume {options.resume}: there is no such file")
-    folder = "cuda-rehearsal" if options.rehearse else "cuda"
-    options.runs = (options.runs or ROOT / "build" / folder).absolute()
-    options.archive = (options.archive or options.runs.with_name(f"{options.runs.name}.tar.gz")).absolute()
-    if options.archive.is_relative_to(options.runs):
-        parser.error(f"--archive {options.archive}: choose a file outside {options.runs}, which is packed into it")
-    if options.archive.exists() and options.resume is None and not options.runs.exists():
-        parser.error(f"{options.archive} holds other runs: add --resume {options.archive}, or name another --archive")
-    if options.rehearse and options.publish is not None and options.publish.absolute() == PUBLISHED:
-        parser.error(f"--publish {options.publish}: a rehearsal has no results; name another folder")
     return options
 
 
@@ -262,12 +263,17 @@ def _seconds(text: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Return its exit status."""
-    options = parsed(sys.argv[1:] if arguments is None else arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
     try:
+        options = parsed(sys.argv[1:] if arguments is None else arguments)
         with guards.alone(options.runs):
             return _main(options)
     except Refused as refused:
         reason = str(refused)
+    except Stopped:
+        print("stopped: the same command continues", flush=True)
+        return 1
     except OSError as error:  # no room on the disk, for example
         reason = f"{error}; what was measured stays in {options.runs}"
     print(f".ci/cuda: {reason}", file=sys.stderr)
@@ -278,9 +284,8 @@ def _main(options: argparse.Namespace) -> int:
     runner = Runner(options.runs, options.archive, options.seconds, options.rehearse)
     prepare(options)
     parts = [rehearsed(part) for part in options.parts] if options.rehearse else options.parts
-    show_plan(parts, options.runs)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    archive.pack(options.runs, options.archive)  # raises OSError now if it cannot be written
+    show_plan(parts, options.runs, options.rehearse)
     reading = None if options.rehearse or options.seconds == 0 else read_ahead()
     try:
         left = runner.run(parts)
@@ -294,7 +299,7 @@ def _main(options: argparse.Namespace) -> int:
             reading.wait()
     print(f"\n=== {runner.passed_s():.0f} s; {options.archive}; left: {', '.join(left) or 'nothing'}", flush=True)
     if options.publish is not None:
-        publish.publish(parts, options.runs, options.publish, options.rehearse)
+        print(f"published in {publish.publish(parts, options.runs, options.publish, options.rehearse)}", flush=True)
     return 0 if runner.is_packed and not left else 1
 
 
@@ -305,10 +310,11 @@ def prepare(options: argparse.Namespace) -> None:
         print(f"{options.runs} exists and is continued; {options.resume} is not read", flush=True)
     elif options.resume is not None:
         try:
-            guards.check_kind(options.resume, archive.names(options.resume), options.rehearse)
-            archive.unpack(options.resume, options.runs)
-        except (tarfile.TarError, EOFError) as error:
-            raise Refused(f"{options.resume} cannot be read: {error}") from error
+            content = archive.read(options.resume)
+            guards.check_kind(options.resume, content.getnames(), options.rehearse)
+            archive.unpack(content, options.runs)
+        except archive.DAMAGE as error:
+            raise Refused(f"{options.resume} is damaged, and left as it is: {error}") from error
         names = os.listdir(options.runs)
     guards.check_kind(options.runs, names, options.rehearse)
     options.runs.mkdir(exist_ok=True)

@@ -7,14 +7,13 @@ import select
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_evidence import archive, guards, runner
+from gpu_evidence import archive, guards, rehearsal, runner
 from gpu_evidence.part_folder import DONE, FAILED, OUT_OF_TIME, RUNNING, PartFolder
 from gpu_evidence.parts import PARTS, ROOT, Part
 from gpu_evidence.publish import publish
@@ -119,8 +118,8 @@ def test_a_part_that_is_out_of_time_gets_ctrl_c_and_continues_in_the_next_call(
     for attempt in (1, 2):
         assert run(long, runs=runs) == ["part"]
         assert rows(long, runs) == attempt
+        assert capsys.readouterr().out.count("\nreport\n") == 1
     assert state(long, runs) == (OUT_OF_TIME, "")
-    assert "report" in capsys.readouterr().out
     assert PartFolder(long, runs).state.seconds > 2
 
 
@@ -142,7 +141,7 @@ def test_the_archive_holds_what_is_measured_while_a_part_runs(runs: Path, monkey
     monkeypatch.setattr(runner, "_RENEWED_EVERY_S", 0.1)
     packed: list[list[str]] = []
     pack = archive.pack
-    monkeypatch.setattr(archive, "pack", lambda *where: pack(*where) or packed.append(archive.names(where[1])))
+    monkeypatch.setattr(archive, "pack", lambda of, to: pack(of, to) or packed.append(archive.read(to).getnames()))
     run(part(UNTIL_CTRL_C, most_s=2), runs=runs)
     assert "part/rows.jsonl" in packed[-3]  # the last two are written after the part
 
@@ -155,7 +154,7 @@ def test_the_archive_has_no_compiled_kernels_and_names_large_files_that_are_left
         (runs / name).parent.mkdir(exist_ok=True)
         (runs / name).write_text("x" * size)
     run(runs=runs)
-    assert archive.names(runs.with_name("runs.tar.gz")) == ["plot.png"]
+    assert archive.read(runs.with_name("runs.tar.gz")).getnames() == ["plot.png"]
     assert capsys.readouterr().out == "left out of the archive, each over 12 MiB: rows\n"
 
 
@@ -166,7 +165,7 @@ def test_a_file_that_is_removed_while_the_archive_is_written_is_left_out(
     kept.touch()
     monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [kept, runs / "removed.txt"])
     run(runs=runs)
-    assert archive.names(runs.with_name("runs.tar.gz")) == ["kept.txt"]
+    assert archive.read(runs.with_name("runs.tar.gz")).getnames() == ["kept.txt"]
 
 
 def started(runs: Path, code: str) -> subprocess.Popen:
@@ -203,7 +202,7 @@ def test_a_signal_lets_the_part_report_and_packs_what_it_kept(runs: Path, number
     assert process.returncode == 1
     assert "the same command continues" in output
     assert "report" in (runs / "part" / "output.txt").read_text()
-    archive.unpack(runs.with_name("runs.tar.gz"), runs.with_name("other"))
+    archive.unpack(archive.read(runs.with_name("runs.tar.gz")), runs.with_name("other"))
     assert rows(part(""), runs.with_name("other")) == 1
 
 
@@ -277,6 +276,24 @@ def test_a_sentence_says_why_an_archive_cannot_be_continued_or_published(
     assert reason in printed
 
 
+def test_a_damaged_archive_is_refused_before_anything_is_written(runs: Path, command: Command) -> None:
+    packed, folder = packed_runs({"part/rows.jsonl": "{}\n" * 9}, runs.parent), runs.with_name("new")
+    whole = packed.read_bytes()
+    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (0, 2, len(whole) // 2, len(whole) - 5)]
+    for damaged in (b"", whole[:5], whole[:-1], *flipped):
+        packed.write_bytes(damaged)
+        status, printed = command("0", "--resume", packed, "--archive", packed, folder=folder)
+        assert (status, printed.count("\n"), f"{packed} is damaged" in printed) == (2, 1, True)
+        assert (folder.exists(), packed.read_bytes()) == (False, damaged)
+
+
+def test_ctrl_c_before_the_first_part_is_a_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(runner, "prepare", lambda options: handlers[signal.SIGINT](signal.SIGINT, None))
+    assert command("inf") == (1, "stopped: the same command continues\n")
+
+
 def test_two_commands_do_not_run_in_one_folder(runs: Path, command: Command) -> None:
     first = started(runs, UNTIL_CTRL_C)
     status, printed = command("inf", parts=[part(ONE_ROW)])
@@ -291,10 +308,12 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
     runs: Path, command: Command, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
-        if full == "archive" or (runs / "part" / "rows.jsonl").exists():
+        if (runs / "part" / "rows.jsonl").exists():
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(*{"archive": (tarfile, "open"), "folder": (PartFolder, "save")}[full], fail)
+    unwritable = command("inf", "--archive", "/dev/null/packed.tar.gz", parts=[part(ONE_ROW)])
+    assert (unwritable[0], list(runs.iterdir())) == (2, [])
+    monkeypatch.setattr(*{"archive": (archive, "pack"), "folder": (PartFolder, "save")}[full], fail)
     status, printed = command("inf", parts=[part(ONE_ROW)])
     assert (status, printed.count("No space left on device")) == ({"archive": 1, "folder": 2}[full], 1)
     assert rows(part(""), runs) == 1
@@ -306,10 +325,11 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(
         (["ten"], "SECONDS"),
         (["-1"], "SECONDS"),
         (["smoke"], "smoke is not a number of seconds; inf is no limit"),
-        (["inf", "--rehearse", "--publish", "results/published"], "a rehearsal has no results"),
+        (["inf", "--rehearse", "--publish", "results/../results/published/mine"], "a rehearsal has no results"),
         (["inf", "nonsense"], "no part 'nonsense'; choose from: facts smoke default clock"),
         (["inf", "--resume", "nowhere.tar.gz"], "there is no such file"),
         (["inf", "--archive", "build/cuda/all.tar.gz"], "choose a file outside"),
+        *((["inf", option, "x" * 300], "File name too long") for option in ("--resume", "--archive", "--runs")),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,12 +339,18 @@ def test_a_wrong_command_says_what_is_wrong(words: list[str], reason: str, capsy
     assert reason in capsys.readouterr().err
 
 
-def test_an_archive_of_other_runs_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    earlier = tmp_path / "earlier.tar.gz"
+def test_an_archive_of_other_runs_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = tmp_path / "build" / "cuda-rehearsal.tar.gz"
+    earlier.parent.mkdir()
     earlier.touch()
     with pytest.raises(SystemExit):
         runner.parsed(["inf", "--runs", str(tmp_path / "runs"), "--archive", str(earlier)])
     assert f"add --resume {earlier}" in capsys.readouterr().err
+    assert runner.parsed(["inf", "--rehearse"]).runs != rehearsal.PUBLISHED
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    assert runner.parsed(["inf", "--rehearse"]).archive == earlier  # a rehearsal overwrites its own
 
 
 def test_a_group_names_all_of_its_parts() -> None:
@@ -346,11 +372,13 @@ def test_the_plan_says_where_its_durations_are_from(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "PUBLISHED", runs)
-    runner.show_plan(PARTS[:2], runs)
-    first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
-    assert first == "Seconds expected: estimates for an H100, none of them measured."
-    assert facts.split()[:4] == ["facts", "25", "s", "25"]
-    assert smoke.split()[:4] == ["smoke", "25", "s", "50"]
+    (runs / "gpu").mkdir()
+    (runs / "gpu" / "durations.json").write_text('{"gpu": "H", "date": "2026", "seconds": {"facts": 31}}')
+    for rehearse, source, row in ((False, "as measured on H", "31 s measured"), (True, "estimates", "25 s estimate")):
+        runner.show_plan(PARTS[:2], runs, rehearse)
+        first, facts, smoke, *_ = capsys.readouterr().out.splitlines()
+        assert (first.startswith(f"Seconds expected: {source}"), row in facts) == (True, True)
+        assert smoke.split()[:5] == ["smoke", "25", "s", "estimate", str(int(row[:2]) + 25)]
 
 
 def test_a_command_is_kept_as_a_shell_takes_it(runs: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gpu_evidence import guards, runner
 from simulated_cuda.commands import NO_PLOTS, STEADY, harness
 
 FIRST, SECOND = "b2000000-0000-4000-8000-000000000002", "a1000000-0000-4000-8000-000000000001"
@@ -27,3 +28,8 @@ def test_shards_measure_on_a_gpu_each_and_the_run_has_the_state_of_both(tmp_path
     page = (tmp_path / "run" / "report.html").read_text()
     assert "its GPUs differ (GPU power limit of GPU-b2000000 700 W and 500 W)" in page
     assert "driver 1.0 (simulated), power limit 700 W, power limit 500 W" in page
+
+
+def test_a_gpu_has_the_same_properties_in_every_process(tmp_path: Path) -> None:
+    found = guards._gpu_here(tmp_path / "card.tmp", runner.environment(rehearse=True))
+    assert "clock_rate=1980000" in found["properties"]

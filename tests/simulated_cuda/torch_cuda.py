@@ -145,7 +145,7 @@ def _properties(device: Any = None) -> Any:
         major=9,
         minor=0,
         uuid=process.visible()[device if isinstance(device, int) else 0],
-        clock_rate=int(gpu.clock.boost_hz / 1e3),
+        clock_rate=int({**process.CLOCK, **settings.clock}["boost_hz"] / 1e3),
     )
 
 
