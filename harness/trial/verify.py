@@ -36,23 +36,23 @@ from impls.attention.reference import softmax_attention
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     """Verify the mask without a reference: changing hidden tokens must not change any visible output.
 
-    Under a causal mask, about half of the tokens change. The first of them has an odd place, so it lies inside a tile
-    of a kernel, whose earlier tokens must not see it. Padding is hidden from all real tokens. Raises WrongResult if an
+    Under a causal mask, all tokens from a place on change, for several places: among them the second, the last, and one
+    inside a tile of a kernel. Padding is hidden from all real tokens. Raises WrongResult if an
     output changes by more than `limit` of its norm. Without a mask, nothing is checked.
     """
     source_len = layer_protocol.kv_len(work.layer, case)
     is_chunk = layer_protocol.sees_a_chunk(work.layer, case)
     if case.mask == "causal" and case.seq_len > 1 and (is_chunk or not case.kv_len):
-        letters = ("n",) if source_len else ("n", "m")
-        seen = (case.seq_len // 2 - 1) | 1
+        letters, n = ("n",) if source_len else ("n", "m"), case.seq_len
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
         at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
-        hidden = _of_tokens(work, letters, seen)
-        if is_chunk:
-            hidden += _of_tokens(work, ("m",), seen + case.kv_len - case.seq_len)
-        _check_unchanged(work, hidden, lambda y: y.narrow(at, 0, seen), seed, limit, reason)
+        for seen in sorted({1, n // 4, (n // 2 - 1) | 1, 3 * n // 4, n - 1} - {0}):
+            hidden = _of_tokens(work, letters, seen)
+            if is_chunk:
+                hidden += _of_tokens(work, ("m",), seen + case.kv_len - n)
+            _check_unchanged(work, hidden, partial(torch.narrow, dim=at, start=0, length=seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         real = workload.counted_tokens(work.layer, case)
@@ -114,8 +114,8 @@ def _check_unchanged(
 def check_batch(case: Case, seed: int, limit: float) -> None:
     """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
 
-    Changing the first or the last sequence must not change the outputs of the others. They have one length and no mask,
-    and the layer runs uncompiled. A layer passes if it does not take such a batch. Raises WrongResult as `check_mask`.
+    Changing the first, the middle or the last one must not change the outputs of the others. The layer runs uncompiled,
+    without a mask. It passes if it does not take a batch of one length. Raises WrongResult as `check_mask`.
     """
     layer_class = layer_lookup.load_class(case.impl)
     is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
@@ -133,9 +133,10 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
         except Exception:  # of any kind, because a kernel compiler defines its own exceptions
             return
         free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
-        for changed, first_seen in ((0, 1), (-1, 0)):
+        for changed in sorted({0, batch_size // 2, batch_size - 1}):
             hidden: list[Any] = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
-            others = partial(torch.narrow, dim=dims.index("b"), start=first_seen, length=batch_size - 1)
+            rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
+            others = partial(torch.index_select, dim=dims.index("b"), index=rest)
             _check_unchanged(work, hidden, others, seed, limit, reason)
 
 
@@ -226,7 +227,6 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
-    # Looked up before the layer is called, which may replace built-in functions.
     hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
         if case.dtype in result_checks.HALF:

@@ -77,6 +77,14 @@ class SeesTheLast(nn.Module):
         return self.proj(x) + x[-1:].mean()
 
 
+class SwapsTheMiddle(SeesTheLast):
+    """The first and the last sequence of four are their own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.proj(x)
+        return torch.cat((y[:1], y[1:-1].flip(0), y[-1:]))
+
+
 class NormalisesTheBatch(nn.Module):
     """Statistics of the batch in training, running ones in evaluation."""
 
@@ -131,6 +139,11 @@ def test_a_layer_that_mixes_the_sequences_of_a_batch_is_incorrect(name: str, bat
 def test_it_is_incorrect_in_training_too(mode: str) -> None:
     with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
         verified("Recurrent", batch_size=2, mode=mode)
+
+
+def test_a_layer_that_mixes_only_sequences_in_the_middle_is_incorrect() -> None:
+    with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
+        verified("SwapsTheMiddle", batch_size=4)
 
 
 def test_half_precision_does_not_hide_the_other_sequence() -> None:

@@ -63,6 +63,22 @@ class ReplacesTheLastToken(PackedAttention):
         return torch.cat((y[:, :-1], y[:, -2:-1]), dim=1)
 
 
+class SeesTheLast(PackedAttention):
+    """The last token but one sees the last."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, attn_mask)
+        return torch.cat((y[:, :-2], y[:, -2:-1] + x[:, -1:], y[:, -1:]), dim=1)
+
+
+class SeesTheNext(PackedAttention):
+    """The first token sees the second."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, attn_mask)
+        return torch.cat((y[:, :1] + x[:, 1:2], y[:, 1:]), dim=1)
+
+
 class _UsedUp(torch.autograd.Function):
     """Its backward pass is right once."""
 
@@ -97,7 +113,7 @@ def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> d
     return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
 
 
-@pytest.mark.parametrize("layer", [Ignores, Liar, IgnoresAfterANorm, SeesItsTile])
+@pytest.mark.parametrize("layer", [Ignores, Liar, IgnoresAfterANorm, SeesItsTile, SeesTheLast, SeesTheNext])
 def test_one_that_sees_later_tokens_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongResult, match="it sees later tokens that the mask hides: its output is off by"):
         verified(layer, monkeypatch, mask="causal")
