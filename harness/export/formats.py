@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,19 @@ def check_format(name: str) -> None:
         raise UsageError(f"unknown format '{name}'{did_you_mean(name, [*FORMATS, SCRIPT])}")
 
 
+# Formats that have the columns of `summary.csv`.
+_TABLES = ("csv", "parquet")
+
+
 def export(stored: StoredRun, name: str) -> Exported:
     """Export the run to the format `name`. Raises UsageError if it is unknown or the run has nothing for it."""
     check_format(name)
     if not stored.lines:
         raise UsageError(f"{stored.path} has no rows to export")
+    if name in _TABLES:
+        from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
+
+        stored = replace(stored, lines=complete_lines(stored.lines, stored.machine, stored.config.get("baseline")))
     return FORMATS[name](stored)
 
 

@@ -33,6 +33,16 @@ def test_an_export_goes_to_standard_output(run: Path, capsysbinary: pytest.Captu
     assert err == b""
 
 
+def test_a_table_is_the_summary_of_the_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    table, parquet = tmp_path / "table.csv", tmp_path / "table.parquet"
+    assert main(["report", str(run), "--no-plots", "-o", str(tmp_path / "report")]) == 0
+    assert main(["export", str(run), "--format", "csv", "-o", str(table)]) == 0
+    assert table.read_text() == (tmp_path / "report" / "summary.csv").read_text()
+    assert main(["export", str(run), "--format", "parquet", "-o", str(parquet)]) == 0
+    filled = pd.read_csv(table).notna().any()
+    assert set(pd.read_parquet(parquet).dropna(axis=1, how="all").columns) == set(filled[filled].index)
+
+
 def test_an_export_goes_to_the_file_that_is_named(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "layers.json"
     assert main(["export", "--format=github-action-benchmark", str(run), "-o", str(out)]) == 0
