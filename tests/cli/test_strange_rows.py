@@ -152,7 +152,7 @@ MACHINE: dict[str, Any] = {
 STRANGE_MACHINES: dict[str, tuple[dict[str, Any], str]] = {
     "memory as text": ({"memory_bytes": "much"}, "memory_bytes is the text 'much', not a valid integer"),
     "memory beyond all": ({"memory_bytes": 10**400}, "memory_bytes is "),
-    "not finite": ({"cpu": {"model": "a CPU", "threads": math.nan}}, "cpu: threads is nan, not a valid integer"),
+    "not finite": ({"cpu": {"threads": math.nan}}, "cpu: threads is nan, not a valid integer"),
     "threads as text": ({"cpu": {"threads": "two"}}, "cpu: threads is the text 'two', not a valid integer"),
     "no part": ({"torch": "2.13.0"}, "torch is the text '2.13.0', not"),
     "no text": ({"python": 3.11}, "python is 3.11, not a valid string"),
