@@ -166,6 +166,12 @@ class _Piece:
         if fixed:
             raise ValueError("; ".join(fixed))
         predicted = predict(*size)
+        n, *others = size
+        below = 1 << n.bit_length() - 1
+        if self.law.exact and below < n and any(term.log for term in self.law.terms):
+            # Between powers of two, counts may have steps: ⌈log₂ n⌉ rounds, for example.
+            reach = [predicted, *(predict(power, *others) for power in (below, 2 * below))]
+            predicted = replace(predicted, lo=min(one.lo for one in reach), hi=max(one.hi for one in reach))
         if predicted.value <= 0:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
         warnings = _warnings(self.points, predict, size, names)

@@ -25,6 +25,8 @@ from harness.polynomial import AXES, Term, leading
 from harness.stats.interval import CONFIDENCE
 
 MOST_TERMS = 4
+# With fewer sizes than this, noisy costs decide nothing about terms that no exact count tells.
+_FEWEST_UNPRESUMED = 5
 # A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
 # An eigenvalue of I − H below this is 0 but for rounding.
@@ -308,6 +310,7 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    reason = _too_few_sizes(problem, axis) or reason
     return replace(law, determined=not reason, reason=reason)
 
 
@@ -431,11 +434,19 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
     return tuple(found)
 
 
+def _too_few_sizes(problem: _Problem, axis: str) -> str:
+    """Why the axis takes too few values for any law; empty if it takes enough."""
+    distinct = len(np.unique(problem.sizes.axis(axis)))
+    values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
+    if distinct < FEWEST_SIZES:
+        return f"{values}: a law needs {FEWEST_SIZES} at least"
+    if distinct < _FEWEST_UNPRESUMED and not problem.presumed:
+        return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
+    return ""
+
+
 def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -> str:
     """Why the leading term along the axis is undetermined; empty if it is determined."""
-    distinct = len(np.unique(problem.sizes.axis(axis)))
-    if distinct < FEWEST_SIZES:
-        return f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}: a law needs {FEWEST_SIZES} at least"
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
     if len(ways) > 1:
         rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]

@@ -39,6 +39,8 @@ _EXACT = 1e-8
 _MOST_STARTS = 5
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2
+# A law with a logarithm needs this many sizes more than terms in n, because many sequences follow one by chance.
+_SPARE_WITH_LOG = 2
 
 
 def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
@@ -46,9 +48,9 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
 
     The points must outnumber the terms by `spare`, so that no law fits by chance.
 
-    The law is undetermined in any of three cases. No axis varies, or the first varied one takes fewer than three
-    values. An axis takes no more values than the law has powers of it. An equally short law with other leading powers
-    is exact too.
+    The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
+    values. A law with a logarithm has not two sizes more than terms in n. An axis takes no more values than the law has
+    powers of it. An equally short law with other leading powers is exact too.
     """
     axes = varying_axes(sizes)
     terms = _candidates(axes)
@@ -171,6 +173,10 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Ter
     first = len(np.unique(sizes.axis(axes[0])))
     if first < FEWEST_SIZES:
         return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    with_log = [terms for terms in found if any(term.log for term in terms)]
+    needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
+    if (lengths := len(np.unique(sizes.n))) < needed:
+        return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
     for axis in axes:
         distinct = len(np.unique(sizes.axis(axis)))
         if any(powers_beside(terms, axis) >= distinct for terms in found):

@@ -88,6 +88,23 @@ def test_memory_that_has_an_exact_law_is_predicted_to_the_byte_inside_and_at_lea
     assert outside.lo == outside.value == 8 * 16384**2 < outside.hi
 
 
+@pytest.mark.parametrize(
+    ("n", "lo", "hi"),
+    # 2 ⌈log₂ n⌉ + 1: 15 at n = 96, whose powers of two beside it have 13 and 15.
+    [(96, 13, 15), (100, 13, 15), (33, 11, 13), (256, 17, 17)],
+)
+def test_between_powers_of_two_a_law_with_a_logarithm_predicts_the_values_there(n: int, lo: float, hi: float) -> None:
+    cases = [Case("attention.fused", length, 64, 1) for length in (16, 32, 64, 128, 512)]
+    found = law(
+        metric="memory", of=lines(cases, lambda c: 1e-6 * c.seq_len, lambda c: 2 * (c.seq_len.bit_length() - 1) + 1)
+    )
+    assert str(found.law) == "2 log n + 1"
+    assert found.law.determined
+    said = found.predict(n, 64, 1, 1)
+    assert (said.lo, said.hi) == (lo, hi)
+    assert lo <= said.value <= hi
+
+
 def test_an_axis_that_takes_one_value_where_the_law_holds_is_one_of_which_nothing_is_known() -> None:
     # From n = 1024 on at d = 64 alone, and dearer there: the law of those says nothing of d = 256.
     cases = [Case("attention.fused", n, d, 1) for n in (64, 128, 256, 512) for d in (64, 128, 256)]

@@ -62,6 +62,27 @@ def test_a_law_of_as_many_terms_as_sizes_is_undetermined(expected: tuple[Term, .
     assert not fit_law(points, costs, np.full(3, 0.005), expected).determined
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+@pytest.mark.parametrize("lengths", [(256, 512, 1024), (256, 512, 1024, 2048)])
+@pytest.mark.parametrize("widths", [(64,), (64, 128, 256)])
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_without_exact_counts_fewer_than_five_sizes_decide_nothing(
+    noise: float, lengths: tuple[int, ...], widths: tuple[int, ...], power: float
+) -> None:
+    points = grid(lengths, widths)
+    costs = noisy(1e-9 * points.n**power * points.d, noise, seed=0)
+    law = fit_law(points, costs, np.full(len(points), max(noise, 0.001)))
+    assert not law.determined
+    assert law.reason.startswith(f"n takes {len(lengths)} values: a law without terms of exact counts needs 5 at least")
+
+
+def test_without_exact_counts_five_sizes_may_determine_a_law() -> None:
+    points = grid((128, 256, 512, 1024, 2048))
+    law = fit_law(points, 1e-9 * points.n**2, np.full(5, 0.001))
+    assert law.terms == (Term(n=2),)
+    assert law.determined
+
+
 def test_several_widths_do_not_make_up_for_sizes_along_n() -> None:
     points = grid((64, 128, 256), (64, 128, 256, 512))
     costs = 1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2

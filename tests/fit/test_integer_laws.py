@@ -1,5 +1,6 @@
 """Exact costs have exact laws: whole coefficients, to the last digit, or none."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -93,6 +94,35 @@ def test_of_too_few_n_an_exact_law_is_not_determined(sizes: Sizes) -> None:
         assert "n takes 2 values" in law.reason
     else:
         assert str(law) == "256 d²"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "costs", "needed"),
+    [
+        # 1,024 n, and from n = 128 on also 128 n².
+        ((32, 64, 128, 256), [1024 * n + (n >= 128) * 128 * n * n for n in (32, 64, 128, 256)], 5),
+        # Blocks of 48: 512 bytes for each started block and row of 48.
+        ((32, 64, 128), [512 * 48 * -(-n // 48) for n in (32, 64, 128)], 4),
+        # Rows of ⌊√n⌋ at d = 64.
+        ((64, 128, 256, 512), [n * math.isqrt(n) * 64 for n in (64, 128, 256, 512)], 5),
+    ],
+)
+def test_a_law_with_a_logarithm_needs_two_sizes_more_than_terms(
+    lengths: tuple[int, ...], costs: list[int], needed: int
+) -> None:
+    law = exact_law(grid(lengths), costs)
+    assert law is not None
+    assert any(term.log for term in law.terms)
+    assert not law.determined
+    assert law.reason == f"n takes {len(lengths)} values: this law with a logarithm needs {needed} at least"
+
+
+@pytest.mark.parametrize(("lengths", "determined"), [((32, 64, 128), False), ((32, 64, 128, 256), True)])
+def test_a_logarithm_and_a_constant_are_told_by_four_sizes(lengths: tuple[int, ...], determined: bool) -> None:
+    law = exact_law(grid(lengths), [2 * (n.bit_length() - 1) + 1 for n in lengths])
+    assert law is not None
+    assert str(law) == "2 log n + 1"
+    assert law.determined is determined
 
 
 def test_a_peak_that_another_phase_has_at_small_n_has_its_law_from_there_on() -> None:

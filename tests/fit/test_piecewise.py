@@ -49,8 +49,9 @@ def test_a_law_of_four_terms_has_no_break_either(noise: float) -> None:
 
 
 def test_the_law_beyond_a_break_is_that_of_its_points_alone() -> None:
-    costs = np.where(POINTS.n >= 512, 2e-9 * POINTS.n**2, 5e-6 * POINTS.n)
-    law = fit_pieces(POINTS, costs)
+    points = grid((64, 128, 256, 512, 1024, 2048, 4096, 8192))
+    costs = np.where(points.n >= 512, 2e-9 * points.n**2, 5e-6 * points.n)
+    law = fit_pieces(points, costs)
     assert [found.n for found in law.breaks] == [512]
     assert law.terms == (Term(n=2),)
     assert law.determined
