@@ -221,10 +221,9 @@ def check_call_times(work: Workload, renewal: Renewal) -> None:
         new_s, again_s = sorted(seconds[renewal])[_CALLS // 4], median(seconds[elsewhere])
         if new_s <= _SLOWER * again_s:
             return
-    seen, outside_s = _observed(work, [renewal, elsewhere], 0)
-    if seen and seen[::2] == seen[1::2]:
-        skipped_s = min(outside_s[::2]) - median(outside_s[1::2])
-        if skipped_s <= (_SLOWER - 1) * again_s:
+        seen, outside_s = _observed(work, [renewal, elsewhere], 0)
+        skipped_s = min(outside_s[::2], default=new_s) - median(outside_s[1::2] or [0.0])
+        if seen[::2] == seen[1::2] and skipped_s <= (_SLOWER - 1) * again_s:
             return
     raise WrongResult(
         f"{_EARLIER}: a new input takes {1e6 * new_s:.1f} µs, the same input again {1e6 * again_s:.1f} µs"
