@@ -164,7 +164,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
         with observer, _noting_unpacked_lengths(storages):
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    return ObservedCall(observer.ops, leaves, [*tensors_of(result), *gradients], (call, result))
+    return ObservedCall(len(observer.seen), leaves, [*tensors_of(result), *gradients], (call, result))
 
 
 @contextlib.contextmanager

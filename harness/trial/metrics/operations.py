@@ -10,6 +10,7 @@ gradients out of place.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
@@ -149,9 +150,10 @@ class Unobservable(Exception):
 
 
 class Observer(TorchDispatchMode):
-    """`with Observer(storages, counts): call()`. `ops` is the number of operations, including views.
+    """`with Observer(storages, counts): call()`. `seen` holds each operator, also of views, and its tensors' shapes.
 
-    Each of `counts` is called with every operation, in the order of dispatch.
+    `inside_s` is the time of torch's own operations. Each of `counts` is called with every operation, in the order of
+    dispatch.
     """
 
     # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
@@ -159,7 +161,8 @@ class Observer(TorchDispatchMode):
 
     def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], object]]) -> None:
         super().__init__()
-        self.ops = 0
+        self.seen: list[Any] = []
+        self.inside_s = 0.0
         self._storages = storages
         self._counts = tuple(counts)
 
@@ -177,8 +180,11 @@ class Observer(TorchDispatchMode):
         kwargs = kwargs or {}
         of = operation_traits(func)
         reads, changed = self._touched(of, args, kwargs)
+        start = perf_counter()
         out = func(*args, **kwargs)
-        self.ops += 1
+        if of.namespace == "aten":
+            self.inside_s += perf_counter() - start
+        self.seen.append((func, [tensor.shape for tensor in tensors_of(args)]))
         for tensor in changed.values():  # `out=` may have enlarged its argument
             self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()
         written = list(changed)

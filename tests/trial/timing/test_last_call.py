@@ -100,6 +100,60 @@ def test_skipped_work_that_torch_does_not_dispatch_is_found_by_its_time() -> Non
         checked(case_of("SkipsWorkOutsideTorch"))
 
 
+class Sorts(torch.nn.Module):
+    """The time of a sort depends on how well the processor predicts its branches: a repeated input is faster."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.w = torch.nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sort(1).values
+
+
+class Ranks(Sorts):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.gather(1, x.argsort(1, descending=True))
+
+
+class MixesSorted(Sorts):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w(x.sort(1).values)
+
+
+class SortsAndSkips(Sorts):
+    """Skips a product in numpy for an input seen before. Torch dispatches the same operations."""
+
+    seen = b""
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = x.detach().numpy()
+        if values.tobytes() != self.seen:
+            self.seen = values.tobytes()
+            for _ in range(100):
+                values[0].T @ values[0]
+        return x.sort(1).values
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, layer: type[Sorts], n: int, d_model: int) -> None:
+    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
+    work = build(Case("faults.layers:Good", n, d_model, 1), 0)
+    check_call_times(work, renewal_of(work))
+
+
+@pytest.mark.parametrize("layer", [Sorts, Ranks, MixesSorted])
+@pytest.mark.parametrize(("n", "d_model"), [(32, 16), (32, 64), (64, 16), (64, 64)])
+def test_an_operation_that_is_faster_for_values_seen_before_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, layer: type[Sorts], n: int, d_model: int
+) -> None:
+    timed(monkeypatch, layer, n, d_model)
+
+
+def test_work_skipped_beside_such_an_operation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongResult, match="a new input takes"):
+        timed(monkeypatch, SortsAndSkips, 32, 16)
+
+
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_a_result_kept_only_at_the_size_that_is_timed_is_found(mode: str) -> None:
     with pytest.raises(WrongResult, match="its output does not follow its input"):
