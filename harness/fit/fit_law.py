@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
 from harness.fit import laws
-from harness.fit.laws import FEWEST_SIZES, LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
+from harness.fit.laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
 from harness.formatting import listed
 from harness.polynomial import AXES, Term, leading
 from harness.stats.interval import CONFIDENCE
 
 MOST_TERMS = 4
-# With fewer sizes than this, noisy costs decide nothing about terms that no exact count tells.
-_FEWEST_UNPRESUMED = 5
 # A term below this share of the cost at every point is dropped.
 _LEAST_PART = 1e-6
 # An eigenvalue of I − H below this is 0 but for rounding.
@@ -310,7 +308,7 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    reason = _too_few_sizes(problem, axis) or reason
+    reason = laws.too_few_sizes(problem.sizes, axis, bool(problem.presumed)) or reason
     return replace(law, determined=not reason, reason=reason)
 
 
@@ -432,17 +430,6 @@ def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
             if part > _EMPTY:
                 found.append(laws.Hidden(term, most, part))
     return tuple(found)
-
-
-def _too_few_sizes(problem: _Problem, axis: str) -> str:
-    """Why the axis takes too few values for any law; empty if it takes enough."""
-    distinct = len(np.unique(problem.sizes.axis(axis)))
-    values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
-    if distinct < FEWEST_SIZES:
-        return f"{values}: a law needs {FEWEST_SIZES} at least"
-    if distinct < _FEWEST_UNPRESUMED and not problem.presumed:
-        return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
-    return ""
 
 
 def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -> str:

@@ -289,6 +289,19 @@ REJECTED_BELOW = 1e-4
 ROUNDING = 1e-7
 # A law needs at least this many sizes: with two, any law of two terms fits.
 FEWEST_SIZES = 3
+# With fewer sizes than this, noisy costs decide nothing about terms that no exact count tells.
+_FEWEST_UNPRESUMED = 5
+
+
+def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
+    """Why the axis takes too few values for any law; empty if it takes enough. Exact counts presume terms."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
+    if distinct < FEWEST_SIZES:
+        return f"{values}: a law needs {FEWEST_SIZES} at least"
+    if distinct < _FEWEST_UNPRESUMED and not is_presumed:
+        return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
+    return ""
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:
