@@ -184,7 +184,7 @@ class Observer(TorchDispatchMode):
         out = func(*args, **kwargs)
         if of.namespace == "aten":
             self.inside_s += perf_counter() - start
-        self.seen.append((func, [tensor.shape for tensor in tensors_of(args)]))
+        self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
         for tensor in changed.values():  # `out=` may have enlarged its argument
             self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()
         written = list(changed)
