@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.sweep_axes import Case
-from harness.trial.compilation import compilations
+from harness.trial.compilation import functions_offered
 from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
@@ -158,13 +158,13 @@ def check_operation_counts(work: Workload, seed: int) -> None:
 def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[list[Any], list[float]]:
     """Call after each renewal, in rounds. Return each call's operations, and its seconds outside torch's own ones.
 
-    Both are empty for calls that cannot be observed. Compiled code dispatches no operations, and may not run under an
-    observer.
+    Both are empty for calls that cannot be observed. Compiled code dispatches no operations, and the compiler would
+    compile the observer too.
     """
     seen: list[Any] = []
     outside_s: list[float] = []
     try:
-        for renew in [] if compilations() else renewals * _ROUNDS:
+        for renew in [] if functions_offered() else renewals * _ROUNDS:
             renew()
             torch.manual_seed(seed)
             with Observer(Storages(), ()) as observer:

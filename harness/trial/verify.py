@@ -234,7 +234,7 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
-        if is_plain and _OF_SHAPES.search(str(error)):
+        if is_plain and _OF_SHAPES.search(repr(error.args)):
             few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
             is_few = hint and 0 < case.num_kv_heads < case.num_heads
             # Without either, the shapes may be of the other layout.

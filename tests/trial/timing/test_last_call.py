@@ -32,7 +32,7 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 @pytest.fixture(autouse=True)
 def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.trial.reuse_between_calls.compilations", lambda: 0
+        "harness.trial.reuse_between_calls.functions_offered", lambda: 0
     )  # other tests may have compiled here
     monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
 
