@@ -57,7 +57,7 @@ _OF_FLOPS, _OF_BYTES, _OPERATION_S = 0.65, 0.35, 2e-6
 # A backward pass reaches lower rates: its gradients lie in new memory.
 _IN_TRAINING = 0.75
 # Seconds that a process takes beside calls of its layer: to time it, to count its facts, to verify it. On a GPU, it
-# starts CUDA, and a timed trial also runs under load (an H200's).
+# starts CUDA, and a timed trial also runs under load (means of an H200).
 _ON_CPU = {"time": 0.037, "facts": 0.045, "verify": 0.07}
 _ON_GPU = {"time": 1.8, "facts": 1.0, "verify": 0.9}
 # Calls of a timed trial beside its samples, samples at least, and calls of the two other kinds.

@@ -61,7 +61,7 @@ TAIL_SHARE = 0.05
 _LOAD_READINGS = 4
 # The counter of energy is read once in a part of the calls, which takes about this long. If the GPU ran out of calls
 # before the end of a reading, the parts become twice as long, up to the longest. A longer part makes a renewal of the
-# counter less certain. A query took an H200 3.6 ms at rest, and over 12 ms at work.
+# counter less certain. A query took an H200 3.6 ms at rest, and probably more at work.
 _LOAD_PART_S, _LONGEST_PART_S = 5e-3, 40e-3
 # The idle power during readings would be in the energy of a call by about as much.
 _IDLE_SHARE = 0.05

@@ -260,7 +260,7 @@ def cold_s(bench: Bench) -> Callable[..., float]:
 
 
 def test_the_flush_of_the_device_is_as_good_as_a_larger_one(bench: Bench, cold_s: Callable[..., float]) -> None:
-    # In turns, as the first readings of an H200 took 5 % longer than later ones.
+    # In turns: on an H200, one flush was measured first and read 5 % longer than two. Why is not known.
     pairs = [(cold_s(1), cold_s(2)) for _ in range(5)]
     once_s, twice_s = (median(of) for of in zip(*pairs, strict=True))
     assert once_s == pytest.approx(twice_s, abs=max(0.05 * once_s, 2 * bench.record["tick_s"]))
