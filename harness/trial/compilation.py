@@ -178,7 +178,7 @@ def _dynamo_counter(group: str, *names: str) -> int:
 
 
 def functions_offered() -> int:
-    """How many functions torch.compile was given, whether it compiled them or not."""
+    """How many functions torch.compile was given without `fullgraph`, whether it compiled them or not."""
     return _dynamo_counter("frames", "total")
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.sweep_axes import Case
-from harness.trial.compilation import functions_offered
+from harness.trial.compilation import compilations, functions_offered
 from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
@@ -164,7 +164,8 @@ def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[list[
     seen: list[Any] = []
     outside_s: list[float] = []
     try:
-        for renew in [] if functions_offered() else renewals * _ROUNDS:
+        is_compiler_used = compilations() or functions_offered()
+        for renew in [] if is_compiler_used else renewals * _ROUNDS:
             renew()
             torch.manual_seed(seed)
             with Observer(Storages(), ()) as observer:

@@ -31,9 +31,8 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 
 @pytest.fixture(autouse=True)
 def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "harness.trial.reuse_between_calls.functions_offered", lambda: 0
-    )  # other tests may have compiled here
+    for counter in ["compilations", "functions_offered"]:  # other tests may have compiled here
+        monkeypatch.setattr(f"harness.trial.reuse_between_calls.{counter}", lambda: 0)
     monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
 
 
