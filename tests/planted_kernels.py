@@ -1,6 +1,7 @@
 """Layers whose computation is hard to observe, each named after it. Measured as `impl=planted_kernels:Name`."""
 
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from planted import Identity, NoHeads
@@ -179,6 +180,48 @@ class Checkpoints(NoHeads):
         from torch.utils.checkpoint import checkpoint
 
         return checkpoint(lambda y: self.mix(y).tanh().tanh(), x, use_reentrant=False)
+
+
+class ChecksPointSelectively(NoHeads):
+    """Saves its input, and the result of its product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        from torch.utils import checkpoint
+
+        products = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+        contexts = partial(checkpoint.create_selective_checkpoint_contexts, products)
+        return checkpoint.checkpoint(
+            lambda y: self.mix(y).tanh().tanh(), x, use_reentrant=False, context_fn=contexts, preserve_rng_state=False
+        )
+
+
+class _DoublesByAttribute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.twice = torch.full_like(x, 2)
+        return x * ctx.twice
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * ctx.twice
+
+
+class KeepsOnContext(NoHeads):
+    """Keeps an attribute of a Function for its backward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(_DoublesByAttribute.apply(x) - x)
+
+
+class KeepsForAHook(NoHeads):
+    """Keeps a tensor for a hook of a gradient."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        if y.requires_grad:
+            ones = torch.ones_like(x)
+            y.register_hook(lambda gradient: gradient * ones)
+        return y
 
 
 class Products(NoHeads):

@@ -7,7 +7,7 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 import contextlib
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ from harness.trial.metrics.operations import (
 )
 from harness.trial.packed_sequences import lengths_facts
 from harness.trial.work_after_call import OtherThreads
-from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
+from harness.trial.workload import Forward, Unsupported, Workload, build, counted_tokens, output_shape, train_call
 
 # Tensors of other classes may have no memory of their own.
 _REAL_TENSORS = (Tensor, nn.Parameter)
@@ -63,35 +63,28 @@ _AUTOGRAD: Any = torch._C._autograd
 _BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
 
 
-def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tensor]) -> int:
-    """Return the bytes of the storages that autograd saves for the backward pass, each counted once.
+def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callable[[], None]) -> int:
+    """Return the bytes that the graph of a forward pass keeps until its backward pass, on a kind of device.
 
-    Those count that are still saved when the forward pass ends. `leaves` existed before and are not counted. If the
-    layer packs what is saved by hooks of its own, as `save_on_cpu` does, the tensors that they return count instead, on
-    the devices of the leaves. A tensor that a `torch.autograd.Function` keeps as its own attribute is not seen.
+    So they include what a `torch.autograd.Function` or a hook keeps as its own attribute, and the output only if it is
+    saved. `forget` frees the gradients of the leaves.
 
-    Raises Unobservable if a hook returns anything else, such as a file's name.
+    Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
+    be kept elsewhere.
     """
-    storages = Storages()
-    before, devices = {storages.key(leaf) for leaf in leaves}, {leaf.device for leaf in leaves}
-    packed: set[int] = set()
-    alive: list[int] = []
-    opaque: set[type] = set()
+    graph: list[Any] = []
+    replaced: set[type] = set()
 
     def note(saved: Any) -> Any:
         parts = tree_leaves(saved)
-        tensors = [part for part in parts if isinstance(part, Tensor)]
-        packed.update(storages.key(tensor) for tensor in tensors if tensor.device in devices)
-        opaque.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
-        if not tensors:
-            opaque.add(type(saved))
+        replaced.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
+        if not any(isinstance(part, Tensor) for part in parts):
+            replaced.add(type(saved))
         return saved
 
-    def forward_has_ended(*_: object) -> None:
-        # Storages saved for a graph that is already freed do not serve the backward pass.
-        alive.append(sum(storages.nbytes[key] for key in packed - before - storages.freed()))
+    def keep_graph() -> None:
+        graph.append(forward().grad_fn)
 
-    hook = layer.register_forward_hook(forward_has_ended)
     push = torch._C._autograd._push_saved_tensors_default_hooks
 
     def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
@@ -99,18 +92,17 @@ def saved_bytes(layer: nn.Module, call: Callable[[], Any], leaves: Sequence[Tens
 
     _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
     try:
-        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-            y = call()  # noqa: F841  # the output keeps the graph
-            if not alive:  # a function is called without the module around it
-                forward_has_ended()
+        with_graph = allocator_peak(keep_graph, device).kept_bytes
+        graph.clear()
+        # Only a backward pass frees what a hook saves as it is.
+        after_backward = allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes
     finally:
-        hook.remove()
         _AUTOGRAD._push_saved_tensors_default_hooks = push
-    # A checkpoint keeps nothing: it computes what was saved again.
-    names = sorted(kind.__name__ for kind in opaque if kind.__module__ != "torch.utils.checkpoint")
+    # A checkpoint's placeholder stands for nothing: it computes what was saved again.
+    names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
-    return alive[0]
+    return with_graph - after_backward
 
 
 @dataclass(frozen=True)
@@ -285,11 +277,11 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     else:
         kept_bytes = 0
     weights = [*work.layer.parameters(), *work.layer.buffers()]
-    leaves = [*work.inputs, *work.constants, *weights]
     unknown: list[str] = []
     saved: int | None = 0
     if work.gradient is not None:
-        saved = told(lambda: saved_bytes(work.layer, work.forward, leaves), "saved_bytes", unknown)
+        kept = (work.forward, work.gradient, device_kind(case.device), work.forget)
+        saved = told(lambda: saved_bytes(*kept), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)

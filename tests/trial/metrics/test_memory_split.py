@@ -1,6 +1,7 @@
 """The allocator's peak to the byte, and its parts, against counts by hand. In words of float32."""
 
 import pytest
+import torch
 
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
@@ -35,10 +36,10 @@ SAVED = {
     "rnn.elman": X + STEP,
     # The input transposed, states, h_0.
     "rnn.torch": 2 * X + STEP,
-    # q, k, v, softmax, heads together.
-    "attention.naive": 3 * X + H * SCORES + X,
-    # The copies of q, k, v, not these; softmax, heads together.
-    "attention.packed": 3 * X + H * SCORES + X,
+    # q, k, v, softmax, heads together; what the scores of each head are divided by.
+    "attention.naive": 3 * X + H * SCORES + X + H * SCALAR,
+    # The copies of q, k, v, not these; softmax, heads together; what scores are divided by.
+    "attention.packed": 3 * X + H * SCORES + X + SCALAR,
     # q, k, v, heads, and the logarithm of each row's sum.
     "attention.fused": 3 * X + X + B * H * N,
 }
@@ -98,9 +99,9 @@ def test_weights_inputs_and_outputs_are_those_of_the_mode(runner: Executor, impl
     assert found["output_bytes"] == (4 * 2 * X + weights if train else 4 * X)
 
 
-def test_a_checkpoint_saves_nothing_but_its_input(runner: Executor) -> None:
+def test_a_checkpoint_saves_nothing_but_its_input_and_the_state_of_random_numbers(runner: Executor) -> None:
     found = facts(runner, "planted_kernels:Checkpoints", "train")
-    assert found["saved_bytes"] == 0
+    assert found["saved_bytes"] == torch.get_rng_state().nbytes
     assert found["flops"] == 2 * B * N * W * 4  # forward twice, backward
 
 
@@ -109,11 +110,14 @@ def test_a_checkpoint_saves_nothing_but_its_input(runner: Executor) -> None:
     [
         ("Products", 4 * X),  # the result of tanh, which is the second product's input
         ("SavesOnCpu", 4 * X),
+        ("ChecksPointSelectively", 4 * X),  # the product
+        ("KeepsOnContext", 2 * 4 * X),  # the attribute, and the product's input
+        ("KeepsForAHook", 4 * X),
         # A copy in 2 bytes of all that is saved: both products' inputs and weights, and the result of tanh once more.
         ("PacksInHalf", 2 * (2 * (X + W) + X)),
     ],
 )
-def test_what_hooks_of_the_layer_return_is_saved(layer: str, saved: int, runner: Executor) -> None:
+def test_what_the_graph_keeps_counts_however_it_keeps_it(layer: str, saved: int, runner: Executor) -> None:
     found = facts(runner, f"planted_kernels:{layer}", "train")
     assert found["saved_bytes"] == saved
     assert found["facts_unknown"] == []
