@@ -12,47 +12,115 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from harness import __version__
+from harness.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
 from harness.errors import UsageError, did_you_mean
 
-GROUPS = {
-    "Measure": {
-        "sweep": "measure every case of a grid; write tables and plots to results/",
-        "compare": "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
-        "verify": "compare layers' outputs and gradients with a float64 reference",
-        "calibrate": "report whether this machine is fit to measure on, and what to change",
-    },
-    "Read a run": {
-        "report": "rebuild the tables and plots of a run from its rows",
-        "status": "show how far a sweep is: cases, shards, and who is measuring",
-        "predict": "predict what a layer costs at a size that was not measured, with an interval",
-        "recommend": "recommend a layer for a size, measured or not, and say how sure that is",
-        "export": "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
-    },
-    "Gate pull requests": {
-        "baseline": "write what a run found to a file to commit, which `check` reads",
-        "check": "measure a baseline's cases again and report what got worse: for CI",
-        "explain": "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
-        "bisect": "find the commit at which a layer's time, FLOPs or memory changed",
-        "history": "record what layers cost commit by commit, and draw it as one page",
-    },
-    "Explore": {
-        "list": "list the layers that can be measured, or describe one of them",
-        "attention-map": "draw which word of a sentence attends to which in a layer, as a heat map",
-        "gradient-reach": "measure how far back a layer's output depends on its input",
-        "doctor": "print what an issue report needs: versions, machine, packages",
-    },
-}
-COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
-# The module of each command, where it has another name. The command `x-y` is its function `run_x_y`.
-_MODULES = {
-    **dict.fromkeys(("report", "export", "status"), "stored_runs"),
-    **dict.fromkeys(("predict", "recommend"), "predict"),
-    **dict.fromkeys(("attention-map", "gradient-reach"), "attention_and_gradients"),
-    **dict.fromkeys(("list", "verify"), "layers"),
-    **dict.fromkeys(("doctor", "calibrate"), "machine"),
-    **dict.fromkeys(("baseline", "check", "compare"), "gates"),
-    **dict.fromkeys(("bisect", "history"), "commits"),
-}
+_GATES = "harness.cli.gate_parsers"
+_TABLE = [
+    Command(
+        "sweep",
+        MEASURE,
+        "measure every case of a grid; write tables and plots to results/",
+        "harness.cli.sweep",
+        out=Out.OVERRIDE,
+    ),
+    Command(
+        "compare",
+        MEASURE,
+        "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
+        "harness.cli.gates",
+        _GATES,
+        Out.OVERRIDE,
+    ),
+    Command("verify", MEASURE, "compare layers' outputs and gradients with a float64 reference", "harness.cli.layers"),
+    Command(
+        "calibrate",
+        MEASURE,
+        "report whether this machine is fit to measure on, and what to change",
+        "harness.cli.machine",
+        out=Out.FLAG,
+    ),
+    Command(
+        "report",
+        READ,
+        "rebuild the tables and plots of a run from its rows",
+        "harness.cli.stored_runs",
+        out=Out.FLAG,
+    ),
+    Command("status", READ, "show how far a sweep is: cases, shards, and who is measuring", "harness.cli.stored_runs"),
+    Command(
+        "predict",
+        READ,
+        "predict what a layer costs at a size that was not measured, with an interval",
+        "harness.cli.predict",
+    ),
+    Command(
+        "recommend",
+        READ,
+        "recommend a layer for a size, measured or not, and say how sure that is",
+        "harness.cli.predict",
+    ),
+    Command(
+        "export",
+        READ,
+        "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
+        "harness.cli.stored_runs",
+        out=Out.FLAG,
+    ),
+    Command(
+        "baseline",
+        GATE,
+        "write what a run found to a file to commit, which `check` reads",
+        "harness.cli.gates",
+        _GATES,
+        Out.FLAG,
+    ),
+    Command(
+        "check",
+        GATE,
+        "measure a baseline's cases again and report what got worse: for CI",
+        "harness.cli.gates",
+        _GATES,
+        Out.OVERRIDE,
+    ),
+    Command(
+        "explain",
+        GATE,
+        "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
+        "harness.cli.explain",
+        _GATES,
+        Out.OVERRIDE,
+    ),
+    Command(
+        "bisect",
+        GATE,
+        "find the commit at which a layer's time, FLOPs or memory changed",
+        "harness.cli.commits",
+        _GATES,
+        Out.OVERRIDE,
+    ),
+    Command(
+        "history",
+        GATE,
+        "record what layers cost commit by commit, and draw it as one page",
+        "harness.cli.commits",
+        _GATES,
+        Out.FLAG,
+    ),
+    Command("list", EXPLORE, "list the layers that can be measured, or describe one of them", "harness.cli.layers"),
+    Command("doctor", EXPLORE, "print what an issue report needs: versions, machine, packages", "harness.cli.machine"),
+]
+COMMANDS: dict[str, Command] = {command.name: command for command in [*_TABLE, *entries("COMMANDS")]}
+
+
+def commands_by_group() -> dict[str, list[Command]]:
+    """The commands of each group of the help."""
+    groups: dict[str, list[Command]] = {MEASURE: [], READ: [], GATE: [], EXPLORE: []}
+    for command in COMMANDS.values():
+        groups.setdefault(command.group, []).append(command)
+    return groups
+
+
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 CRASHED, INTERRUPTED = 70, 130
 EXIT_STATUSES = {
@@ -120,9 +188,7 @@ def _carry_out(arguments: Sequence[str]) -> int:
             raise UsageError(f"unknown command '{name}'{did_you_mean(name, [*COMMANDS, 'help'])}")
         _find_own_layers()
         options = importlib.import_module("harness.cli.parsers").parse_options(name, arguments[1:])
-        module = importlib.import_module(f"harness.cli.{_MODULES.get(name, name)}")
-        run: Callable[[Any], int] = getattr(module, f"run_{name.replace('-', '_')}")
-        return run(options)
+        return COMMANDS[name].run(options)
     except (UsageError, OSError) as error:  # an OSError: a full disk, a removed directory
         print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
         return USAGE
@@ -171,14 +237,15 @@ def _find_own_layers() -> None:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n\n".join(
-        "\n".join([f"{title}:", *(f"  {name:<{width}}  {what}" for name, what in of_title.items())])
-        for title, of_title in GROUPS.items()
-    )
+    lines: list[str] = []
+    for group, commands in commands_by_group().items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {command.name:<{width}}  {command.about}" for command in commands]
+    listed = "\n".join(lines)
     return (
         "usage: python -m harness <command> [key=value …] [--flag …]\n\n"
-        "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n\n"
-        f"{commands}\n\n"
+        "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n"
+        f"{listed}\n\n"
         "What is measured is a key=value; how the command behaves is a --flag.\n"
         "`python -m harness help <command>` describes both. `python -m harness --version` prints the version.\n"
         "`attn-harness` is short for `python -m harness`."

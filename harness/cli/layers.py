@@ -148,7 +148,7 @@ def _own_page(name: str) -> dict[str, Any]:
 
     Raises UsageError if it cannot be loaded.
     """
-    from harness.cli.attention_and_gradients import short_executor
+    from harness.measure.executor import short_executor
 
     with short_executor() as executor:
         outcome = executor.ask("describe_page", Case(name, 64, 64, 4))

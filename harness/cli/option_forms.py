@@ -9,7 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.cli.commands import COMMANDS
 from harness.config.schema import SweepConfig
+from harness.entries import Out
 from harness.errors import UsageError
 from harness.key_value_options import Key
 from harness.sweep_axes import AXES, LETTERS
@@ -23,9 +25,6 @@ _SHARE = "a number from 0.001 on and below 1; 0.03 means 3 %"
 THRESHOLD = Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes=_SHARE)
 MINUTES = Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0")
 
-# The commands that write to `-o`, `--out` or `out=`: as an override of Hydra's grammar, as a plain key, or as a flag.
-_OUT_OVERRIDES, _OUT_KEYS = ("sweep", "compare", "check", "bisect", "explain"), ("attention-map", "gradient-reach")
-_OUT_FLAGS = ("report", "baseline", "export", "calibrate", "history")
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
 
@@ -74,11 +73,12 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
     """The arguments with flags for the keys `out=` and `baseline=`, for commands that have a flag only."""
     given = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
-    if command in (*_OUT_OVERRIDES, *_OUT_KEYS, *_OUT_FLAGS) and len(given) > 1:
+    out = COMMANDS[command].out
+    if out is not None and len(given) > 1:
         raise UsageError(f"{given[0]} {given[-1]}: out is given twice")
     if command == "report":
         arguments = [f"--{text}" if text.startswith("baseline=") else text for text in arguments]
-    if command not in _OUT_FLAGS:
+    if out is not Out.FLAG:
         return list(arguments)
     if "out=" in arguments:
         raise UsageError("out=: name a file or a directory")
@@ -87,12 +87,13 @@ def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
 
 def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
     """The options with the key `out=` for the flag `--out`, for commands that have keys."""
-    if command in _OUT_OVERRIDES and options.out is not None:
+    out = COMMANDS[command].out
+    if out is Out.OVERRIDE and options.out is not None:
         # Only backslashes before a quote are special to Hydra.
         escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), options.out)
         plain = _PLAIN_PATH.fullmatch(options.out)
         options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
-    elif command in _OUT_KEYS and options.out is not None:
+    elif out is Out.KEY and options.out is not None:
         options.keys.append(f"out={options.out}")
     return options
 

@@ -1,16 +1,16 @@
 """The options of each command, and its `--help`. Importing this file loads nothing that measures.
 
 The function `_x_y` adds the options of the command `x-y` to a parser. Its docstring is the text of its `--help`, where
-the names in `_FILLED` stand for longer texts. `harness.cli.gate_parsers` has the commands that judge pull requests.
+the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the module of each command.
 """
 
 import argparse
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from harness.cli import gate_parsers
+from harness.cli.commands import COMMANDS
 from harness.cli.option_forms import (
     add_keys,
     add_open,
@@ -26,8 +26,6 @@ from harness.sweep_axes import AXES, SETTINGS
 
 # The file in which a calibration is saved: `harness.calibration.record.PATH`.
 _CALIBRATION = Path("results", "calibration.json")
-# The layers of `gradient-reach` by default.
-REACH_IMPLS = "rnn.elman,rnn.gru,rnn.lstm,rnn.mingru,attention.packed"
 # The keys of `predict` and `recommend` beside their own.
 _SIZES = f"""\
 seq_len                                 the length, or several: 1024,4096; it need not have been measured
@@ -39,7 +37,6 @@ You can use a pytest-benchmark JSON instead of a run if its benchmarks give seq_
 _FILLED = {
     "AXES": "\n  ".join(f"{axis.name + '=' + ('|'.join(axis.values) or '…'):<39}{axis.help}" for axis in AXES.values()),
     "SIZES": _SIZES,
-    "LAYERS": REACH_IMPLS,
 }
 
 
@@ -50,16 +47,9 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def adder_of(command: str) -> Callable[[argparse.ArgumentParser], None]:
-    """The function that adds a command's options; its docstring is the command's help."""
-    name = f"_{command.replace('-', '_')}"
-    found: Callable[[argparse.ArgumentParser], None] = globals().get(name) or getattr(gate_parsers, name)
-    return found
-
-
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of a command's options."""
-    add_options = adder_of(command)
+    add_options = COMMANDS[command].add_options
     text = inspect.getdoc(add_options) or ""
     for name, filling in _FILLED.items():
         text = text.replace(f"{{{name}}}", filling)
@@ -292,53 +282,3 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
     """
     add_run(parser, "a run's directory, or a pytest-benchmark JSON")
     add_keys(parser)
-
-
-def _attention_map(parser: argparse.ArgumentParser) -> None:
-    """Draw the attention matrix of a layer as labelled heat maps, one per head.
-
-    keys:
-      impl=attention.packed       a layer with attention_weights(x, attn_mask); for one of your own: module:Class
-      d_model=64 num_heads=4      the sizes of the layer
-      mask=none|causal            causal: no word attends to a later one
-      seed=0                      draws the layer's weights, which are untrained; a layer that loads its own keeps them
-      out=DIR                     a new directory, or a run whose plots/ gets the pictures; default: results/<time>
-
-    The sentence is split on white space. Each word seeds the generator that draws its vector, so equal words have equal
-    vectors. Sinusoidal positions are added.
-
-    examples:
-      python -m harness attention-map "the cat sat on the mat"
-      python -m harness attention-map "the cat sat on the mat" mask=causal num_heads=1 out=results/latest
-
-    exit status: 0 done; 2 usage error, or a layer without attention weights
-    """
-    parser.add_argument("sentence", nargs="?", default="", help="words, in quotes")
-    add_keys(parser)
-    add_out(parser, "where to write; default: results/<time>", kind=str)
-
-
-def _gradient_reach(parser: argparse.ArgumentParser) -> None:
-    """Measure how far back the last output depends on its input: ‖∂h_n/∂x_t‖ over n − t.
-
-    keys:
-      impl={LAYERS}
-                                          layers; for one of your own: module:Class
-      seq_len=128 d_model=32 num_heads=4  the sizes of the layers
-      seeds=8                             how often to draw new weights and inputs
-      out=DIR                             a new directory, or a run whose plots/ gets the picture;
-                                          default: results/<time>
-
-    Autograd computes the gradients in float64, with a causal mask if the layer supports one. The rate is the factor
-    that remains after each step back. It is fitted to the logarithm over the distance, with a 95 % confidence interval
-    between seeds.
-
-    examples:
-      python -m harness gradient-reach
-      python -m harness gradient-reach impl=rnn.elman,my.module:MyLayer seq_len=256 seeds=16
-
-    exit status: 0 done; 2 usage error, or no layer could be measured;
-    3 done, but a layer was incorrect, in error or killed
-    """
-    add_keys(parser)
-    add_out(parser, "where to write; default: results/<time>", kind=str)

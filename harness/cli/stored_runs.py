@@ -104,8 +104,8 @@ def run_export(options: argparse.Namespace) -> int:
 
 def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
     """The script of some cases. Trials tell how their layers are called."""
-    from harness.cli.attention_and_gradients import short_executor
     from harness.export.script import export_script  # loads what starts trials
+    from harness.measure.executor import short_executor
 
     with short_executor() as executor:
         return export_script(stored, cases, executor)

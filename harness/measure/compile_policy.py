@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness import layer_lookup
 from harness.measure.outcome import TrialOutcome
-from harness.results.row import KINDS
+from harness.results.row import kind_of
 from harness.sweep_axes import Case
 
 
@@ -31,7 +31,7 @@ class CompilePolicy:
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
-        if case is None or not KINDS[purpose].builds_layer:
+        if case is None or not kind_of(purpose).builds_layer:
             return False
         return layer_lookup.is_compiled(case.impl) or case.impl in self._found
 
@@ -43,7 +43,7 @@ class CompilePolicy:
         """
         if not self.is_due(purpose, case):
             return self._timeout_s
-        if KINDS[purpose].is_timed and case is not None:
+        if kind_of(purpose).is_timed and case is not None:
             return self._timeout_s + 2 * self._compile_s.get(case, 0.0)
         return max(self._timeout_s, self.compile_timeout_s)
 

@@ -292,3 +292,12 @@ class Executor:
     def _drop_server(self, which: _Which) -> None:
         if which in self._servers:  # the start may have failed
             self._servers.pop(which).close()
+
+
+# The longest time that a command waits for a layer, in seconds.
+_SHORT_TIMEOUT_S = 60.0
+
+
+def short_executor() -> Executor:
+    """An executor that examines layers in separate processes, so that this process needs no torch."""
+    return Executor(seed=0, trial_s=1.0, timeout_s=_SHORT_TIMEOUT_S, memory_limit=None)

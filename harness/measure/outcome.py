@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.results.row import KINDS, LARGEST, LINES, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check
+from harness.results.row import LARGEST, LINES, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, kind_of
 from harness.sweep_axes import FAILURES
 
 # The rest of a larger answer is not read.
@@ -117,7 +117,7 @@ def check(answer: Mapping[str, Any], purpose: str) -> None:
         return
     if "family" in answer and purpose not in ("describe", "describe_page"):
         raise InvalidAnswer("'family' cannot be part of it")
-    kind = KINDS[purpose]
+    kind = kind_of(purpose)
     _check(answer, kind.entries)
     # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
     if kind.value is not None and kind.value({**answer, "wall_s": 1.0}) is None:

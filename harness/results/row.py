@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.entries import entries, referenced
 from harness.results.columns import COLUMNS, FACT_COLUMNS
 from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case
@@ -186,7 +187,7 @@ def _none_or(fits: Check) -> Check:
     return lambda value: value is None or fits(value)
 
 
-def _list_of(fits: Check) -> Check:
+def list_of(fits: Check) -> Check:
     return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
 
 
@@ -227,11 +228,11 @@ def _status_and_reason(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
 
 
-_text, _flag = _of_type(str), _of_type(bool)
+_text, FLAG = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
-_finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+FINITE, AT_LEAST_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
 _object, _list = _of_type(dict), _of_type(list)
-_OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: _at_least_0}
+_OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: AT_LEAST_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
@@ -250,6 +251,7 @@ class TrialKind:
     - `builds_layer`: the trial may compile, and gets more time if it does.
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `once`: a case is measured once.
+    - `handler`: in the process of the trial, `module:function(request, case)` of an extra.
     """
 
     entries: Mapping[str, Check]
@@ -258,32 +260,33 @@ class TrialKind:
     builds_layer: bool = True
     is_timed: bool = False
     once: bool = False
+    handler: str = ""
 
 
 KINDS: dict[str, TrialKind] = {
     "machine": TrialKind({"harness": _none_or(_text), "version": _text, "gpu": _none_or(_text)}, builds_layer=False),
     "describe": TrialKind(
         {
-            "import_s": _at_least_0,
-            **dict.fromkeys(("forkable", "has_heads", "compiled"), _flag),
+            "import_s": AT_LEAST_0,
+            **dict.fromkeys(("forkable", "has_heads", "compiled"), FLAG),
             "family": _text,
             **dict.fromkeys(("refused", "file"), _none_or(_text)),
             "files": _object_of(_text),
-            "imports": _none_or(_list_of(_text)),
+            "imports": _none_or(list_of(_text)),
         },
         builds_layer=False,
     ),
     "verify": TrialKind(
         {
             "against": _text,
-            "tolerance": _at_least_0,
-            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), _none_or(_at_least_0)),
-            "compiled": _none_or(_flag),
+            "tolerance": AT_LEAST_0,
+            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), _none_or(AT_LEAST_0)),
+            "compiled": _none_or(FLAG),
         }
     ),
-    "reference": TrialKind({"projections": _list_of(_finite)}),
+    "reference": TrialKind({"projections": list_of(FINITE)}),
     "compile": TrialKind(
-        {"compile_s": _at_least_0, "graphs": _count, "graph_breaks": _count}, _compile_s_of_row, once=True
+        {"compile_s": AT_LEAST_0, "graphs": _count, "graph_breaks": _count}, _compile_s_of_row, once=True
     ),
     "facts": TrialKind(
         {
@@ -296,28 +299,24 @@ KINDS: dict[str, TrialKind] = {
     ),
     "time": TrialKind(
         {
-            "samples_s": _list_of(_positive),
+            "samples_s": list_of(_positive),
             "calls_per_sample": _positive,
             "probe_s": _none_or(_positive),
-            "clock_s": _at_least_0,
+            "clock_s": AT_LEAST_0,
         },
         record_of_row,
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
     ),
-    "turns": TrialKind({"turns": _count, "threads_after": _none_or(_at_least_0)}, is_timed=True),
+    "turns": TrialKind({"turns": _count, "threads_after": _none_or(AT_LEAST_0)}, is_timed=True),
     "probe": TrialKind({"probe_s": _positive}, builds_layer=False),
     "flops": TrialKind({"flops_per_s": _positive, "size": _count}, builds_layer=False),
     "bandwidth": TrialKind({"bandwidth_bytes_per_s": _positive}, builds_layer=False),
-    "attention_map": TrialKind(
-        {"weights": _list_of(_list_of(_list_of(_finite))), "row_error": _at_least_0, "own_weights": _flag}
-    ),
-    "gradient_reach": TrialKind({"norms": _list_of(_at_least_0), "own_weights": _flag}),
     "trace": TrialKind(
         {
             "operations": _rows_of(_text, _count, _none_or(_count), _count, _rows_of(_text, _count)),
             "tensors": _rows_of(_text, _text, _text, _count, _count),
-            "shares": _rows_of(_text, _at_least_0),
+            "shares": _rows_of(_text, AT_LEAST_0),
             "unknown": lambda value: isinstance(value, list) and all(map(_text, value)),
         }
     ),
@@ -326,11 +325,11 @@ KINDS: dict[str, TrialKind] = {
             "layer": _built,
             "reference": _none_or(_built),
             **dict.fromkeys(("input_width", "source_len", "small_len"), _count),
-            "prefills": _flag,
-            "inputs": _none_or(_list_of(_object)),
-            "output": _none_or(_list_of(_list_of(_count))),
-            "lengths": _none_or(_list_of(_list)),
-            **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
+            "prefills": FLAG,
+            "inputs": _none_or(list_of(_object)),
+            "output": _none_or(list_of(list_of(_count))),
+            "lengths": _none_or(list_of(_list)),
+            **dict.fromkeys(("tolerance", "gradient_tolerance"), AT_LEAST_0),
             "modules": _object_of(_text),
         },
         builds_layer=False,
@@ -338,7 +337,7 @@ KINDS: dict[str, TrialKind] = {
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), _text),
-            **dict.fromkeys(("has_heads", "causal", "compiled"), _flag),
+            **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
             "claims": _object_of(_text),
             "axes": _rows_of(_text, _text, lambda value: type(value) in (int, float, bool, str, type(None))),
             "inputs": _rows_of(_text, _text, _text),
@@ -346,8 +345,18 @@ KINDS: dict[str, TrialKind] = {
         },
         builds_layer=False,
     ),
-    "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
+    "refusals": TrialKind({"refusals": list_of(_none_or(_status_and_reason))}, builds_layer=False),
 }
+
+
+def kind_of(purpose: str) -> TrialKind:
+    """Return the kind of trial. Raises KeyError if there is none."""
+    if purpose in KINDS:
+        return KINDS[purpose]
+    kind: TrialKind = referenced(dict(entries("TRIAL_KINDS"))[purpose])
+    return kind
+
+
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.
 LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": _positive}, "turn": {"min_s": _positive, "mean_s": _positive}}
 _SECONDS: Check = _none_or(lambda value: type(value) in (int, float))

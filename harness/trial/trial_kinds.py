@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from harness import background_process, gpus, layer_lookup
+from harness.entries import referenced
+from harness.results.row import kind_of
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
-    attention_and_gradients,
     compilation,
     device,
     environment,
@@ -209,7 +210,8 @@ def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
     return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
 
 
-# What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
+# What each kind of trial does, but for those of extras (see `harness.results.row.kind_of`). A trial about the machine
+# has no case.
 HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
@@ -237,10 +239,6 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         *(case, request["trial_s"], request["memory_limit"], request.get("most_bytes")),
         with_sustained=request.get("with_sustained", False),
     ),
-    "attention_map": lambda request, case: attention_and_gradients.attention_map(
-        case, request["seed"], request["words"]
-    ),
-    "gradient_reach": lambda request, case: attention_and_gradients.gradient_reach(case, request["seed"]),
 }
 # Trials of a layer's calls, which use the code that earlier trials of the case compiled.
 _OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
@@ -260,7 +258,8 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
     if case is None or purpose not in _OF_CALLS:
-        return HANDLERS[purpose](request, case)
+        handle = HANDLERS.get(purpose) or referenced(kind_of(purpose).handler)
+        return handle(request, case)
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
     compilation.lend_stubs(directory)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.commands import COMMANDS
-from harness.cli.parsers import adder_of, parse_options
+from harness.cli.parsers import parse_options
 
 PREFIX = "python -m harness "
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ SHELLS = {"bash": ["bash", "--norc", "-O", "failglob"], "zsh": ["zsh", "-f"]}
 
 def examples() -> list[str]:
     """All command lines that help texts print, up to a pipe."""
-    texts = [inspect.getdoc(adder_of(command)) or "" for command in COMMANDS]
+    texts = [inspect.getdoc(COMMANDS[command].add_options) or "" for command in COMMANDS]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     return [line.partition(" | ")[0] for line in lines if line.startswith(PREFIX)]
 
@@ -60,7 +60,7 @@ def test_an_example_is_parsed_by_its_command(line: str) -> None:
 
 
 def test_points_are_quoted_wherever_they_are_printed() -> None:
-    texts = [inspect.getdoc(adder_of(command)) or "" for command in COMMANDS]
+    texts = [inspect.getdoc(COMMANDS[command].add_options) or "" for command in COMMANDS]
     printed = re.findall(r"(.)points=\[", "".join(texts))
     assert printed
     assert set(printed) == {"'"}

@@ -33,8 +33,8 @@ def test_the_status_tells_how_a_command_ended(
             raise outcome
         return outcome(options)
 
-    module = importlib.import_module(f"harness.cli.{commands._MODULES.get(command, command)}")
-    monkeypatch.setattr(module, f"run_{command.replace('-', '_')}", run)
+    entry = commands.COMMANDS[command]
+    monkeypatch.setattr(importlib.import_module(entry.module), f"run_{entry.function_name}", run)
     monkeypatch.setattr("harness.cli.parsers.parse_options", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["harness", command])
     monkeypatch.setattr(os, "_exit", sys.exit)

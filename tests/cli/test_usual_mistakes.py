@@ -12,11 +12,11 @@ import pytest
 
 from harness import layer_lookup
 from harness.analysis.predict import laws_requested
-from harness.cli.attention_and_gradients import run_attention_map
 from harness.cli.commands import main
 from harness.cli.parsers import parse_options
 from harness.config import compose
 from harness.errors import UsageError
+from harness.extras.attention.commands import run_attention_map
 from harness.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from harness.cli.commands import EXIT_STATUSES, GROUPS
+from harness.cli.commands import EXIT_STATUSES, commands_by_group
 from harness.cli.parsers import parser_of
 from harness.config import schema
 from harness.results.columns import COLUMNS
@@ -69,11 +69,11 @@ def commands() -> str:
         _GENERATED,
         "",
     ]
-    for group, members in GROUPS.items():
+    for group, members in commands_by_group().items():
         lines += [f"## {group}", ""]
-        for name in members:
-            parser = parser_of(name)
-            lines += [f"### {name}", "", f"{parser.description}", ""]
+        for command in members:
+            parser = parser_of(command.name)
+            lines += [f"### {command.name}", "", f"{parser.description}", ""]
             # Its own help option is the same everywhere.
             options = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
             lines += [*_table(("argument", "what it does"), map(_option, options)), ""]

@@ -1,19 +1,15 @@
-"""Remarks and the small reports: quality of measurement, failures, verification, and how far gradients reach."""
+"""Remarks and the small reports: quality of measurement, failures and verification."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from report.many import many_lines, without
 from report.test_reach import naive, run
-from report.text.test_gradient_reach import SURE, found
 from rows import usual_lines
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
 from harness.cli.layers import WIDTH, verification_lines, verification_summary
-from harness.fit.gradient_decay import Rate
-from harness.report.attention_and_gradients import gradient_reach_sentence
 from harness.report.text.cautions import caution_summary, failure_remarks, quality_sentences, report_cautions
 from harness.sweep_axes import Case
 
@@ -126,22 +122,6 @@ def test_a_verification_has_what_is_wrong_first_then_a_line_for_each_layer(snaps
     # No name is cut, and only a name is wider than a terminal.
     assert all(len(line) <= WIDTH or len(line.split()) == 1 for lines in texts.values() for line in lines)
     assert titled({title: "\n".join(lines) for title, lines in texts.items()}) == snapshot
-
-
-def test_a_gradients_reach_is_a_sentence(snapshot: SnapshotAssertion) -> None:
-    states = {
-        "fades": found(),
-        "one seed": found(Rate(0.8, 0, math.inf)),
-        "too few seeds": found(Rate(0.8, 0.5, 1.3)),
-        "does not fade": found(Rate(0.999, 0.998, 0.9999)),
-        "grows": found(Rate(1.1, 1.05, 1.15)),
-        "two rates": found(steady=False, near=Rate(0.5, 0.4, 0.6), far=Rate(0.95, 0.94, 0.96)),
-        "too few distances": found(None, fitted=1, reach=1, ends=True),
-        "underflows": found(SURE, fitted=40, reach=44, ends=True, underflows=True),
-        "ends": found(SURE, fitted=32, reach=32, ends=True),
-        "has gaps": found(SURE, fitted=6, reach=98, ends=True),
-    }
-    assert titled({title: gradient_reach_sentence(decay) for title, decay in states.items()}) == snapshot
 
 
 def test_how_good_the_measurement_was_comes_first(snapshot: SnapshotAssertion) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness.errors import UsageError
+from harness.extras.attention.trials import attention_map, gradient_reach
 from harness.sweep_axes import Case
-from harness.trial.attention_and_gradients import attention_map, gradient_reach
 from harness.trial.layer_protocol import input_width
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.fit.gradient_decay import FLOOR, decay
+from harness.extras.attention.gradient_decay import FLOOR, decay
 
 DISTANCE = np.arange(101)
 

@@ -5,20 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli.test_attention_map import Lent
+from extras.attention.test_attention_map_command import Lent
 
-from harness.cli import attention_and_gradients
 from harness.cli.commands import main
 from harness.measure.executor import Executor
 
 SMALL = ["seq_len=24", "d_model=8", "num_heads=2", "seeds=4"]
-LAYERS = "trial.attention_and_gradients.layers"
+LAYERS = "extras.attention.layers"
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(attention_and_gradients, "short_executor", lambda: Lent(runner))
+    monkeypatch.setattr("harness.measure.executor.short_executor", lambda: Lent(runner))
     return tmp_path
 
 

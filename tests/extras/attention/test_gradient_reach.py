@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness import layer_lookup
+from harness.extras.attention.trials import gradient_reach
 from harness.sweep_axes import Case
-from harness.trial.attention_and_gradients import gradient_reach
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported, build
 
@@ -20,7 +20,7 @@ def _threads_as_before() -> Iterator[None]:
 
 
 def case_of(impl: str, n: int = 12, d: int = 8, mask: str = "causal") -> Case:
-    impl = impl if "." in impl else f"trial.attention_and_gradients.layers:{impl}"
+    impl = impl if "." in impl else f"extras.attention.layers:{impl}"
     return Case(impl, n, d, 2, mode="train", dtype="float64", mask=mask)
 
 

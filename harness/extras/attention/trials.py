@@ -133,3 +133,13 @@ def _norm(rows: Tensor) -> Tensor:
     largest = rows.abs().amax(dim=(0, 2))  # (n,)
     unit = torch.where(largest > 0, largest, 1.0)[:, None]  # (n, 1)
     return largest * (rows / unit).square().sum(dim=(0, 2)).sqrt()
+
+
+def attention_map_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Answer a request for `attention_map`."""
+    return attention_map(case, request["seed"], request["words"])
+
+
+def gradient_reach_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Answer a request for `gradient_reach`."""
+    return gradient_reach(case, request["seed"])

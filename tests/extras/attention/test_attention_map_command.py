@@ -9,13 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli import attention_and_gradients
 from harness.cli.commands import main
 from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
 SMALL = ["d_model=8", "num_heads=2"]
-LAYERS = "trial.attention_and_gradients.layers"
+LAYERS = "extras.attention.layers"
 
 
 class Lent:
@@ -34,7 +33,7 @@ class Lent:
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(attention_and_gradients, "short_executor", lambda: Lent(runner))
+    monkeypatch.setattr("harness.measure.executor.short_executor", lambda: Lent(runner))
     return tmp_path
 
 

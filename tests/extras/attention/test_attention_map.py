@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harness.extras.attention.trials import attention_map
 from harness.sweep_axes import Case
-from harness.trial.attention_and_gradients import attention_map
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported
 
@@ -21,7 +21,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def seen(impl: str, heads: int = 4, mask: str = "none", seed: int = 0, words: list[int] = WORDS) -> dict:
-    impl = impl if "." in impl else f"trial.attention_and_gradients.layers:{impl}"
+    impl = impl if "." in impl else f"extras.attention.layers:{impl}"
     return attention_map(Case(impl, len(words), 16, heads, mask=mask), seed, words)
 
 

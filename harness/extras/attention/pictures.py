@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from harness import file_io, formatting
-from harness.fit.gradient_decay import FLOOR, Decay, Rate, decay
+from harness.extras.attention.gradient_decay import FLOOR, Decay, Rate, decay
 from harness.report.document import Table
 from harness.report.layer_looks import Look, nth_look
 from harness.report.plots.style import canvas, save

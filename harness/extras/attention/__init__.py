@@ -1,0 +1,24 @@
+"""What a layer does with a sequence, not what it costs: attention weights, and how far back a gradient reaches."""
+
+from harness.entries import EXPLORE, Command, Out
+
+_COMMANDS = "harness.extras.attention.commands"
+COMMANDS = [
+    Command(
+        "attention-map",
+        EXPLORE,
+        "draw which word of a sentence attends to which in a layer, as a heat map",
+        _COMMANDS,
+        _COMMANDS,
+        Out.KEY,
+    ),
+    Command(
+        "gradient-reach",
+        EXPLORE,
+        "measure how far back a layer's output depends on its input",
+        _COMMANDS,
+        _COMMANDS,
+        Out.KEY,
+    ),
+]
+TRIAL_KINDS = [("attention_map", f"{_COMMANDS}:ATTENTION_MAP"), ("gradient_reach", f"{_COMMANDS}:GRADIENT_REACH")]
