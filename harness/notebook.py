@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis import fitted_laws, published_claims
+from harness.analysis import fitted_laws
 from harness.analysis.analyse import Analysis, analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
@@ -62,8 +62,10 @@ class Run(StoredRun):
     @cached_property
     def published(self) -> "pd.DataFrame":
         """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
-        found = self.findings.published
-        return published_claims.published_table(found.figures if found is not None else [])
+        import pandas as pd
+
+        tables = [more.tables["published.csv"] for more in self.findings.more if "published.csv" in more.tables]
+        return tables[0] if tables else pd.DataFrame()
 
     def at(self, **wanted: Any) -> "pd.DataFrame":
         """The rows of `table` at these sizes and settings: `run.at(num_heads=8, seq_len=2048)`.

@@ -43,9 +43,9 @@ def run_sweep(options: argparse.Namespace) -> int:
     if options.profile:
         return profile_case(config, options.profile)
     if config.paper:
-        from harness.analysis.published_papers import read_paper
+        from harness.analysis.analyse import more_findings
 
-        read_paper(config.paper)  # reports errors in the paper's file before anything is measured
+        more_findings({"paper": config.paper}, [])  # reports errors in the paper's file before anything is measured
     cluster_launch.check_cluster_settings(config)
     target, console = OutputDirectory.of(config, options.fresh), Console()
     most, usable = max(config.axes["threads"]), usable_cpus()

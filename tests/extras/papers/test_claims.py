@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from analysis.papers.settings import SIZES, paper, timed
+from extras.papers.settings import SIZES, paper, timed
+from screens.text_file import titled
+from syrupy import SnapshotAssertion
 
 from harness.analysis.claim_rules import Judgement
-from harness.analysis.published_claims import judge_claims
+from harness.extras.papers.claims import PublishedFindings, figures_beside, judge_claims
+from harness.report.document import markdown
 from harness.results.columns import CaseResult
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
@@ -143,3 +146,25 @@ def test_one_n_is_no_power() -> None:
 def test_n_that_is_varied_together_with_the_batch_says_nothing_of_a_power_of_n() -> None:
     lines = [replace(line, batch_size=4096 // line.seq_len) for line in timed("sdpa.naive", lambda n: 1.0)]
     assert judge(lines, exponent=1, within=0.1).reason == ALONE
+
+
+def test_a_papers_claims_and_figures_stand_beside_what_was_measured(snapshot: SnapshotAssertion) -> None:
+    table = {
+        **{"title": "Depth | and time", "quantity": "time_ms", "source": "table 1", "second_hand": "from hearsay"},
+        **{"along": "seq_len", "columns": [512, 1024, 4096]},
+        "rows": {"sdpa.naive": [1.5, 2, "oom"], "sdpa.naive / sdpa.flash": [3, None, None]},
+    }
+    of = {"of": "sdpa.naive / sdpa.flash", "quantity": "time_ms"}
+    claim = [
+        {"says": "twice as fast | everywhere", **of, "at_least": 1.9, "source": "figure 2 | left"},
+        {"says": "three times as fast", **of, "at_least": 3},
+        {"says": "about twice", **of, "about": 2.0, "within": 0.1, "at": {"seq_len": 64}},
+        {"says": "time grows as n²", "of": "sdpa.naive", "quantity": "time_ms", "exponent": 2, "within": 0.1},
+        {"says": "slower from some n on", **of, "overtakes": [100, 512]},
+    ]
+    about = {"source": "Somebody 2026", "hardware": "a machine", "setting": "forward", "notes": ["It is an <example>"]}
+    read = paper(tables=[table], claims=claim, **about)
+    lines = [*timed("sdpa.naive", lambda n: 2e-3), *timed("sdpa.flash", lambda n: 1e-3)]
+    found = PublishedFindings(read, figures_beside(read, lines), judge_claims(read, lines))
+    report = markdown(found.section("a processor"))
+    assert titled({"terminal": "\n".join(found.sentences), "report.md": report}) == snapshot

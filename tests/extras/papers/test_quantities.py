@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from analysis.papers.settings import timed
+from extras.papers.settings import timed
 
-from harness.analysis.published_papers import QUANTITIES
+from harness.extras.papers.papers import QUANTITIES
 
 [LINE] = timed("sdpa.naive", lambda n: 0.010, sizes=(2048,), flops=7, depth=3)
 

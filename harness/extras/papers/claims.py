@@ -4,15 +4,19 @@ Claims are ratios or shapes (a power of n, an overtaking), which carry over betw
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from harness import formatting
 from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
 from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
-from harness.analysis.published_papers import QUANTITIES, Claim, Figure, Known, Paper, Size, size_text
+from harness.extras.papers.papers import QUANTITIES, Claim, Figure, Known, Paper, Size, paper_of, size_text
+from harness.report.document import Row, Section, Sentence, Table, grouped
+from harness.report.text import claims
 from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES
+from harness.sweep_axes import AXES, LETTERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -304,3 +308,107 @@ def _published_row(one: FigureComparison) -> dict[str, object]:
         "ratio": one.ratio,
         "case": found.line.case.key if found else "",
     }
+
+
+@dataclass(frozen=True)
+class PublishedFindings:
+    """A paper, its published figures beside the measured ones, and the verdicts on its claims (see `MoreFindings`)."""
+
+    paper: Paper
+    figures: list[FigureComparison]
+    claims: list[JudgedClaim]
+    title = "Published"
+    kind = "published claim"
+
+    @property
+    def sentences(self) -> list[str]:
+        """How many claims hold, and a sentence for each."""
+        counted = claims.verdict_count([one.judgement.verdict for one in self.claims], " of the paper")
+        return [counted, *map(_claim_sentence, self.claims)]
+
+    @property
+    def tables(self) -> dict[str, "pd.DataFrame"]:
+        """The tables to write, by the names of their files."""
+        return {
+            "published.csv": published_table(self.figures),
+            "published_claims.csv": judged_claims_table(self.claims),
+        }
+
+    def section(self, hardware: str) -> Section:
+        """The paper's setting, its claims with their verdicts, and its figures beside the measured ones."""
+        return _published_section(self, hardware)
+
+
+def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -> PublishedFindings | None:
+    """Return what a run says about the paper of its configuration; None without one.
+
+    Raises UsageError if the published part of the configuration cannot be read.
+    """
+    paper = paper_of(config)
+    if paper is None:
+        return None
+    return PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines))
+
+
+def _published_section(published: PublishedFindings, hardware: str) -> Section:
+    paper = published.paper
+    about = [
+        paper.source.rstrip("."),
+        f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
+        f"Measured on {hardware or 'a machine that is not known'}"
+        + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
+        + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
+        *(note.rstrip(".") for note in paper.notes),
+    ]
+    columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
+    of = attrgetter("verdict", "measured", "reason")
+    sourced = any(one.claim.source for one in published.claims)
+    judged = [
+        (one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in published.claims
+    ]
+    return Section(
+        f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
+        [
+            *(Sentence(f"{sentence}.") for sentence in about if sentence),
+            Sentence(published.sentences[0]),
+            Table(columns | {"source": "why"} if sourced else columns, judged),
+            *_figure_tables(published.figures),
+        ],
+    )
+
+
+def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
+    """A table for each published table and quantity, with the source and the published hardware."""
+    columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
+    for (name, what), group in grouped(figures, lambda one: (one.figure.table, one.figure.quantity)).items():
+        first, quantity = group[0].figure, QUANTITIES[what]
+        unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
+        parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
+        origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
+        yield Table(columns, [_figure_row(one) for one in group], title=f"{name}: {quantity.title}{unit}", about=origin)
+
+
+def _claim_sentence(one: JudgedClaim) -> str:
+    """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
+    judgement = one.judgement
+    measured = f"measured {judgement.measured}: " if judgement.measured else ""
+    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
+
+
+def _figure_row(one: FigureComparison) -> Row:
+    figure, ratio = one.figure, one.ratio
+    layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
+    symbols = {axis: letter for letter, axis in LETTERS.items()}
+    where = ", ".join(
+        f"{symbols.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.differing.items()
+    )
+    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
+    measured = NOT_MEASURED
+    if one.measured is not None:
+        measured = _figure_number(one.measured.known[0]) if one.measured.known else one.measured.ended
+    return (layer, where, published, measured, _figure_number(ratio) if ratio is not None else "")
+
+
+def _figure_number(value: float) -> str:
+    """Three significant digits, and always all digits before the decimal point."""
+    return formatting.count(value) if value >= 1000 else formatting.three(value) if value >= 1 else f"{value:.3g}"

@@ -1,11 +1,11 @@
 """What a paper's file holds is read whole, or refused with a line that says where."""
 
 import pytest
-from analysis.papers.settings import paper
+from extras.papers.settings import paper
 from syrupy import SnapshotAssertion
 
-from harness.analysis.published_papers import paper_of
 from harness.errors import UsageError
+from harness.extras.papers.papers import paper_of
 
 A, B = "sdpa.naive", "sdpa.flash"
 TABLE = {

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from analysis.papers.settings import paper, timed
+from extras.papers.settings import paper, timed
 
-from harness.analysis.published_claims import FigureComparison, figures_beside, published_table
+from harness.extras.papers.claims import FigureComparison, figures_beside, published_table
 from harness.results.columns import CaseResult
 
 NAIVE = timed("sdpa.naive", lambda n: 4e-3 * n / 256)

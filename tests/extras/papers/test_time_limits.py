@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from analysis.papers.test_presets import NAMES
+from extras.papers.test_presets import NAMES
 
 from harness import layer_lookup
 from harness.case_grid import grid

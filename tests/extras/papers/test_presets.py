@@ -6,11 +6,11 @@ import pytest
 from rows import lines
 
 from harness import layer_lookup
-from harness.analysis.published_claims import measured_value
-from harness.analysis.published_papers import Paper, paper_of
 from harness.case_grid import grid
 from harness.config import compose
 from harness.config.hydra_adapter import conf_directory
+from harness.extras.papers.claims import measured_value
+from harness.extras.papers.papers import Paper, paper_of
 from harness.sweep_axes import Case
 from impls.attention.fused import FlashAttention
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rows import lines
 
-from harness.analysis.published_papers import Paper, paper_of
+from harness.extras.papers.papers import Paper, paper_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Case
 
