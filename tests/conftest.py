@@ -34,13 +34,12 @@ if os.environ.get("HARNESS_SIMULATED_CUDA"):
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
-    *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
+    *("faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
     # Whole commands.
-    *(
-        f"cli/test_{name}.py"
-        for name in ("attention_map", "beyond_peak", "calibrate", "changed_code", "command_lines", "compare")
-    ),
-    *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "launched", "papers", "steady")),
+    *("extras/attention/test_attention_map_command.py", "extras/cluster/test_launched.py"),
+    "extras/papers/test_papers_command.py",
+    *(f"cli/test_{name}.py" for name in ("beyond_peak", "calibrate", "changed_code", "command_lines", "compare")),
+    *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "steady")),
     *("pytest_plugin/test_elsewhere.py", "pytest_plugin/test_measuring.py", "pytest_plugin/test_quiet.py"),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
     "export/test_bench_registry.py",

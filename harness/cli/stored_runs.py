@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -14,14 +13,13 @@ from rich.console import Console
 from harness.cli.commands import DONE
 from harness.errors import UsageError, usage_error_about
 from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
-from harness.formatting import counted, duration
-from harness.measure.cluster_shards import read_plan, read_state
+from harness.formatting import counted
+from harness.measure.output_directory import launchers
 from harness.report.background_plots import BackgroundPlots
-from harness.report.document import Table, show
+from harness.report.document import show
 from harness.results import run_directory, stored_run
 from harness.results.columns import CaseResult
 from harness.results.run_directory import holder
-from harness.sweep_axes import Case
 
 if TYPE_CHECKING:
     from harness.report.report_data import Contents
@@ -117,9 +115,9 @@ def run_status(options: argparse.Namespace) -> int:
     run_directory.check_run(path)
     stored = stored_run.read_run_directory(path)
     lines = {line.case: line for line in stored.lines}
-    plan, who = read_plan(path), holder(path)
-    shards = [] if plan is None else [_shards(path, plan, lines)]
-    writer = [_writer(*who)] if plan is None or who[0] is not None else []  # shards hold no lock: states name processes
+    who = holder(path)
+    shards = [table for launcher in launchers() if (table := launcher.shards_table(path, lines)) is not None]
+    writer = [_writer(*who)] if not shards or who[0] is not None else []  # shards hold no lock: states name processes
     show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console())
     return DONE
 
@@ -127,28 +125,10 @@ def run_status(options: argparse.Namespace) -> int:
 def _counts(lines: Sequence[CaseResult]) -> str:
     if not lines:
         return "no case has rows yet"
-    finished = sum(map(_is_finished, lines))
+    finished = sum(line.is_finished for line in lines)
     failed = Counter(line.status for line in lines if line.status != "ok")
     text = "".join(f", {number} {status}" for status, number in sorted(failed.items()))
     return f"{counted(len(lines), 'case')} with rows: {finished} finished{text}, {len(lines) - finished} begun"
-
-
-def _is_finished(line: CaseResult) -> bool:
-    return line.stop_reason != "interrupted"
-
-
-def _shards(path: Path, plan: Sequence[Sequence[Case]], lines: dict[Case, CaseResult]) -> Table:
-    rows = []
-    for index, cases in enumerate(plan):
-        known = [lines[case] for case in cases if case in lines]
-        finished = sum(map(_is_finished, known))
-        state = read_state(path, index)
-        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
-        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
-        numbers = (finished, len(known) - finished, len(cases) - len(known))
-        rows.append((str(index), *where, *map(str, numbers), ago))
-    texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
-    return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)
 
 
 def _writer(who: str | None, alive: bool | None) -> str:

@@ -26,8 +26,7 @@ from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
-from harness.measure import cluster_launch
-from harness.measure.output_directory import OutputDirectory
+from harness.measure.output_directory import OutputDirectory, launcher_of, launchers
 from harness.measure.session import COMPILE_CACHE, Plan, Session
 from harness.report.document import Table, grouped, show
 from harness.results import run_directory
@@ -46,7 +45,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         from harness.analysis.analyse import more_findings
 
         more_findings({"paper": config.paper}, [])  # reports errors in the paper's file before anything is measured
-    cluster_launch.check_cluster_settings(config)
+    launcher = launcher_of(config)
     target, console = OutputDirectory.of(config, options.fresh), Console()
     most, usable = max(config.axes["threads"]), usable_cpus()
     if most > usable and not target.uses_launcher:
@@ -72,15 +71,16 @@ def run_sweep(options: argparse.Namespace) -> int:
         if config.out is None:
             target = replace(target, path=run_directory.make_unused(target.path))
         with run_directory.Lock(target.path, make=not target.continues) as lock:
-            cluster_launch.check_nobody_measures(target)
+            for other in launchers():
+                other.check_nobody_measures(target)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there", highlight=False)
             calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
             target.begin({**machine, **calibration}, session.traits)
-            if not target.uses_launcher:
+            if launcher is None:
                 trials, is_complete = target.measure(session, cases, console), True
             else:
-                trials, is_complete = {}, cluster_launch.launch_on_cluster(target, session, cases, console)
+                trials, is_complete = {}, launcher.launch(target, session, cases, console)
                 if not config.wait:
                     return DONE
             contents, written = write_report(target.path, not options.no_plots, baseline=config.baseline)

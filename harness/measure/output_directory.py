@@ -15,6 +15,7 @@ from harness import file_io, layer_files, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
+from harness.entries import entries, referenced
 from harness.errors import UsageError, ended_by_changed_code
 from harness.layer_lookup import Traits
 from harness.machine import changed_gpu_settings, unlike
@@ -31,8 +32,32 @@ CODE = "layers"
 _LONG_SWEEP_S = 100.0
 # Number of differences that an error message lists.
 _MOST_TOLD = 6
-# Stop reason in `summary.csv` of a case that needs more trials.
-UNFINISHED = "interrupted"
+
+
+def launchers() -> list[Any]:
+    """Return the modules of extras that start the trials of a sweep elsewhere.
+
+    - `CLUSTERS`: the values of `launcher.cluster` that it starts.
+    - `check_settings(config)`: raises UsageError if they are not available.
+    - `check_nobody_measures(target)`: raises UsageError if trials that it started may still write to the directory.
+    - `launch(target, session, cases, console)`: measures the missing cases. Returns whether the run is complete.
+    - `shards_table(run, lines)`: the progress of each shard as a table; None for a run without shards.
+    """
+    return [referenced(place) for place in entries("LAUNCHERS")]
+
+
+def launcher_of(config: SweepConfig) -> Any:
+    """Return the launcher of the configured cluster; None if trials run here.
+
+    Raises UsageError if no extra has it, or if it is not available.
+    """
+    if config.launcher.cluster == HERE:
+        return None
+    for launcher in launchers():
+        if config.launcher.cluster in launcher.CLUSTERS:
+            launcher.check_settings(config)
+            return launcher
+    raise UsageError(f"launcher={config.launcher.cluster}: it needs the extra harness/extras/cluster")
 
 
 @dataclass(frozen=True)
@@ -178,7 +203,7 @@ class OutputDirectory:
         """The status of each case of the run that will not be measured again."""
         lines = summarise.summarise_run(self.path, self.config.precision)[0] if self.continues else []
         retry = self.config.retry
-        return {line.case: line.status for line in lines if line.stop_reason != UNFINISHED and line.status not in retry}
+        return {line.case: line.status for line in lines if line.is_finished and line.status not in retry}
 
     def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
         """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.
@@ -188,9 +213,7 @@ class OutputDirectory:
         and a better probe has since shown that some trials were disturbed.
         """
         least = self.config.precision.min_rounds
-        finished = {
-            line.case for line in lines if line.stop_reason != UNFINISHED or line.trials >= trials.get(line.case, least)
-        }
+        finished = {line.case for line in lines if line.is_finished or line.trials >= trials.get(line.case, least)}
         left = len({*cases, *trials} - finished)  # the rows may hold cases of others
         number = f"{left} cases are" if left > 1 else "1 case is"
         return f"{number} unfinished: run the same command with 'out={self.path}' again" if left else ""

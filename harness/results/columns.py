@@ -271,6 +271,11 @@ class CaseResult(Case):
         return Case(**{**self.as_dict(), "options": own_axes.without_default_sizes(self.own_axes, self.options)})
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the case needs no more trials."""
+        return self.stop_reason != "interrupted"
+
+    @property
     def own_size(self) -> OwnSize:
         """The sizes along the layer's own axes, by letter."""
         return own_axes.own_size(self.own_axes, self.options)

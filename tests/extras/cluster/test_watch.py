@@ -11,8 +11,8 @@ import pytest
 
 from harness.config import compose
 from harness.config.schema import Launcher
-from harness.measure.cluster_launch import wait_for
-from harness.measure.cluster_shards import ENDED, RUNNING, Shard, read_state, write_plan, write_state
+from harness.extras.cluster.launch import wait_for
+from harness.extras.cluster.shards import ENDED, RUNNING, Shard, read_state, write_plan, write_state
 
 LAUNCHER = Launcher(cluster="slurm", attempts=2, silence_s=100.0, queue_s=1000.0)
 CONFIG = compose([])

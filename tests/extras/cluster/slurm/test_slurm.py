@@ -1,6 +1,6 @@
 """A sweep on a real Slurm of two nodes: whatever becomes of jobs and of nodes, every case is measured, and once.
 
-With HARNESS_SLURM=1, as root, where Slurm is installed (tests/slurm/cluster.sh install).
+With HARNESS_SLURM=1, as root, where Slurm is installed (tests/extras/cluster/slurm/cluster.sh install).
 """
 
 import json
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from slurm.cluster import Cluster, until
+from extras.cluster.slurm.cluster import Cluster, until
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("HARNESS_SLURM") != "1", reason="it starts daemons: set HARNESS_SLURM=1"),
-    pytest.mark.skipif(shutil.which("sbatch") is None, reason="there is no sbatch: tests/slurm/cluster.sh install"),
+    pytest.mark.skipif(shutil.which("sbatch") is None, reason="there is no sbatch: cluster.sh install"),
 ]
 
 SIZES = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "threads=1", "mode=forward,train"]

@@ -24,13 +24,16 @@ from harness.config import SweepConfig
 from harness.errors import UsageError
 from harness.file_io import read_json, write_atomically
 from harness.file_validation import checked
+from harness.formatting import duration
 from harness.key_value_options import usable_cpus
 from harness.layer_lookup import Traits
 from harness.machine import unlike, unlike_gpus
 from harness.measure.fork_client import Runtime
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import Session
+from harness.report.document import Table
 from harness.results import run_directory
+from harness.results.columns import CaseResult
 from harness.sweep_axes import Case, device_kind
 
 RUNNING, ENDED = "running", "ended"
@@ -228,3 +231,21 @@ def _bind_to_cpus(threads: int, place: int) -> None:
         first = place * threads if (place + 1) * threads <= len(allowed) else 0
         os.sched_setaffinity(0, allowed[first : first + threads])
     os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def shards_table(run: Path, lines: Mapping[Case, CaseResult]) -> Table | None:
+    """How far each shard of a run is, and who measures it; None for a run without shards."""
+    plan = read_plan(run)
+    if plan is None:
+        return None
+    rows = []
+    for index, cases in enumerate(plan):
+        known = [lines[case] for case in cases if case in lines]
+        finished = sum(line.is_finished for line in known)
+        state = read_state(run, index)
+        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
+        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
+        numbers = (finished, len(known) - finished, len(cases) - len(known))
+        rows.append((str(index), *where, *map(str, numbers), ago))
+    texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
+    return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)

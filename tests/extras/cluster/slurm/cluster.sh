@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Slurm of two nodes on this machine, with accounts: what tests/slurm/test_slurm.py sweeps on. For root, on Debian 12.
+# A Slurm of two nodes on this machine, with accounts: what tests/extras/cluster/slurm/test_slurm.py sweeps on. For root, on Debian 12.
 #
 #   cluster.sh install       the packages: slurm-wlm, slurmdbd, mariadb-server, munge
 #   cluster.sh start [DIR]   start what does not run of it, all its files in DIR; prints DIR. `. DIR/env.sh`, then sbatch

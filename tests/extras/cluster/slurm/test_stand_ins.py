@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from slurm.stand_ins import StandIns
+from extras.cluster.slurm.stand_ins import StandIns
 
 pytest.importorskip("submitit", reason="launcher=slurm needs submitit: pip install 'attn-harness[slurm]'")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 SIZES = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train"]
 QUICK = [
     "precision.trial_s=0.01",

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 SCRIPT = Path(__file__).with_name("cluster.sh")
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[4]
 DEADLINE_S = 60.0
 
 

@@ -27,12 +27,15 @@ from harness.background_process import search_path
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
 from harness.errors import UsageError
-from harness.measure import cluster_shards
-from harness.measure.cluster_shards import ENDED, LOGS, Shard
+from harness.extras.cluster import shards as shard_files
+from harness.extras.cluster.shards import ENDED, LOGS, Shard
+from harness.extras.cluster.shards import shards_table as shards_table
 from harness.measure.output_directory import OutputDirectory
 from harness.measure.session import Session
 from harness.sweep_axes import Case
 
+# The values of `launcher.cluster` that are started here.
+CLUSTERS = (SLURM, PROCESSES)
 # Shortest time between two queries about the same thing, in seconds.
 _ASK_EVERY_S = 20
 
@@ -138,7 +141,7 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
         executor: Any = kind(folder=folder)
         executor.update_parameters(**parameters)
         with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
-            given = list(_map(executor, cluster_shards.measure_cases, rows))
+            given = list(_map(executor, shard_files.measure_cases, rows))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "no message"
         raise UsageError(f"launcher={launcher.cluster}: {why}") from error
@@ -147,7 +150,7 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
     jobs: dict[int, Job] = {}
     for row, job in zip(rows, given, strict=True):
         for shard in row:
-            cluster_shards.record_submission(shard.run, shard.index, job.job_id)
+            shard_files.record_submission(shard.run, shard.index, job.job_id)
             number, now = job.job_id, time.time()
             jobs[shard.index] = SlurmJob(number, folder) if is_slurm else _Process(int(number), now, job)
     return [jobs[shard.index] for shard in shards]
@@ -181,7 +184,7 @@ def _submitit(launcher: Launcher) -> Any:
 
 def job_of(shard: Shard) -> Job | None:
     """The current or last job of the shard; None if its state cannot be queried from here."""
-    state, given = cluster_shards.read_state(shard.run, shard.index), cluster_shards.submitted(shard.run, shard.index)
+    state, given = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
     launcher = shard.config.launcher
     number = state.job if state is not None else given[0] if given is not None else ""
     if launcher.cluster == SLURM and number:
@@ -254,7 +257,7 @@ class _Attempt:
         """`ended`, or the reason why the attempt failed; None while the shard is queued or measured."""
         launcher, over = self.shard.config.launcher, is_over(self.job)
         # After the job's state: the last report may have been written just before the job's end.
-        state = cluster_shards.read_state(self.shard.run, self.shard.index)
+        state = shard_files.read_state(self.shard.run, self.shard.index)
         # A local process must also have exited.
         gone = over or self.job is None or launcher.cluster != PROCESSES
         if state is not None and state.state == ENDED and gone:
@@ -298,7 +301,7 @@ def wait_for(
             room = max(0, launcher.array_parallelism - len(under_way))  # Slurm limits its jobs itself
         chosen, waiting = waiting[:room], waiting[room:]
         for shard, _ in chosen:
-            cluster_shards.remove_states(shard.run, shard.index)
+            shard_files.remove_states(shard.run, shard.index)
         jobs = submit([shard for shard, _ in chosen]) if chosen else []
         under_way += [_Attempt(shard, job, now_s(), n) for (shard, n), job in zip(chosen, jobs, strict=True)]
         for one in list(under_way):
@@ -326,7 +329,7 @@ def wait_for(
 _LEAVE_S = 15.0
 
 
-def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence[Case], console: Console) -> bool:
+def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], console: Console) -> bool:
     """Measure the missing cases of the run in shards. Returns whether the run is complete.
 
     Without `wait`, only submit the shards and return False. The processes of `session` end first.
@@ -334,12 +337,12 @@ def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence
     known = session.visible_gpus(target.config) if target.config.launcher.cluster == PROCESSES else None
     session.executor.drop()
     config, out, run = target.config, target.path, target.path.resolve()
-    plan = cluster_shards.read_plan(run)
+    plan = shard_files.read_plan(run)
     if plan is None:
-        plan = cluster_shards.shards_of(cases, config.launcher.apart)
-        cluster_shards.write_plan(run, plan)
+        plan = shard_files.shards_of(cases, config.launcher.apart)
+        shard_files.write_plan(run, plan)
     shards = [Shard(run, index, config, session.traits, sys.path, known) for index in range(len(plan))]
-    left = [shard for shard in shards if config.retry or not cluster_shards.is_ended(run, shard.index)]
+    left = [shard for shard in shards if config.retry or not shard_files.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
     tell = functools.partial(console.out, highlight=False)
@@ -351,7 +354,7 @@ def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence
             silent.cancel()  # two jobs for one shard would measure everything twice
     if not config.wait:
         for shard in missing:
-            cluster_shards.remove_states(run, shard.index)
+            shard_files.remove_states(run, shard.index)
         jobs = submit(missing, is_awaited=False) if missing else []
         for shard, job in zip(missing, jobs, strict=True):
             tell(f"shard {shard.index}: job {job.job_id}")
@@ -385,7 +388,7 @@ def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> Non
     print(f"harness: {text}; run the same command to continue {out}", file=sys.stderr)
 
 
-def check_cluster_settings(config: SweepConfig) -> None:
+def check_settings(config: SweepConfig) -> None:
     """Raise UsageError, before anything is written, if Slurm is chosen but not available."""
     if config.launcher.cluster == SLURM and shutil.which("sbatch") is None:
         raise UsageError(
@@ -402,7 +405,7 @@ def check_nobody_measures(target: OutputDirectory) -> None:
     if target.uses_launcher and not target.fresh:
         return
     run = target.path.resolve()
-    for index, _ in enumerate(cluster_shards.read_plan(run) or ()):
+    for index, _ in enumerate(shard_files.read_plan(run) or ()):
         if _is_under_way(Shard(run, index, target.config, {}, ())):
             raise UsageError(
                 f"out={target.path}: shard {index} is under way: wait for it, or cancel its job and remove {run}/shards"
@@ -411,7 +414,7 @@ def check_nobody_measures(target: OutputDirectory) -> None:
 
 def _is_under_way(shard: Shard) -> bool:
     """Whether a job for the shard, submitted by this process or an earlier one, seems to be running or queued."""
-    state, given = cluster_shards.read_state(shard.run, shard.index), cluster_shards.submitted(shard.run, shard.index)
+    state, given = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
     if state is not None and state.state != ENDED:
         attempt = _Attempt(shard, job_of(shard), state.at, last_word=state.at)
     elif state is None and given is not None:

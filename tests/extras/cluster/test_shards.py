@@ -1,6 +1,14 @@
 """Cases that are compared with each other belong to the same shard."""
 
-from harness.measure.cluster_shards import shards_of
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.background_process import PLACE
+from harness.extras.cluster import launch
+from harness.extras.cluster.shards import shards_of
 from harness.sweep_axes import SETTINGS, Case
 
 CASES = [
@@ -21,3 +29,13 @@ def test_the_same_cases_make_the_same_shards() -> None:
 def test_whoever_wants_more_shards_says_what_need_not_be_compared() -> None:
     assert len(shards_of(CASES, ["mode", "impl"])) == 4
     assert len(shards_of(CASES, [])) == 1
+
+
+def test_jobs_use_this_harness_where_another_checkout_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    [path] = launch._map(SimpleNamespace(map_array=lambda _, paths, __: paths), print, [None])
+    assert path.index(str(PLACE)) < path.index(str(tmp_path))

@@ -17,7 +17,7 @@ from forked_servers import ADDRESS, Origin
 
 from harness.cli.commands import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 STARTUP = ROOT / "tests" / "simulated_cuda" / "startup"
 TINY = ["impl=rnn.elman", "seq_len=8,16", "d_model=8", "mode=forward,train", "threads=1"]
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
