@@ -192,7 +192,8 @@ class _Seen:
     """The measurements and verdicts by layer and setting. A cell is that of the worst setting with its mode."""
 
     def __init__(self, lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]) -> None:
-        self._lines = series_groups(lines)
+        # The paper's layers attend to their own input.
+        self._lines = series_groups(line for line in lines if not line.kv_len)
         self._laws = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
         self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
 
@@ -227,8 +228,9 @@ class _Seen:
         of_family = _OF_FAMILY.get(family)
         claimed = [
             self._claimed(impl, one)
-            for (name, _, quantity), one in self._verdicts.items()
-            if name == impl and quantity in ("work", "work_train") and one.verdict == CONFIRMED
+            for (name, setting, quantity), one in self._verdicts.items()
+            if (name, setting) in self._lines and name == impl
+            if quantity in ("work", "work_train") and one.verdict == CONFIRMED
             if one.claimed != OWN_FORMULA
         ]
         if of_family != "self-attention" or not claimed or claimed[0].growth("n")[0] > 1:
