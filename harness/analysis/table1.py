@@ -195,7 +195,7 @@ class _Seen:
         # The paper's layers attend to their own input.
         self._lines = series_groups(line for line in lines if not line.kv_len)
         self._laws = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
-        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
+        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found if not one.setting.kv_len}
 
     def rows(self, *modes: str) -> Iterator[tuple[_Kind, str | None]]:
         """Yield each kind with every layer of it that was measured in one of the modes, or with None without any."""
@@ -228,9 +228,8 @@ class _Seen:
         of_family = _OF_FAMILY.get(family)
         claimed = [
             self._claimed(impl, one)
-            for (name, setting, quantity), one in self._verdicts.items()
-            if (name, setting) in self._lines and name == impl
-            if quantity in ("work", "work_train") and one.verdict == CONFIRMED
+            for (name, _, quantity), one in self._verdicts.items()
+            if name == impl and quantity in ("work", "work_train") and one.verdict == CONFIRMED
             if one.claimed != OWN_FORMULA
         ]
         if of_family != "self-attention" or not claimed or claimed[0].growth("n")[0] > 1:

@@ -352,7 +352,8 @@ def choose_cases(
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
         for value in wanted:
             if not any(_has(case, axis, value, cases, defaults) for case in cases):
-                names = list(dict.fromkeys(str(getattr(case, axis)) for case in every))
+                known = dict.fromkeys(getattr(case, axis) for case in every)
+                names = list(map(str, known if axis == "options" else sorted(known)))
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )
