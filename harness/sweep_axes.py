@@ -400,7 +400,7 @@ class Setting(_SettingValues):
     @property
     def of_any_source(self) -> "Setting":
         """The setting with a source of any length, whose cost models are in m. Without a source, the same setting."""
-        return self._replace(kv_len=_ANY_SOURCE) if self.kv_len else self
+        return self._replace(kv_len=self.kv_len and _ANY_SOURCE)
 
     def as_dict(self) -> dict[str, Any]:
         """The values by axis. The length of any source is `m`."""

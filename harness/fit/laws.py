@@ -310,9 +310,9 @@ def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
 
 def proportional_lengths(sizes: Sizes) -> str:
     """Why terms in the length m of a source cannot be told from terms in n; empty if they can, or without a source."""
-    ratios = np.unique(sizes.own.get("m", sizes.n) / sizes.n)
-    is_proportional = "m" in varying_axes(sizes) and len(ratios) == 1
-    return "m is proportional to n, so their terms cannot be told apart: vary one alone" if is_proportional else ""
+    if "m" not in varying_axes(sizes) or np.ptp(sizes.own["m"] / sizes.n):
+        return ""
+    return "m is proportional to n, so their terms cannot be told apart: vary one alone"
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:

@@ -123,9 +123,7 @@ def test_a_source_that_was_not_measured_is_predicted(
     assert formatting.seconds(2e-5 + 4 * 512 * m * 64 / 1e11) in time
 
 
-def test_far_beyond_the_sources_a_prediction_is_a_guess(
-    over_sources: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_far_beyond_the_sources_a_prediction_is_a_guess(over_sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(over_sources), "n=512", "m=8k"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "kv_len=8192 is 8 times beyond 64 to 1024; take it as a guess" in said
@@ -167,4 +165,5 @@ def test_no_source_is_predicted_of_a_run_without_one_nor_another_of_a_run_with_o
 
 def test_a_layer_is_recommended_for_a_source(over_sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recommend", str(over_sources), "n=512", "m=2048"]) == 0
-    assert capsys.readouterr().out.startswith("Use sdpa.fused at n = 512, d = 64, h = 1, batch 1 (forward, source of 2048")
+    said = capsys.readouterr().out
+    assert said.startswith("Use sdpa.fused at n = 512, d = 64, h = 1, batch 1 (forward, source of 2048")
