@@ -126,7 +126,7 @@ def test_memory_is_of_the_claimed_order_along_an_own_axis_and_not_without_its_le
 @pytest.mark.parametrize(
     ("impl", "work"),
     [
-        ("sdpa.fused", 4 * 12 * 20 * 16),
+        ("torch.nn.functional:scaled_dot_product_attention", 4 * 12 * 20 * 16),
         # Queries and outputs are of 12 tokens, keys and values of 20: 2d² for each.
         ("attention.packed", 4 * 12 * 16**2 + 4 * 20 * 16**2 + 4 * 12 * 20 * 16),
         ("attention.fused", 4 * 12 * 16**2 + 4 * 20 * 16**2 + 4 * 12 * 20 * 16),
