@@ -79,7 +79,8 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
         for point in series.points if series.setting == setting and series.impl in impls else ():
             for letter, value in point.own:
                 known.setdefault(series.names[letter], set()).add(value)
-    wanted["kv_len"] = given.get("kv_len")
+    if given.get("kv_len"):
+        wanted["kv_len"] = given["kv_len"]
     keys = {name: name if name in SETTINGS else f"{OPTION}{name}" for name in known}
     own = {name: _one_value(keys[name], wanted.get(name), values) for name, values in known.items()}
     return [SizeRequest((n, d, h, b), setting, own) for n in given["seq_len"]]

@@ -75,9 +75,10 @@ def parse_finding_id(key: str) -> FindingId:
         raise ValueError("it does not say of what it is (of=…)")
     # A setting has no sizes: complete it to a case of size 1, which can be checked.
     sizes = {name: "1" for name in ("seq_len", "d_model", "num_heads") if name not in parts}
-    any_source = {"kv_len": "1"} if parts.get("kv_len") == "m" else {}
-    impl, setting = group(_case({**parts, **sizes, **any_source}))
-    return FindingId(impl, setting.of_any_source if any_source else setting, what)
+    if parts.get("kv_len") == "m":
+        sizes["kv_len"] = "1"
+    impl, setting = group(_case({**parts, **sizes}))
+    return FindingId(impl, setting.of_any_source if "kv_len" in sizes else setting, what)
 
 
 def _parts(key: str, first: str) -> dict[str, Any]:
