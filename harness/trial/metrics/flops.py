@@ -318,7 +318,9 @@ def claimed_work(case: Case) -> dict[str, Any]:
     formula = layer_lookup.work_of(of_it, case.mode)
     text = own_axes.axes_text(layer)
     # With a source, the work depends on two lengths, but claims without m know only one.
-    if (case.kv_len and formula and not formula.growth("m")[0]) or own_axes.unclaimed_options(case.impl, text, case.options):
+    if case.kv_len and formula and not formula.growth("m")[0]:
+        formula = None
+    if own_axes.unclaimed_options(case.impl, text, case.options):
         formula = None
     formula = formula.at(own_axes.sizes_of(case, text)) if formula else None
     summed = is_summed(passed_as(layer, case))
