@@ -82,7 +82,7 @@ def powers_beside(terms: Iterable[Term], axis: str) -> int:
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
     """Return the axes that take more than one value, lengths first. A law says nothing about the others."""
-    axes = sorted((*AXES, *sizes.own), key=lambda axis: axis not in ("n", "m"))
+    axes = sorted((*AXES, *sizes.own), key=lambda axis: axis not in "nm")
     return tuple(axis for axis in axes if len(np.unique(sizes.axis(axis))) > 1)
 
 
