@@ -33,7 +33,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.layer_options import NO_OPTIONS
 from harness.layer_source import find_layers
 from harness.polynomial import Polynomial, constant, own_letter, parse
-from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
+from harness.sweep_axes import AXES, LETTERS, Case
 from impls.registry import IMPLS, Impl
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
@@ -359,7 +359,7 @@ CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
 BY_ORDER = ("memory", "depth", "path")
 _BIG_O = re.compile(r"\s*O\((.*)\)\s*")
 # Letters of settings, each with its axis.
-_SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].of_layer and name in SETTINGS}
+_SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].own}
 
 
 def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
@@ -395,7 +395,7 @@ def _values_of_letters(
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
     The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
-    if their values are sizes.
+    if their values are sizes, and m stays if there is a source.
     """
     values = {}
     for letter, axis in _SETTING_LETTERS.items():
@@ -403,7 +403,8 @@ def _values_of_letters(
         if number := _default_of(layer_class, axis.name):
             own = constant(number)
         value = getattr(at, axis.name, axis.default)
-        values[letter] = own if value == axis.default else constant(value)
+        size = constant(value) if axis.of_layer else own_letter(letter)
+        values[letter] = own if value == axis.default else size
     sizes = dict(own_axes.own_size(own_axes.axes_text(layer_class), getattr(at, "options", NO_OPTIONS)))
     for letter, value in own_axes.own_letters(layer_class, at).items():
         values[letter] = own_letter(letter) if letter in sizes else constant(value)

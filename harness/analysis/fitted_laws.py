@@ -18,7 +18,7 @@ from harness.fit.laws import Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
 from harness.polynomial import OwnSize, Size, Term, sizes_by_letter
 from harness.results.columns import CaseResult
-from harness.sweep_axes import SETTINGS, SIZES
+from harness.sweep_axes import LETTERS, SETTINGS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,7 +184,7 @@ def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
 
 def _name(axis: str, names: Mapping[str, str]) -> str:
     """The key by which a size along an axis is given."""
-    return SIZES.get(axis) or f"layer.{names[axis]}"
+    return LETTERS.get(axis) or f"layer.{names[axis]}"
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
@@ -315,7 +315,7 @@ def _law_row(fitted: FittedLaw) -> dict[str, Any]:
         str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
     }
     return {
-        **one.setting.as_dict(),
+        **one.shown_setting.as_dict(),
         **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
         "impl": one.impl,
         "metric": one.metric,

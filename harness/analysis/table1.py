@@ -192,9 +192,10 @@ class _Seen:
     """The measurements and verdicts by layer and setting. A cell is that of the worst setting with its mode."""
 
     def __init__(self, lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]) -> None:
-        self._lines = series_groups(lines)
+        # The paper's layers attend to their own input.
+        self._lines = series_groups(line for line in lines if not line.kv_len)
         self._laws = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
-        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
+        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found if not one.setting.kv_len}
 
     def rows(self, *modes: str) -> Iterator[tuple[_Kind, str | None]]:
         """Yield each kind with every layer of it that was measured in one of the modes, or with None without any."""

@@ -31,7 +31,8 @@ from harness.sweep_axes import SETTINGS
 _KEYS = (
     Key("seq_len", whole, many=True),
     *(Key(name, whole) for name in ("d_model", "num_heads", "batch_size")),
-    *map(Key, SETTINGS),
+    *(Key(name) for name in SETTINGS if name != "kv_len"),
+    Key("kv_len", whole, least=0),
 )
 _MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes, or a number with {', '.join(BYTE_UNITS)}")
 

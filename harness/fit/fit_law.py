@@ -308,7 +308,7 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    reason = laws.too_few_sizes(problem.sizes, axis, bool(problem.presumed)) or reason
+    reason = laws.too_few_sizes(sizes, axis, bool(problem.presumed)) or laws.proportional_lengths(sizes) or reason
     return replace(law, determined=not reason, reason=reason)
 
 

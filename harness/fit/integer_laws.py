@@ -25,6 +25,8 @@ _OWN_FACTORS = {
     2: [Term(d=d, h=h) for d in (0, 1) for h in (0, 1)],
     -1: [Term(n=n, d=d, h=h) for n in (1, 2) for d in (0, 1, 2) for h in (0, 1)],
 }
+# Those of the length m of a source: work for each of its tokens, or with each token of the layer's own input.
+_SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *(Term(n=n, d=1, h=-1) for n in (0, 1))]}
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
@@ -121,7 +123,7 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
     terms = [term for term in every if _occurs(term)]
     for own in (axis for axis in axes if axis not in AXES):
-        for power, factors in _OWN_FACTORS.items():
+        for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
             terms += [
                 Term.of({**term.along(axes).powers, "b": b, own: power})
                 for term in factors

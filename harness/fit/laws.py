@@ -81,8 +81,9 @@ def powers_beside(terms: Iterable[Term], axis: str) -> int:
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
-    """Return the axes that take more than one value. A law says nothing about the others."""
-    return tuple(axis for axis in (*AXES, *sizes.own) if len(np.unique(sizes.axis(axis))) > 1)
+    """Return the axes that take more than one value, lengths first. A law says nothing about the others."""
+    axes = sorted((*AXES, *sizes.own), key=lambda axis: axis not in "nm")
+    return tuple(axis for axis in axes if len(np.unique(sizes.axis(axis))) > 1)
 
 
 # The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
@@ -107,6 +108,8 @@ _COSTS = (
 # What each letter w of a layer's own axes may add: work within windows or states, then steps of whole blocks.
 _OWN_TIMES = (Term(), Term(n=1), Term(n=1, h=1), Term(n=1, d=1), Term(d=1))
 _OWN_OVER = (Term(n=1), Term(n=1, d=2))
+# What the length m of a source adds: its projections too.
+_SOURCE_TIMES = (*_OWN_TIMES, Term(d=2))
 
 
 def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
@@ -114,14 +117,15 @@ def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
 
     If the batch size varies, each term occurs with a factor b and without it. Work is done for each sequence, while
     costs paid once do not depend on b. The letter w of a layer's own axis stands for a window, a state or a block: the
-    costs w, nw, hnw, nwd, wd, and n/w, nd²/w.
+    costs w, nw, hnw, nwd, wd, and n/w, nd²/w. The length m of a source has md² too, and no quotients.
     """
     kept = tuple(axes)
     batches = (0, 1) if "b" in kept else (0,)
     every = list(_COSTS)
     for own in (axis for axis in kept if axis not in AXES):
-        every += [Term.of({**term.powers, own: 1}) for term in _OWN_TIMES]
-        every += [Term.of({**term.powers, own: -1}) for term in _OWN_OVER]
+        times, over = (_SOURCE_TIMES, ()) if own == "m" else (_OWN_TIMES, _OWN_OVER)
+        every += [Term.of({**term.powers, own: 1}) for term in times]
+        every += [Term.of({**term.powers, own: -1}) for term in over]
     return tuple(dict.fromkeys(replace(term.along(kept), b=b) for term in every for b in batches))
 
 
@@ -302,6 +306,13 @@ def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
     if distinct < _FEWEST_UNPRESUMED and not is_presumed:
         return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
     return ""
+
+
+def proportional_lengths(sizes: Sizes) -> str:
+    """Why terms in the length m of a source cannot be told from terms in n; empty if they can, or without a source."""
+    if "m" not in varying_axes(sizes) or np.ptp(sizes.own["m"] / sizes.n):
+        return ""
+    return "m is proportional to n, so their terms cannot be told apart: vary one alone"
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:

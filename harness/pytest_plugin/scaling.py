@@ -195,7 +195,7 @@ class Quantity:
         """
         case = _fail_on_error(lambda: self._source.request.at(sizes))
         if self._metric == "time":
-            own = own_axes.own_size(self._source.request.own_axes, case.options)
+            own = own_axes.sizes_of(case, self._source.request.own_axes)
             at, found = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
             if at in self._measured():
                 return self._measured()[at]

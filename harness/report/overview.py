@@ -128,7 +128,7 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
-    own = {line.impl: laws.get((line.impl, line.series, metric)) for line in panel.lines}
+    own = {line.impl: laws.get((line.impl, line.law_setting, metric)) for line in panel.lines}
     fitted = {impl: law for impl, law in own.items() if law is not None}
     shown = [curve.impl for curve in curves]
     if metric == "depth":

@@ -277,8 +277,8 @@ class CaseResult(Case):
 
     @property
     def own_size(self) -> OwnSize:
-        """The sizes along the layer's own axes, by letter."""
-        return own_axes.own_size(self.own_axes, self.options)
+        """The sizes along the layer's own axes, and of the source, by letter."""
+        return own_axes.sizes_of(self, self.own_axes)
 
     @property
     def size(self) -> tuple[int, int, int, int, OwnSize]:
@@ -287,8 +287,13 @@ class CaseResult(Case):
 
     @property
     def series(self) -> Setting:
-        """The setting of the cases that share a cost model with this one: sizes along own axes are none of it."""
+        """The setting of the cases that are compared with this one: sizes along own axes are none of it."""
         return Setting.of(self)._replace(options=own_axes.other_options(self.own_axes, self.options))
+
+    @property
+    def law_setting(self) -> Setting:
+        """The setting of the cases that share a cost model with this one: the length of a source is none of it."""
+        return self.series.of_any_source
 
     @property
     def best_known_time(self) -> tuple[float, float, float] | None:

@@ -182,8 +182,11 @@ def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quant
     assert verdict(quantity, short + long).verdict == REFUTED
 
 
-def test_of_a_source_nothing_is_claimed() -> None:
-    assert verdicts(measured("attention.packed", attention, kv_len=128), []) == []
+def test_a_registered_claim_in_n_is_not_judged_for_a_source() -> None:
+    found = verdicts(measured("attention.packed", attention, kv_len=128), [])
+    assert {one.quantity for one in found} == {"work", "memory", "depth", "path"}
+    assert {one.verdict for one in found} == {UNDETERMINED}
+    assert all("a claim in m covers a source of m tokens" in one.reason for one in found)
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [("n + 64h", CONFIRMED), ("d + hn", UNDETERMINED)])

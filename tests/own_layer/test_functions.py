@@ -173,6 +173,15 @@ def test_exact_flops_of_a_function_equal_its_claim(mode: str, times: int) -> Non
     assert facts["flops"] == facts["flops_claimed"] == 2 * times * 12**2 * 16
 
 
+@pytest.mark.parametrize(("mode", "times"), [("forward", 4), ("train", 12)])
+@pytest.mark.parametrize(("kv_len", "m"), [(0, 12), (20, 20)])
+def test_a_claim_in_m_holds_for_a_source_and_without_one(kv_len: int, m: int, mode: str, times: int) -> None:
+    facts = collect_metrics(case_of("crossing", mode=mode, kv_len=kv_len), seed=0)
+    assert facts["flops"] == facts["flops_claimed"] == 2 * times * 12 * m * 16
+    in_n_alone = collect_metrics(case_of("attention", mode=mode, kv_len=20), seed=0)
+    assert in_n_alone["flops_claimed"] is None
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

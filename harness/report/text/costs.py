@@ -37,7 +37,7 @@ def setting_label(settings: Iterable[Setting], but: str = "") -> Callable[[Setti
     """
     seen = set(settings)
     varying = [axis for axis in SETTINGS if axis != but and len({getattr(one, axis) for one in seen}) > 1]
-    return lambda setting: ", ".join(AXES[axis].phrase(getattr(setting, axis)) for axis in varying)
+    return lambda setting: ", ".join(AXES[axis].phrase(setting.as_dict()[axis]) for axis in varying)
 
 
 def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
@@ -200,7 +200,7 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
-    fitted = laws.get((line.impl, line.series, "time"))
+    fitted = laws.get((line.impl, line.law_setting, "time"))
     exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
