@@ -14,7 +14,18 @@ from itertools import product
 import numpy as np
 
 from harness.fit.fit_law import subsets
-from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Floats, Law, Sizes, design, powers_beside, varying_axes
+from harness.fit.laws import (
+    FEWEST_SIZES,
+    Break,
+    Coefficient,
+    Floats,
+    Law,
+    Sizes,
+    design,
+    powers_beside,
+    too_many_powers,
+    varying_axes,
+)
 from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
 # d/h is the width of a head.
@@ -183,9 +194,8 @@ def _uncertainty(
     if (lengths := len(np.unique(sizes.n))) < needed:
         return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
     for axis in axes:
-        distinct = len(np.unique(sizes.axis(axis)))
-        if any(powers_beside(terms, axis) >= distinct for terms in found):
-            return f"{axis} takes {distinct} values, and the law has as many powers of it"
+        if many := "".join({too_many_powers(terms, axis, sizes) for terms in found}):
+            return many
         if len({leading(terms, axis) for terms in found}) > 1:
             return f"laws as short with other powers of {axis} give every point too"
     return ""

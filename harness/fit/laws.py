@@ -197,7 +197,8 @@ class KnownCost(Protocol):
 class Law:
     """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
 
-    `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
+    `determined`: no law with another leading term along n explains the points as well. If not, `reason` says why. The
+    `reason` of a determined law says why its exponent along another axis is open.
     `exact`: the law gives every point to the last digit.
     `covariance`: covariance of the coefficients, shape (terms, terms). Intervals reach `quantile` standard errors.
     `noise`: relative distance of the points from the law. Imprecise points count less.
@@ -302,6 +303,13 @@ def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
     if distinct < _FEWEST_UNPRESUMED and not is_presumed:
         return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
     return ""
+
+
+def too_many_powers(terms: Iterable[Term], axis: str, sizes: Sizes) -> str:
+    """Why the axis takes too few values for these terms: as few as they have powers of it. Empty if it takes more."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    has_many = powers_beside(terms, axis) >= distinct
+    return f"{axis} takes {distinct} values, and the law has as many powers of it" if has_many else ""
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:
