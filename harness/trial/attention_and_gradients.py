@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
+from harness.trial.layer_protocol import input_width, inputs_of, is_function, output_dims, what_supports_says
+from harness.trial.metrics.operations import Unobservable
 from harness.trial.result_checks import WrongResult, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 
@@ -123,6 +124,32 @@ def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
     if not norms.isfinite().all():
         raise WrongResult("its gradient is not finite")
     return {"norms": norms.flip(0).tolist(), "own_weights": has_own_weights(work.layer, case, seed)}
+
+
+# A gradient that fades until it underflows comes within this factor of its dtype's smallest normal number.
+_FADED = 1e8
+
+
+@torch.enable_grad()  # `build` has turned it off for a forward pass
+def check_path(case: Case, seed: int) -> None:
+    """Check that a path leads from the first token to the last: the last output has a gradient by the first input.
+
+    A gradient may fade until it underflows, as that of a recurrent layer does, and then counts as one. Raises
+    Unobservable if it ends before the first token, and what the layer raises in training.
+    """
+    work = build(replace(case, mode="train", batch_size=1), seed)
+    work.layer.eval()  # without dropout
+    y = work.forward()
+    last = y.narrow(output_dims(work.layer, case).index("n"), case.seq_len - 1, 1)
+    norms = torch.zeros(case.seq_len, dtype=torch.float64)
+    for x, one in zip(work.inputs, work.described, strict=True):
+        at = one.dimension("n", "m")
+        if x.requires_grad and at is not None:
+            (rows,) = torch.autograd.grad(last, x, torch.randn_like(last), retain_graph=True, materialize_grads=True)
+            norms += rows.movedim(at, 0).flatten(1).abs().amax(1).double().cpu()
+    faded = norms[norms > 0] < _FADED * torch.finfo(last.dtype).tiny
+    if norms[0] == 0 and not faded.any():
+        raise Unobservable(f"at n = {case.seq_len} no path leads from the first token to the last output")
 
 
 def _norm(rows: Tensor) -> Tensor:

@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_leaves
 
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
-from harness.sweep_axes import Case, device_kind
+from harness.sweep_axes import EQUAL, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks
+from harness.trial.attention_and_gradients import check_path
 from harness.trial.device import (
     allocator_peak,
     exceeds_traced,
@@ -313,10 +314,14 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
     errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
+    claimed = claimed_work(case)
+    if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
+        with compilation.uncompiled_calls():
+            told(lambda: check_path(case, seed), "path", unknown)
     return {
         **facts,
         **errors,
-        **claimed_work(case),
+        **claimed,
         **lengths_facts(case),
         "weights_bytes": None if packed is None else bytes_of(weights) + packed,
         "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),

@@ -1,13 +1,15 @@
 """How far back the last output feels its input, in a trial: against Jacobians by hand."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.attention_and_gradients import gradient_reach
+from harness.trial.attention_and_gradients import check_path, gradient_reach
+from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported, build
 
@@ -96,3 +98,26 @@ def test_a_decoder_block_is_looked_at_from_its_last_token() -> None:
     block = layer_lookup.load_class("rnn.elman")
     assert block.causal
     assert (norms("impls.blocks.blocks:Decoder") > 0).all()
+
+
+def path_of(impl: str, n: int, dtype: str = "float32") -> str:
+    """Why a trial of the facts finds no path from the first token to the last; empty if it finds one."""
+    case = replace(case_of(impl, n, mask="none"), mode="forward", dtype=dtype)
+    return "; ".join(why for why in collect_metrics(case, 0)["facts_unknown"] if "path" in why)
+
+
+@pytest.mark.parametrize(("impl", "reaches"), [("Pointwise", 1), ("Convolution", 5), ("Windows", 16), ("Masked", 16)])
+def test_a_layer_has_a_path_from_end_to_end_only_up_to_as_many_tokens_as_it_reaches(impl: str, reaches: int) -> None:
+    assert path_of(impl, reaches) == ""
+    for n in (2 * reaches if impl == "Windows" else reaches + 1, 128):
+        assert path_of(impl, n) == f"path: at n = {n} no path leads from the first token to the last output"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("impl", ["Full", "rnn.elman"])
+def test_a_gradient_that_fades_is_a_path(impl: str, dtype: str) -> None:
+    check_path(replace(case_of(impl, 1024, mask="none"), num_heads=1, dtype=dtype), 0)
+
+
+def test_a_path_that_autograd_does_not_follow_is_unknown() -> None:
+    assert path_of("Without", 64).startswith("path: the layer does not run under watch: RuntimeError")
