@@ -159,6 +159,10 @@ class _Piece:
             raise ValueError(f"no law is known of n below {self.until:g}")
         return below
 
+    @property
+    def _is_counted(self) -> bool:
+        return self.fitted.series.metric != "time"
+
     @cached_property
     def _predictor(self) -> Predictor:
         """All points of the series show how far to trust the law of the last piece."""
@@ -183,25 +187,25 @@ class _Piece:
         beside: dict[str, tuple[float, ...]] = {}
         for axis, wanted in sizes_by_letter(size).items():
             beside[axis], known = self._known_beside(axis, wanted)
-            if known:
+            if known and self.law.exact:
                 key = _name(axis, names)
                 warnings += (f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between",)
         letters = [*beside][4:]
         corners = (
             (n, d, h, b, tuple(zip(letters, own, strict=True))) for n, d, h, b, *own in product(*beside.values())
         )
-        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self.law.exact else ())]
+        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self._is_counted else ())]
         lo, hi = float(min(costs)), float(max(costs))
         return Prediction(predicted.value, lo, hi, False, warnings, self.law.exact and self.law.determined and lo == hi)
 
     def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
-        """The values around the wanted one at which an exact law is known, and which those are in words.
+        """The values around the wanted one at which the law of counts is known, and which those are in words.
 
         Counts may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law is known at the
         measured values alone. Without steps, the wanted value is returned, and no words.
         """
         values = _measured_values(self.points, axis)
-        if not self.law.exact or wanted in values or all(term.without(axis) == term for term in self.law.terms):
+        if not self._is_counted or wanted in values or all(term.without(axis) == term for term in self.law.terms):
             return (wanted,), ""
         if not self.law.determined:
             below = max((value for value in values if value < wanted), default=wanted)

@@ -189,6 +189,8 @@ def _uncertainty(
     first = len(np.unique(sizes.axis(axes[0])))
     if first < FEWEST_SIZES:
         return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
+        return f"no {axes[0]} is twice another: steps at powers of two do not show"
     with_log = [terms for terms in with_negative if any(term.log for term in terms)]
     needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
     if (lengths := len(np.unique(sizes.n))) < needed:
