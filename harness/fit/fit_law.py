@@ -322,14 +322,9 @@ def _untold(problem: _Problem, law: Law, axis: str) -> str:
     return few or laws.too_many_powers(law.terms, axis, problem.sizes)
 
 
-def _largest(sizes: Sizes) -> Indices:
-    """The index of the largest size, shape (1,)."""
-    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
-
-
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
     """Widen the exponent along an axis to those of curves that are no sum of terms, at the largest size's others."""
-    sizes, largest = problem.sizes, _largest(problem.sizes)
+    sizes, largest = problem.sizes, laws.largest(problem.sizes)
     others = np.stack([sizes.axis(other) for other in (*AXES, *sizes.own) if other != axis])
     along = (others == others[:, largest]).all(axis=0)
     target, weights = problem.target[along], (problem.whole / problem.costs)[along]
@@ -348,7 +343,7 @@ def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
     """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
     if many := laws.too_many_powers(law.terms, axis, sizes):
         return many
-    exponent = laws.exponent_at(law, axis, sizes[_largest(sizes)])
+    exponent = laws.exponent_at(law, axis, sizes[laws.largest(sizes)])
     if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
         return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
     return ""

@@ -61,8 +61,9 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     The points must outnumber the terms by `spare`, so that no law fits by chance.
 
     The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
-    values. A law with a logarithm and a negative term has not two sizes more than terms in n. An axis takes no more
-    values than the law has powers of it. An equally short law with other leading powers is exact too.
+    values, or none that is twice another. A law with a logarithm and a negative term has not two sizes more than terms
+    in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
+    exact too.
     """
     axes = varying_axes(sizes)
     terms = _candidates(axes)

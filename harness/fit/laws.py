@@ -68,6 +68,11 @@ def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
     return np.stack([term(sizes) for term in terms], axis=1)
 
 
+def largest(sizes: Sizes) -> NDArray[np.intp]:
+    """The index of the largest size, shape (1,)."""
+    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+
+
 def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import input_width, inputs_of, is_function, output_dims, what_supports_says
-from harness.trial.metrics.operations import Unobservable
 from harness.trial.result_checks import WrongResult, tolerance
 from harness.trial.workload import Unsupported, build, build_layer
 
@@ -131,11 +130,11 @@ _FADED = 1e8
 
 
 @torch.enable_grad()  # `build` has turned it off for a forward pass
-def check_path(case: Case, seed: int) -> None:
-    """Check that a path leads from the first token to the last: the last output has a gradient by the first input.
+def missing_path(case: Case, seed: int) -> str:
+    """Return whether no path leads from the first token to the last, in words; empty if one does.
 
-    A gradient may fade until it underflows, as that of a recurrent layer does, and then counts as one. Raises
-    Unobservable if it ends before the first token, and what the layer raises in training.
+    The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
+    recurrent layer does, and counts as a path. Raises what the layer raises in training.
     """
     work = build(replace(case, mode="train", batch_size=1), seed)
     work.layer.eval()  # without dropout
@@ -148,8 +147,9 @@ def check_path(case: Case, seed: int) -> None:
             (rows,) = torch.autograd.grad(last, x, torch.randn_like(last), retain_graph=True, materialize_grads=True)
             norms += rows.movedim(at, 0).flatten(1).abs().amax(1).double().cpu()
     faded = norms[norms > 0] < _FADED * torch.finfo(last.dtype).tiny
-    if norms[0] == 0 and not faded.any():
-        raise Unobservable(f"at n = {case.seq_len} no path leads from the first token to the last output")
+    if norms[0] > 0 or faded.any():
+        return ""
+    return f"at n = {case.seq_len} no path leads from the first token to the last output"
 
 
 def _norm(rows: Tensor) -> Tensor:

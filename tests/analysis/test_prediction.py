@@ -147,6 +147,15 @@ def test_between_multiples_of_the_measured_sizes_common_divisor_steps_may_hide(
     assert f"exact at multiples of 64 of {key} only: {advice}" in said.warnings
 
 
+def test_steps_of_counts_that_have_no_exact_law_are_within_the_interval() -> None:
+    # 1,000 ⌈n/96⌉ is 10.4 n at multiples of 96, which no whole number of eighths is.
+    found = memory_at(lambda n, d: 1000 * -(-n // 96), [(96 * k, 64) for k in (1, 2, 3, 4, 6, 8)])
+    assert not found.law.exact
+    said = found.predict(300, 64, 1, 1)
+    assert (said.lo, said.hi) == (pytest.approx(3000, rel=0.01), pytest.approx(4000, rel=0.01))
+    assert said.hi >= 1000 * -(-300 // 96) * (1 - 1e-6)
+
+
 def test_multiples_of_the_common_divisor_and_a_cost_that_is_the_same_at_all_of_them_are_exact() -> None:
     steps = memory_at(lambda n, d: 1000 * (n // 64)).predict(192, 64, 1, 1)
     assert (steps.lo, steps.value, steps.hi, steps.exact, steps.warnings) == (3000, 3000, 3000, True, ())

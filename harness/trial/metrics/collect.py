@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import EQUAL, Case, device_kind
 from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks
-from harness.trial.attention_and_gradients import check_path
+from harness.trial.attention_and_gradients import missing_path
 from harness.trial.device import (
     allocator_peak,
     exceeds_traced,
@@ -317,7 +317,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     claimed = claimed_work(case)
     if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
         with compilation.uncompiled_calls():
-            told(lambda: check_path(case, seed), "path", unknown)
+            if missing := told(lambda: missing_path(case, seed), "path", unknown):
+                unknown.append(f"path: {missing}")
     return {
         **facts,
         **errors,
