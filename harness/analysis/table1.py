@@ -266,6 +266,8 @@ class _Seen:
             return Cell(claimed, own.measured, own.verdict, own.reason)
         judge = {"depth": judge_depth, "path": judge_path}[quantity]
         one = judge(self._lines[impl, setting], _polynomial(claimed))
+        if (quantity, own, one.verdict) == ("path", None, CONFIRMED) and impl not in IMPLS:
+            return Cell(claimed, one.measured, UNDETERMINED, "claim `path`: a sweep then looks for one from end to end")
         text = f"; the layer itself claims {own.claimed}" if own is not None else ""
         return Cell(claimed, one.measured, one.verdict, one.reason + text)
 

@@ -106,7 +106,7 @@ def predictions(
 
 def _cells(metric: str, found: Prediction) -> tuple[str, str, str]:
     shown = _SHOWN[metric]
-    kind = "measured" if found.measured else "exact law" if found.lo == found.hi else "predicted"
+    kind = "measured" if found.measured else "exact law" if found.exact else "predicted"
     if found.lo == found.hi:
         return shown(found.value), "", kind
     return "" if found.too_uncertain else shown(found.value), _between(found, shown), kind

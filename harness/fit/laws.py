@@ -68,6 +68,11 @@ def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
     return np.stack([term(sizes) for term in terms], axis=1)
 
 
+def largest(sizes: Sizes) -> NDArray[np.intp]:
+    """The index of the largest size, shape (1,)."""
+    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+
+
 def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))
@@ -201,7 +206,8 @@ class KnownCost(Protocol):
 class Law:
     """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
 
-    `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
+    `determined`: no law with another leading term along n explains the points as well. If not, `reason` says why. The
+    `reason` of a determined law says why its exponent along another axis is open.
     `exact`: the law gives every point to the last digit.
     `covariance`: covariance of the coefficients, shape (terms, terms). Intervals reach `quantile` standard errors.
     `noise`: relative distance of the points from the law. Imprecise points count less.
@@ -298,21 +304,26 @@ _FEWEST_UNPRESUMED = 5
 
 
 def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
-    """Why the axis takes too few values for any law; empty if it takes enough. Exact counts presume terms."""
+    """Why the sizes are too few for any law along the axis; empty if they are enough. Exact counts presume terms.
+
+    Nor do they decide if the length m of a source is proportional to n.
+    """
     distinct = len(np.unique(sizes.axis(axis)))
     values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
     if distinct < FEWEST_SIZES:
         return f"{values}: a law needs {FEWEST_SIZES} at least"
     if distinct < _FEWEST_UNPRESUMED and not is_presumed:
         return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
+    if "m" in varying_axes(sizes) and not np.ptp(sizes.own["m"] / sizes.n):
+        return "m is proportional to n, so their terms cannot be told apart: vary one alone"
     return ""
 
 
-def proportional_lengths(sizes: Sizes) -> str:
-    """Why terms in the length m of a source cannot be told from terms in n; empty if they can, or without a source."""
-    if "m" not in varying_axes(sizes) or np.ptp(sizes.own["m"] / sizes.n):
-        return ""
-    return "m is proportional to n, so their terms cannot be told apart: vary one alone"
+def too_many_powers(terms: Iterable[Term], axis: str, sizes: Sizes) -> str:
+    """Why the axis takes too few values for these terms: as few as they have powers of it. Empty if it takes more."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    has_many = powers_beside(terms, axis) >= distinct
+    return f"{axis} takes {distinct} values, and the law has as many powers of it" if has_many else ""
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from harness.sweep_axes import Case
 from harness.trial import layer_protocol
 from harness.trial.device import in_precision, to_float64
 from impls.attention.reference import softmax_attention
+
+if TYPE_CHECKING:
+    from harness.trial.workload import Workload
 
 
 class WrongResult(Exception):
@@ -196,3 +199,29 @@ def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:
     finite = y.detach().isfinite()
     if not (finite if real is None else finite | ~real).all():
         raise WrongResult(f"its output is not finite at n = {length}")
+
+
+# A gradient that fades until it underflows comes within this factor of its dtype's smallest normal number.
+_FADED = 1e8
+
+
+@torch.enable_grad()  # `build` has turned it off for a forward pass
+def missing_path(work: "Workload", case: Case) -> str:
+    """Return whether no path leads from the first token to the last, in words; empty if one does.
+
+    The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
+    recurrent layer does, and counts as a path. `work` is that of `train`. Raises what the layer raises in training.
+    """
+    work.layer.eval()  # without dropout
+    y = work.forward()
+    last = y.narrow(layer_protocol.output_dims(work.layer, case).index("n"), case.seq_len - 1, 1)
+    norms = torch.zeros(case.seq_len, dtype=torch.float64)
+    for x, one in zip(work.inputs, work.described, strict=True):
+        at = one.dimension("n", "m")
+        if x.requires_grad and at is not None:
+            (rows,) = torch.autograd.grad(last, x, torch.randn_like(last), retain_graph=True, materialize_grads=True)
+            norms += rows.movedim(at, 0).flatten(1).abs().amax(1).double().cpu()
+    faded = norms[norms > 0] < _FADED * torch.finfo(last.dtype).tiny
+    if norms[0] > 0 or faded.any():
+        return ""
+    return f"at n = {case.seq_len} no path leads from the first token to the last output"

@@ -153,6 +153,18 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     assert told == snapshot
 
 
+@pytest.mark.parametrize(("depth", "order"), [(lambda n, d, h: 1, "1"), (lambda n, d, h: 3 * n, "n")])
+def test_a_path_that_does_not_exist_is_not_confirmed(depth: Cost, order: str) -> None:
+    claims = json.dumps({"path": order, "depth": order})
+    of = measured("their:Layer", depth=depth, claims=claims)
+    assert verdict("path", of).verdict == CONFIRMED
+    why = "at n = 2048 no path leads from the first token to the last output"
+    cut = [replace(line, facts_unknown=f"flops: no formula; path: {why}; more") for line in of]
+    assert verdict("depth", cut).verdict == CONFIRMED
+    one = verdict("path", [*of[:-1], cut[-1]])
+    assert (one.verdict, one.reason) == (UNDETERMINED, why)
+
+
 def test_a_depth_of_another_order_than_claimed_is_refuted() -> None:
     assert recurrent(lambda n, d, h: n * n)["depth"].verdict == REFUTED
     assert recurrent(lambda n, d, h: 7 + 4 * n, impl="rnn.linear_scan")["depth"].verdict == REFUTED
