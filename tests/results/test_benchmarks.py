@@ -79,6 +79,61 @@ def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("stats", "message"),
+    [
+        ({"min": 2.0, "median": 1.5}, "stats: min=2.0 is more than median=1.5"),
+        ({"median": 1.5, "max": 1.25}, "stats: median=1.5 is not within min=1.0 and max=1.25"),
+        ({"mean": 0.5}, "stats: mean=0.5 is not within min=1.0 and max=None"),
+        ({"mean": 3.0, "max": 2.0}, "stats: mean=3.0 is not within min=1.0 and max=2.0"),
+        ({"max": float("nan")}, "stats: max is nan, not a finite number"),
+        ({"stddev": -0.1}, "stats: stddev is -0.1, not greater than or equal to 0"),
+        ({"stddev": float("nan")}, "stats: stddev is nan, not a finite number"),
+        ({"stddev": float("inf")}, "stats: stddev is inf, not a finite number"),
+        ({"rounds": 0}, "stats: rounds is 0, not greater than or equal to 1"),
+        ({"iterations": -1}, "stats: iterations is -1, not greater than or equal to 1"),
+    ],
+)
+def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path, stats: dict, message: str) -> None:
+    bad = benchmark("test_bad")
+    bad["stats"] |= stats
+    stored = read_run_directory(write(tmp_path, bad, benchmark(seq_len=128)))
+    assert [line.seq_len for line in stored.lines] == [128]
+    assert stored.notices[0] == f"left out: test_bad: {message}"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"mode": "xx"}, "mode: unknown 'xx'; known: forward, train, backward, decode"),
+        ({"mode": "forwrad"}, "mode: unknown 'forwrad'; did you mean 'forward'?"),
+        ({"dtype": "int3"}, "dtype: unknown 'int3'; known: float32, bfloat16, float16, float64"),
+        ({"device": "cpu:1"}, "device: unknown 'cpu:1'; did you mean 'cpu'?"),
+        ({"mask": ""}, "mask: unknown ''; known: none, causal, padding"),
+        (
+            {"options": "window"},
+            "options=window: it takes name=value, as layer.window=64 or options=page_size=16+window=64",
+        ),
+        ({"seq_len": 0}, "seq_len is 0, not greater than or equal to 1"),
+        ({"seq_len": 10**10}, "seq_len is 10000000000, not less than or equal to 1000000000"),
+        ({"d_model": -8}, "d_model is -8, not greater than or equal to 1"),
+        ({"kv_len": -1}, "kv_len is -1, not greater than or equal to 0"),
+        ({"padding_fraction": 1.5}, "padding_fraction is 1.5, not less than or equal to 1"),
+        ({"trials": 0}, "trials is 0, not greater than or equal to 1"),
+        ({"peak_bytes": -4}, "peak_bytes is -4, not greater than or equal to 0"),
+        ({"steal_share": -0.5}, "steal_share is -0.5, not greater than or equal to 0"),
+        ({"time_s": -1.0}, "time_s=-1.0 is not a time in seconds above zero"),
+        ({"time_s": 1.0, "time_lo_s": 2.0, "time_hi_s": 3.0}, "time_s=1.0 is not within its interval, 2.0 to 3.0"),
+        ({"time_s": 4.0, "time_hi_s": 3.0}, "time_s=4.0 is not within its interval, 0.0 to 3.0"),
+    ],
+)
+def test_impossible_values_are_named_and_cost_no_other_benchmark(tmp_path: Path, said: dict, message: str) -> None:
+    path = write(tmp_path, benchmark("test_bad", **said), benchmark(seq_len=128, device="cuda:1", transient_bytes=-4))
+    stored = read_run_directory(path)
+    assert [(line.seq_len, line.device, line.transient_bytes) for line in stored.lines] == [(128, "cuda:1", -4)]
+    assert stored.notices[0] == f"left out: test_bad: {message}"
+
+
 def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
     info = {"node": "vm", "system": "Linux", "release": "6.1", "cpu": {"brand_raw": "EPYC", "count": 2}}
     path = write(tmp_path, benchmark(), machine_info=info, commit_info={"id": "abc", "dirty": True})
