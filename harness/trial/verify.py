@@ -16,7 +16,7 @@ from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
-from harness.trial import layer_protocol, result_checks, workload
+from harness.trial import layer_inputs, layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
 from harness.trial.device import cast_layer, has_drawn, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
@@ -227,7 +227,6 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
-    hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
         if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
@@ -235,23 +234,59 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
         if is_plain and _OF_SHAPES.search(repr(error.args)):
-            few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
-            is_few = hint and 0 < case.num_kv_heads < case.num_heads
-            # Without either, the shapes may be of the other layout.
-            error.add_note(few if is_few else _length_note(case, seed) or hint)
+            error.add_note(_shape_note(case, seed))
         raise
+    except WrongResult as error:
+        hint = _unlisted_weights(case) if " is off by " in str(error) else ""
+        raise WrongResult(f"{error}{hint}") from None
 
 
-def _length_note(case: Case, seed: int) -> str:
-    """What to write if the layer runs at the next larger power of two, so that its n must be a multiple; else empty."""
+def _shape_note(case: Case, seed: int) -> str:
+    """What to write if the layer runs with all heads of k and v, at the next power of two, or in the other layout.
+
+    Empty if it runs in none of these ways.
+    """
+    name, hint = case.impl.rpartition(":")[2], getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
+    if hint and 0 < case.num_kv_heads < case.num_heads and _runs(replace(case, num_kv_heads=0), seed):
+        return f"If k and v have {case.num_kv_heads} heads, and q has {case.num_heads}, repeat those of k and v"
     larger = replace(case, seq_len=1 << case.seq_len.bit_length())
+    if _runs(larger, seed):
+        supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+        return (
+            f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
+        )
+    return hint if hint and _runs(case, seed, exchanged=True) else ""
+
+
+def _runs(case: Case, seed: int, exchanged: bool = False) -> bool:
+    """Whether a forward pass of the case runs, if wanted with the tokens of all inputs before their heads."""
+    layer_class, inputs = layer_lookup.load_class(case.impl), None
     try:
-        build(larger, seed).forward()
+        if exchanged:
+            described, source_len = (
+                layer_protocol.inputs_of(layer_class, case),
+                layer_protocol.kv_len(layer_class, case),
+            )
+            drawn = [layer_inputs.draw(one, case, source_len) for one in described]
+            inputs = [tensor.transpose(1, 2).contiguous() for tensor in drawn]
+        y = build(case, seed, inputs=inputs).forward()
     except Exception:  # of any kind, because a kernel compiler defines its own exceptions
-        return ""
-    name = case.impl.rpartition(":")[2]
-    supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
-    return f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
+        return False
+    return inputs is None or y.shape == inputs[0].shape
+
+
+def _unlisted_weights(case: Case) -> str:
+    """The end of a reason that names an attribute with random weights that `parameters()` misses; empty without any.
+
+    Each new layer draws them anew, so that the reference has others.
+    """
+    layer_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
+    layers = [workload.build_layer(layer_class, case, **options) for _ in range(2)]
+    for (name, drawn), (_, drawn_again) in zip(*map(workload.unlisted_tensors, layers), strict=False):
+        if drawn.is_floating_point() and not torch.equal(drawn, drawn_again):
+            use = "use nn.ParameterList, nn.ModuleList or register_buffer"
+            return f"; '{name}' holds random weights that its parameters() and buffers() do not list: {use}"
+    return ""
 
 
 def _verify_twin(twin: Case, seed: int) -> None:

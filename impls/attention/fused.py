@@ -114,7 +114,7 @@ class ModuleAttentionWithWeights(ModuleAttention):
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a query may see a key and the lowest number elsewhere. With −∞, a row without a key would be NaN."""
+    """Return 0 where a query may see a key and the lowest number elsewhere: with −∞, a row of no key would be NaN."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
