@@ -4,24 +4,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, create_model
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 from harness.file_io import read_bytes
 from harness.file_validation import Damaged, OpenModel, checked, known_machine
+from harness.formatting import counted
 from harness.layer_options import options_of
 from harness.machine import part
-from harness.results.columns import COLUMNS, CaseResult, Column, lines_of_records
-from harness.sweep_axes import AXES, Axis
+from harness.results.columns import COLUMNS, CaseResult, lines_of_records
+from harness.sweep_axes import AXES
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
-# A mean of equal times may be off by the rounding of their sum.
-_ROUNDING = 1e-9
 _ONE_PROCESS = "the intervals of {} come from the rounds of one process; other processes may differ by more"
 
 
@@ -31,17 +29,12 @@ def _check_version(version: str) -> str:
     return version
 
 
-_Seconds = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
-
-
 class _Stats(OpenModel):
     min: Annotated[float, Field(gt=0)]
-    median: _Seconds
-    mean: _Seconds | None = None
-    max: _Seconds | None = None
-    stddev: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    rounds: Annotated[int, Field(ge=1)] | None = None
-    iterations: Annotated[int, Field(ge=1)] | None = None
+    median: Annotated[float, Field(gt=0, lt=1e12)]
+    max: Annotated[float, Field(gt=0)] = math.inf
+    stddev: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+    rounds: Annotated[int, Field(ge=1)] = 1
 
 
 class _Timed(OpenModel):
@@ -76,28 +69,7 @@ _Text = Annotated[
     str, BeforeValidator(lambda value: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value)
 ]
 _TYPES: dict[type, Any] = {int: _Whole, str: _Text}
-# The least values of columns that are no axes, where these are not 0. The remainder of a peak may be negative.
-_LEAST = {"trials": 1, "transient_bytes": None}
-
-
-def _check_value(axis: Axis, value: str) -> str:
-    if not axis.is_known(value):
-        raise ValueError(f"unknown '{value}'{did_you_mean(value, axis.values)}")
-    return value
-
-
-def _kind(column: Column) -> Any:
-    """The type of a column's values with their bounds. Times have their own checks, with all other tables."""
-    kind, axis = _TYPES.get(column.type, column.type), AXES.get(column.name)
-    if axis is None:
-        is_bounded = column.type in (int, float) and column.unit != "s"
-        return Annotated[kind, Field(ge=_LEAST.get(column.name, 0))] if is_bounded else kind
-    if axis.type is not str:
-        return Annotated[kind, Field(ge=axis.least, le=axis.most)]
-    return Annotated[kind, AfterValidator(partial(_check_value, axis))] if axis.values else kind
-
-
-_COLUMNS: dict[str, Any] = {name: (_kind(column), None) for name, column in COLUMNS.items()}
+_COLUMNS: dict[str, Any] = {name: (_TYPES.get(one.type, one.type), None) for name, one in COLUMNS.items()}
 _Record = create_model("_Record", __base__=OpenModel, **_COLUMNS)
 
 
@@ -117,26 +89,25 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     from_rounds = 0
     damaged: list[str] = []
     for benchmark in file.benchmarks:
-        is_from_rounds = False
         try:
             record = _record(benchmark)
-            if "seq_len" in record and "time_s" not in record:
+            is_from_rounds = "seq_len" in record and "time_s" not in record
+            if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
-                is_from_rounds = True
             if "seq_len" in record:
-                _check_line(record)
+                _check_values(record)
         except (Damaged, UsageError) as damage:
             damaged.append(f"{benchmark}: {damage}")
             continue
-        found += [record] if "seq_len" in record else []
         from_rounds += is_from_rounds
+        found += [record] if "seq_len" in record else []
     if not found:
         unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
         raise UsageError(f"{path}: {[*damaged, unsized][0]}")
     without = len(file.benchmarks) - len(found) - len(damaged)
     notices = [f"left out: {text}" for text in damaged]
-    notices += [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
-    notices += [_ONE_PROCESS.format(_several(from_rounds))] if from_rounds else []
+    notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
+    notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
     return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
@@ -163,23 +134,27 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
     return {"impl": own_name or "layer", "trials": 1, **record, "status": "ok"}
 
 
-def _check_line(record: Mapping[str, Any]) -> None:
-    """Raise Damaged or UsageError if the values of a benchmark cannot be those of a case."""
+def _check_values(record: Mapping[str, Any]) -> None:
+    """Raise Damaged or UsageError if these values cannot be those of a case."""
     (line,) = lines_of_records([record], bounded=True)
     options_of(line.options)
+    for name, value in record.items():
+        axis = AXES.get(name)
+        if axis is None:
+            fits = not isinstance(value, float) or value >= 0
+        else:
+            fits = axis.takes(value) and (not axis.values or axis.is_known(value))
+        if not fits:
+            raise Damaged(f"{name}={value} is no value of {name}")
     low, high = record.get("time_lo_s", 0.0), record.get("time_hi_s", math.inf)
-    if not low <= record["time_s"] <= high:
-        raise Damaged(f"time_s={record['time_s']} is not within its interval, {low} to {high}")
+    if not (low <= record["time_s"] <= high and line.trials):
+        raise Damaged(f"time_s={record['time_s']} is not within {low} to {high}, of {line.trials} trials")
 
 
 def _time(stats: _Stats) -> dict[str, float]:
     fastest, middle = stats.min, stats.median
-    if fastest > middle:
-        raise Damaged(f"stats: min={fastest} is more than median={middle}")
-    slowest = math.inf if stats.max is None else stats.max * (1 + _ROUNDING)
-    for name, seconds in (("median", middle), ("mean", stats.mean)):
-        if seconds is not None and not fastest * (1 - _ROUNDING) <= seconds <= slowest:
-            raise Damaged(f"stats: {name}={seconds} is not within min={fastest} and max={stats.max}")
+    if not fastest <= middle <= stats.max:
+        raise Damaged(f"stats: median={middle} is not within min={fastest} and max={stats.max}")
     time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0}
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
@@ -214,7 +189,3 @@ def _machine(file: _File) -> dict[str, Any]:
         "torch": {"version": info["torch"]} if info.get("torch") else None,
     }
     return {name: value for name, value in known.items() if value}
-
-
-def _several(number: int) -> str:
-    return f"{number} benchmark{'s' if number > 1 else ''}"

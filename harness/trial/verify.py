@@ -3,7 +3,6 @@
 Outputs and gradients are compared with those of a reference in float64.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -215,10 +214,6 @@ def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | N
 _HINT = " (a layer that rounds more declares `allowed_error`)"
 
 
-# What errors of wrong shapes say.
-_OF_SHAPES = re.compile(r"\b(sizes?|shapes?|dimensions?|unpack|broadcast|index)\b")
-
-
 def verify(case: Case, seed: int) -> dict[str, Any]:
     """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
@@ -232,16 +227,15 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
             _verify_twin(replace(case, dtype="float32"), seed)
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
-        if is_plain and _OF_SHAPES.search(repr(error.args)):
-            error.add_note(_shape_note(case, seed))
+        if layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
+            error.add_note(_note(case, seed))
         raise
     except WrongResult as error:
         hint = _unlisted_weights(case) if " is off by " in str(error) else ""
         raise WrongResult(f"{error}{hint}") from None
 
 
-def _shape_note(case: Case, seed: int) -> str:
+def _note(case: Case, seed: int) -> str:
     """What to write if the layer runs with all heads of k and v, at the next power of two, or in the other layout.
 
     Empty if it runs in none of these ways.
@@ -259,7 +253,7 @@ def _shape_note(case: Case, seed: int) -> str:
 
 
 def _runs(case: Case, seed: int, exchanged: bool = False) -> bool:
-    """Whether a forward pass of the case runs, if wanted with the tokens of all inputs before their heads."""
+    """Whether a forward pass of the case runs, if wanted with the tokens of q, k and v before their heads."""
     layer_class, inputs = layer_lookup.load_class(case.impl), None
     try:
         if exchanged:
@@ -267,8 +261,7 @@ def _runs(case: Case, seed: int, exchanged: bool = False) -> bool:
                 layer_protocol.inputs_of(layer_class, case),
                 layer_protocol.kv_len(layer_class, case),
             )
-            drawn = [layer_inputs.draw(one, case, source_len) for one in described]
-            inputs = [tensor.transpose(1, 2).contiguous() for tensor in drawn]
+            inputs = [layer_inputs.draw(one, case, source_len).transpose(1, 2).contiguous() for one in described]
         y = build(case, seed, inputs=inputs).forward()
     except Exception:  # of any kind, because a kernel compiler defines its own exceptions
         return False
@@ -276,16 +269,18 @@ def _runs(case: Case, seed: int, exchanged: bool = False) -> bool:
 
 
 def _unlisted_weights(case: Case) -> str:
-    """The end of a reason that names an attribute with random weights that `parameters()` misses; empty without any.
+    """The end of a reason that names an attribute with weights that `parameters()` misses; empty without any.
 
-    Each new layer draws them anew, so that the reference has others.
+    They are random, so that the layer's reference has others.
     """
     layer_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
-    layers = [workload.build_layer(layer_class, case, **options) for _ in range(2)]
-    for (name, drawn), (_, drawn_again) in zip(*map(workload.unlisted_tensors, layers), strict=False):
-        if drawn.is_floating_point() and not torch.equal(drawn, drawn_again):
-            use = "use nn.ParameterList, nn.ModuleList or register_buffer"
-            return f"; '{name}' holds random weights that its parameters() and buffers() do not list: {use}"
+    layer, another = (workload.build_layer(layer_class, case, **options) for _ in range(2))
+    another.load_state_dict(layer.state_dict())
+    for module, same in zip(layer.modules(), another.modules(), strict=True):
+        for name, value in vars(module).items():
+            pairs = zip(workload.tensors_in(value), workload.tensors_in(vars(same)[name]), strict=True)
+            if any(one.layout == torch.strided and not torch.equal(one, other) for one, other in pairs):
+                return f"; '{name}' holds random weights that parameters() misses: use nn.ParameterList"
     return ""
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
 from harness import layer_lookup, own_axes
 from harness.errors import did_you_mean
@@ -347,19 +346,6 @@ def _check_weights(layer: nn.Module, dtype: str) -> None:
             )
         if tensor.is_complex() and dtype in ("float16", "bfloat16"):
             raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
-
-
-def unlisted_tensors(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Iterate over the tensors in attributes, their lists and modules that `parameters()` and `buffers()` do not list.
-
-    Each comes with the name of its attribute.
-    """
-    listed = {id(one) for one in (*layer.modules(), *layer.parameters(), *layer.buffers())}
-    for module in layer.modules():
-        for name, value in vars(module).items():
-            hidden = [one for one in tree_leaves(value) if id(one) not in listed]
-            states = [one.state_dict() for one in hidden if isinstance(one, nn.Module)]
-            yield from ((name, tensor) for tensor in tensors_in([hidden, states]))
 
 
 def copied_state(layer: nn.Module) -> dict[str, Any]:

@@ -7,7 +7,7 @@ with `torch.library` is seen. During observation, autograd dispatches one `detac
 gradients out of place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -18,6 +18,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.trial.metrics.partial_reads import marks_of
 
 # These write in place, and the old content does not enter the result.
 _OVERWRITES = frozenset(
@@ -113,8 +115,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 # The dense tensors that a sparse one consists of. It has no storage of its own.
 _SPARSE_PARTS = {
     torch.sparse_coo: ("_indices", "_values"),
-    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), ("crow_indices", "col_indices", "values")),
-    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), ("ccol_indices", "row_indices", "values")),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
 }
 
 
@@ -149,7 +150,7 @@ class Storages:
 
         Raises Unobservable for a sparse tensor.
         """
-        if tensor.layout in _SPARSE_PARTS:
+        if tensor.layout != torch.strided:
             raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
         storage = tensor.untyped_storage()
         key: int = storage._cdata
@@ -293,97 +294,6 @@ class Depth:
             self._after[key] = max(self._after.get(key, chain), chain)
 
 
-def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
-    part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
-
-
-def _rows(index: Tensor) -> Tensor:
-    return index.cpu().long()
-
-
-def _mark_windows(part: Tensor, stride: Sequence[int], transposed: bool = False, **_: Any) -> None:
-    # Longer steps may leave out what lies between windows, or behind the last one.
-    if transposed or max(stride, default=2) == 1:
-        part.fill_(True)
-
-
-# Arguments of which a part may stay untouched that is not followed here: it is chosen by values, or the operator stops
-# early, uses the shape alone, or takes long steps.
-_SELECT_UNKNOWN = """
-    take.self put_.self masked_select.self _unsafe_masked_index.self _unsafe_masked_index_put_accumulate.values
-    index_add_.self index_reduce_.self index_put_.self _index_put_impl_.self scatter_.self scatter_add_.self
-    scatter_reduce_.self masked_fill_.self masked_scatter_.self masked_scatter_.source masked_scatter.source
-    tril_.self triu_.self trace.self equal.self equal.other isin.test_elements searchsorted.sorted_sequence
-    searchsorted.sorter bucketize.boundaries histogram.bins
-    grid_sampler_2d.input grid_sampler_3d.input _grid_sampler_2d_cpu_fallback.input cudnn_grid_sampler.self
-    grid_sampler_2d_backward.input grid_sampler_3d_backward.input _grid_sampler_2d_cpu_fallback_backward.input
-    cudnn_grid_sampler_backward.self
-    _embedding_bag.weight _embedding_bag_forward_only.weight _embedding_bag_dense_backward.grad
-    _embedding_bag_per_sample_weights_backward.weight embedding_renorm_.self
-    nll_loss_forward.self nll_loss_forward.weight nll_loss_backward.self nll_loss_backward.weight
-    nll_loss2d_forward.self nll_loss2d_forward.weight nll_loss2d_backward.self nll_loss2d_backward.weight
-    multilabel_margin_loss_forward.target _ctc_loss.log_probs _ctc_loss.targets _ctc_loss_backward.log_probs
-    _ctc_loss_backward.log_alpha _ctc_loss_backward.targets
-    _masked_softmax.self _masked_softmax_backward.grad_output _masked_softmax_backward.output
-    _grouped_mm.self _grouped_mm.mat2 _scaled_grouped_mm.self _scaled_grouped_mm.mat2 _scaled_grouped_mm.scale_a
-    _scaled_grouped_mm.scale_b _scaled_grouped_mm_v2.self _scaled_grouped_mm_v2.mat2
-    _flash_attention_forward.query _flash_attention_forward.key _flash_attention_forward.value
-    _flash_attention_backward.grad_out _flash_attention_backward.query _flash_attention_backward.key
-    _flash_attention_backward.value _flash_attention_backward.out
-    _efficient_attention_forward.query _efficient_attention_forward.key _efficient_attention_forward.value
-    _efficient_attention_backward.grad_out_ _efficient_attention_backward.query _efficient_attention_backward.key
-    _efficient_attention_backward.value _efficient_attention_backward.out
-    _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
-    _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
-    _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data
-    slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
-    fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
-    fractional_max_pool3d_backward.self avg_pool2d_backward.self avg_pool3d_backward.self
-    max_pool2d_with_indices_backward.self max_pool3d_with_indices_backward.self _adaptive_avg_pool2d_backward.self
-    _adaptive_avg_pool3d_backward.self adaptive_max_pool2d_backward.self adaptive_max_pool3d_backward.self
-    reflection_pad1d_backward.self reflection_pad2d_backward.self reflection_pad3d_backward.self
-    replication_pad1d_backward.self replication_pad2d_backward.self replication_pad3d_backward.self
-    upsample_nearest1d.self upsample_nearest2d.self upsample_nearest3d.self _upsample_nearest_exact1d.self
-    _upsample_nearest_exact2d.self _upsample_nearest_exact3d.self upsample_linear1d.self upsample_bilinear2d.self
-    upsample_bicubic2d.self upsample_trilinear3d.self
-    linalg_solve_triangular.self triangular_solve.A linalg_cholesky_ex.self cholesky_inverse.self
-    cholesky_solve.input2 _cholesky_solve_helper.A _linalg_eigh.A linalg_ldl_factor_ex.self linalg_ldl_solve.LD
-    linalg_householder_product.input ormqr.self
-"""
-# What an operator reads of an argument, marked in a tensor of its shape. The rest stays untouched, such as the experts
-# that no token chooses.
-_SELECTS: dict[str, Callable[..., object]] = {
-    **dict.fromkeys(_SELECT_UNKNOWN.split(), lambda part, **_: None),
-    "embedding.weight": lambda part, indices, **_: part.index_fill_(0, _rows(indices).flatten(), True),
-    "embedding_dense_backward.grad_output": lambda part, padding_idx, **_: padding_idx >= 0 or part.fill_(True),
-    "index_select.self": lambda part, dim, index, **_: part.index_fill_(dim, _rows(index), True),
-    "gather.self": lambda part, dim, index, **_: part.scatter_(dim, _rows(index), True),
-    **dict.fromkeys(("index.self", "_unsafe_index.self"), lambda part, indices, **_: _mark_indexed(part, indices)),
-    **dict.fromkeys(
-        (
-            *("scatter.src", "scatter_add.src", "scatter_reduce.src"),
-            *("scatter_.src", "scatter_add_.src", "scatter_reduce_.src"),
-        ),
-        lambda part, index, **_: part[tuple(map(slice, index.shape))].fill_(True),
-    ),
-    "tril.self": lambda part, diagonal, **_: part.logical_or_(torch.ones_like(part).tril(diagonal)),
-    "triu.self": lambda part, diagonal, **_: part.logical_or_(torch.ones_like(part).triu(diagonal)),
-    "constant_pad_nd.self": lambda part, pad, **_: min(pad) < 0 or part.fill_(True),
-    **dict.fromkeys(
-        ("addmm.self", "addmv.self", "addr.self", "addbmm.self", "baddbmm.self"),
-        lambda part, beta, **_: beta == 0 or part.fill_(True),
-    ),
-    **dict.fromkeys(
-        (
-            *("convolution.input", "convolution_backward.input", "im2col.self", "avg_pool2d.self", "avg_pool3d.self"),
-            *("max_pool2d_with_indices.self", "max_pool3d_with_indices.self"),
-        ),
-        _mark_windows,
-    ),
-}
-
-
 _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 
 
@@ -400,18 +310,19 @@ class ReadParts:
         key, size = self._storages.key(tensor), tensor.element_size()
         if key in self._whole or _selects_unknown(operation):
             return
-        select = _select_of(operation, tensor)
-        if select is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
+        arguments = operation.arguments() if operation.traits.namespace == "aten" else {}
+        mark = marks_of(operation.traits.name, arguments, tensor)
+        if mark is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
             self._whole.add(key)
             return
         elements = self._storages.nbytes[key] // size
         places = self._places.setdefault(key, {}).setdefault(size, torch.zeros(elements, dtype=torch.bool))
         shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
         part = places.as_strided(shape, tensor.stride(), tensor.storage_offset())
-        if select is None:
+        if mark is None:
             part.fill_(True)
         elif part.shape == tensor.shape:
-            select(part, **operation.arguments())
+            mark(part, **arguments)
 
     def bytes(self, key: int) -> int:
         """The bytes of this storage that were read."""
@@ -422,18 +333,10 @@ class ReadParts:
 
 def _selects_unknown(operation: Operation) -> bool:
     """Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads."""
+    if operation.traits.namespace == "aten":
+        return False
     tensors = tensors_of([*operation.args, *operation.kwargs.values()])
-    numbers = (torch.int32, torch.int64)
-    return operation.traits.namespace != "aten" and any(tensor.dtype in numbers for tensor in tensors)
-
-
-def _select_of(operation: Operation, tensor: Tensor) -> Callable[..., object] | None:
-    """How the operation chooses what it reads of `tensor`; None if it reads all of it."""
-    if operation.traits.namespace != "aten":
-        return None
-    short = operation.traits.name.removeprefix("aten::")
-    names = (name for name, value in operation.arguments().items() if value is tensor)
-    return _SELECTS.get(f"{short}.{next(names, '')}")
+    return any(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors)
 
 
 class Traffic:

@@ -196,8 +196,3 @@ class OneClass(Parts):
 
     def of_table(self, x: Tensor) -> Tensor:
         return nn.functional.nll_loss(self.table, self.classes)
-
-
-class NotAdded(Parts):
-    def of_table(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.table, self.table[:, :1], self.table[:1], beta=0)[3]

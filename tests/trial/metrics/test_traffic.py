@@ -105,15 +105,14 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
         ("Equal", 0),
         ("AddedTo", 4 * D),  # the row, which is read again
         ("FilledIn", ROWS * D + 4 * D),  # the mask, and a row that is read again
-        ("FewSources", 4 * 4),
-        ("LowerHalf", 4 * (D * (D + 1) // 2)),
+        ("FewSources", 0),
+        ("LowerHalf", 0),
         ("LongSteps", 4 * D * D),  # the weight
         ("Pooled", 0),
         ("Reduced", 0),
         ("Cropped", 0),
         ("Widened", 4 * ROWS * D),
         ("OneClass", 8 * ROWS),  # the numbers of the classes
-        ("NotAdded", 4 * (ROWS + D - 1)),  # a column and a row, which share a place
     ],
 )
 def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_input: int, runner: Executor) -> None:
