@@ -140,8 +140,7 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
 
 
 # Number of generated tokens, and size of their vocabulary.
-_GENERATED = 16
-_VOCABULARY = 31
+_GENERATED, _VOCABULARY = 16, 31
 
 
 def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
@@ -193,11 +192,10 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     draws = torch.Generator().manual_seed(seed)
     vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
     vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
-    room = min(_GENERATED, case.seq_len)
     token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
     state = workload.start_decoding(layer, case, source)
     inputs, outputs = [], []
-    for _ in range(room):
+    for _ in range(min(_GENERATED, case.seq_len)):
         y, state = decode(layer, token[:, None], state)
         inputs.append(token)
         outputs.append(y)
@@ -231,57 +229,32 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
             error.add_note(_note(case, seed))
         raise
     except WrongResult as error:
-        hint = _unlisted_weights(case) if " is off by " in str(error) else ""
-        raise WrongResult(f"{error}{hint}") from None
+        options = layer_lookup.build_options(case.impl)
+        make = partial(workload.build_layer, layer_lookup.load_class(case.impl), case, **options)
+        raise WrongResult(f"{error}{result_checks.unlisted_weights(make)}") from None
 
 
 def _note(case: Case, seed: int) -> str:
-    """What to write if the layer runs with all heads of k and v, at the next power of two, or in the other layout.
-
-    Empty if it runs in none of these ways.
-    """
-    name, hint = case.impl.rpartition(":")[2], getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
-    if hint and 0 < case.num_kv_heads < case.num_heads and _runs(replace(case, num_kv_heads=0), seed):
-        return f"If k and v have {case.num_kv_heads} heads, and q has {case.num_heads}, repeat those of k and v"
-    larger = replace(case, seq_len=1 << case.seq_len.bit_length())
-    if _runs(larger, seed):
-        supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
-        return (
-            f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
-        )
-    return hint if hint and _runs(case, seed, exchanged=True) else ""
+    """What to write if the layer runs at the next power of two, or with q, k and v in the other layout; else empty."""
+    layer_class: Any = layer_lookup.load_class(case.impl)
+    larger, hint = replace(case, seq_len=1 << case.seq_len.bit_length()), getattr(layer_class, "layout_hint", "")
+    if _output(larger, seed) is not None:
+        reason = f"as it runs at n={larger.seq_len} and fails at n={case.seq_len}"
+        supports = 'supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+        return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
+    if not hint or 0 < case.num_kv_heads < case.num_heads:  # it may lack heads of k and v
+        return ""
+    inputs = [layer_inputs.draw(one, case, case.kv_len).transpose(1, 2).contiguous() for one in layer_class.inputs]
+    y = _output(case, seed, inputs)
+    return hint if y is not None and y.shape == inputs[0].shape else ""
 
 
-def _runs(case: Case, seed: int, exchanged: bool = False) -> bool:
-    """Whether a forward pass of the case runs, if wanted with the tokens of q, k and v before their heads."""
-    layer_class, inputs = layer_lookup.load_class(case.impl), None
+def _output(case: Case, seed: int, inputs: list[Tensor] | None = None) -> Tensor | None:
+    """The output of a forward pass; None if it fails."""
     try:
-        if exchanged:
-            described, source_len = (
-                layer_protocol.inputs_of(layer_class, case),
-                layer_protocol.kv_len(layer_class, case),
-            )
-            inputs = [layer_inputs.draw(one, case, source_len).transpose(1, 2).contiguous() for one in described]
-        y = build(case, seed, inputs=inputs).forward()
+        return build(case, seed, inputs=inputs).forward()
     except Exception:  # of any kind, because a kernel compiler defines its own exceptions
-        return False
-    return inputs is None or y.shape == inputs[0].shape
-
-
-def _unlisted_weights(case: Case) -> str:
-    """The end of a reason that names an attribute with weights that `parameters()` misses; empty without any.
-
-    They are random, so that the layer's reference has others.
-    """
-    layer_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
-    layer, another = (workload.build_layer(layer_class, case, **options) for _ in range(2))
-    another.load_state_dict(layer.state_dict())
-    for module, same in zip(layer.modules(), another.modules(), strict=True):
-        for name, value in vars(module).items():
-            pairs = zip(workload.tensors_in(value), workload.tensors_in(vars(same)[name]), strict=True)
-            if any(one.layout == torch.strided and not torch.equal(one, other) for one, other in pairs):
-                return f"; '{name}' holds random weights that parameters() misses: use nn.ParameterList"
-    return ""
+        return None
 
 
 def _verify_twin(twin: Case, seed: int) -> None:
@@ -329,8 +302,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         check_batch(case, seed, limit)
         return result
     trains = work.gradient is not None
-    # Copied before the call: a layer may change its input.
-    inputs = [to_float64(tensor) for tensor in work.inputs]
+    inputs = [to_float64(tensor) for tensor in work.inputs]  # copied first: a layer may change its input
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
@@ -348,9 +320,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
-        check_batch(
-            case, seed, max(limit, result_checks.MOST)
-        )  # it may compute with few bits, and round by all values of a batch
+        # It may compute with few bits, and round by all values of a batch.
+        check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
@@ -411,8 +382,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     return result
 
 
-# The number of waves that `project_reference` multiplies the output by.
-_WAVES = 4
+_WAVES = 4  # that `project_reference` multiplies the output by
 
 
 def project_reference(case: Case, seed: int) -> dict[str, Any]:

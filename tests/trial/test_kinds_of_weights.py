@@ -282,7 +282,7 @@ def test_a_lazy_module_is_unsupported(runner: Executor, mode: str) -> None:
 def test_sparse_weights_are_unsupported(runner: Executor, layer: type, layout: str, purpose: str) -> None:
     outcome = runner.run(purpose, own(layer))
     assert outcome.status == "unsupported"
-    assert outcome.reason == f"'mix' is {layout}, and only dense weights can be copied and counted: use .to_dense()"
+    assert outcome.reason == f"'mix' is torch.{layout}, and only dense weights can be copied: use .to_dense()"
 
 
 @pytest.mark.parametrize(("layer", "at_first"), [(SparseAttribute, 0), (KeptSparse, 8 * (4 + 2 * 8))])
