@@ -86,25 +86,26 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     """
     file = _content(path)
     found: list[dict[str, Any]] = []
-    from_rounds = 0
+    without = from_rounds = 0
     damaged: list[str] = []
     for benchmark in file.benchmarks:
         try:
             record = _record(benchmark)
-            is_from_rounds = "seq_len" in record and "time_s" not in record
+            if "seq_len" not in record:
+                without += 1
+                continue
+            is_from_rounds = "time_s" not in record
             if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
-            if "seq_len" in record:
-                _check_values(record)
+            _check_values(record)
         except (Damaged, UsageError) as damage:
             damaged.append(f"{benchmark}: {damage}")
             continue
         from_rounds += is_from_rounds
-        found += [record] if "seq_len" in record else []
+        found.append(record)
     if not found:
         unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
         raise UsageError(f"{path}: {[*damaged, unsized][0]}")
-    without = len(file.benchmarks) - len(found) - len(damaged)
     notices = [f"left out: {text}" for text in damaged]
     notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
@@ -140,11 +141,8 @@ def _check_values(record: Mapping[str, Any]) -> None:
     options_of(line.options)
     for name, value in record.items():
         axis = AXES.get(name)
-        if axis is None:
-            fits = not isinstance(value, float) or value >= 0
-        else:
-            fits = axis.takes(value) and (not axis.values or axis.is_known(value))
-        if not fits:
+        is_known = axis is None or (axis.takes(value) and (not axis.values or axis.is_known(value)))
+        if not is_known or (isinstance(value, float) and value < 0):
             raise Damaged(f"{name}={value} is no value of {name}")
     low, high = record.get("time_lo_s", 0.0), record.get("time_hi_s", math.inf)
     if not (low <= record["time_s"] <= high and line.trials):

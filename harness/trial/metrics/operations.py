@@ -22,14 +22,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.trial.metrics.partial_reads import marks_of
 
 # These write in place, and the old content does not enter the result.
-_OVERWRITES = frozenset(
-    (
-        *("aten::copy_", "aten::fill_", "aten::zero_"),
-        *("aten::index_put_", "aten::_index_put_impl_", "aten::index_copy_", "aten::index_fill_", "aten::scatter_"),
-        *("aten::uniform_", "aten::normal_", "aten::bernoulli_", "aten::random_", "aten::exponential_"),
-        *("aten::log_normal_", "aten::cauchy_", "aten::geometric_"),
-    )
-)
+_OVERWRITES = """
+    aten::copy_ aten::fill_ aten::zero_ aten::index_put_ aten::_index_put_impl_ aten::index_copy_ aten::index_fill_
+    aten::scatter_ aten::uniform_ aten::normal_ aten::bernoulli_ aten::random_ aten::exponential_ aten::log_normal_
+    aten::cauchy_ aten::geometric_
+"""
 # These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
 _UNWRITTEN = ("empty", "new_empty")
@@ -96,7 +93,7 @@ def operation_traits(func: Any) -> OperationTraits:
     return OperationTraits(
         name,
         written,
-        overwrites=name in _OVERWRITES or (bool(mutated) and all(a.is_out for _, a in mutated)),
+        overwrites=name in _OVERWRITES.split() or (bool(mutated) and all(a.is_out for _, a in mutated)),
         relabels=torch.Tag.inplace_view in func.tags,
         takes_no_content=name.startswith("aten::") and short.startswith(_SHAPED_AFTER),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
