@@ -9,7 +9,7 @@ import math
 import re
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -297,7 +297,10 @@ DEPTH = Cost("sequential depth", lambda line: line.depth or None, lambda _: None
 
 @dataclass(frozen=True)
 class Curve:
-    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None."""
+    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None.
+
+    `host` names those that timed each case, as its line does.
+    """
 
     impl: str
     n: list[int]
@@ -305,6 +308,7 @@ class Curve:
     lo: list[float | None]
     hi: list[float | None]
     text: list[str]
+    host: list[str | None] = field(default_factory=list)
 
     def points(self) -> list[tuple[int, float]]:
         """`(n, cost)` of each case."""
@@ -372,7 +376,7 @@ def _curve_point(line: CaseResult, cost: Cost) -> tuple[Any, ...]:
         text += f" ({cost.text(lo)} to {cost.text(hi)})"
     elif cost is TIME:
         text += " (one trial)"
-    return line.seq_len, value, lo, hi, text
+    return line.seq_len, value, lo, hi, text, line.host
 
 
 def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:

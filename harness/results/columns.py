@@ -371,7 +371,8 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
 # Default values of columns that the table lacks.
 _ASSUMED: dict[str, Any] = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
-_LEAST: dict[str, float] = {name: axis.least for name, axis in AXES.items()}
+# The remainder of a peak may be negative.
+_LEAST: dict[str, float] = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
 _TIMES = ("time_s", "probe_s", *_ENDS)
 

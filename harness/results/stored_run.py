@@ -33,14 +33,17 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, A
     """Notices for a run of several hosts; none for a single host.
 
     One notice says how many cases each host measured. Further notices warn if different machines measured cases with
-    the same settings, because such cases are compared with each other.
+    the same settings, because such cases are compared with each other, and of hosts that no file describes.
     """
     settings: dict[str, Counter[Setting]] = {}
     for line in lines:
         if line.host is not None:
             settings.setdefault(line.host, Counter())[tuple(getattr(line, name) for name in SETTINGS)] += 1
+    strangers = sorted({host for names in settings for host in names.split(",")} - hosts.keys())
+    unlike_machines = "calibrated peaks, cost models, exponents and comparisons may mix unlike machines"
+    notices = [f"no file of the run describes {', '.join(strangers)}: {unlike_machines}"] if hosts and strangers else []
     if len(settings) < 2:
-        return []
+        return notices
     every = list(dict.fromkeys(setting for of_host in settings.values() for setting in of_host))
     varied = [place for place, values in enumerate(zip(*every, strict=True)) if len(set(values)) > 1]
 
@@ -51,7 +54,8 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, A
         f"{host}: {counted(of_host.total(), 'case')}" + (f" ({text(of_host)})" if varied else "")
         for host, of_host in sorted(settings.items())
     ]
-    return [f"measured by {'; '.join(who)}", *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
+    notices.insert(0, f"measured by {'; '.join(who)}")
+    return [*notices, *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
 
 
 def _mixed_machines(

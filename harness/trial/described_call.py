@@ -17,6 +17,7 @@ from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, result_checks, verify, workload
 from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
+from harness.trial.metrics.flops import product_dtypes
 from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.workload import Unsupported
 from impls.adapters.kernel_table import KERNELS
@@ -28,7 +29,9 @@ _NOT_OF_FUNCTIONS = {"input_width": 1, "source_len": 0, "prefills": False}
 
 
 def describe_call(case: Case) -> dict[str, Any]:
-    """Return how the layer and its reference are built and called in this case. No layer with weights is built.
+    """Return how the layer and its reference are built and called in this case.
+
+    No layer with weights is built, but an approximation in training: its products decide the limit of its gradients.
 
     - `layer`, `reference`: see `_described` and `_described_function`; the reference is None if the layer has none.
     - `input_width`, `source_len`: the width of the input in d, and the tokens of a source, 0 for none.
@@ -45,11 +48,14 @@ def describe_call(case: Case) -> dict[str, Any]:
     options = layer_lookup.build_options(case.impl)
     layer_protocol.check_signature(layer_class, options)
     reference = verify.reference_class_of(case, layer_class)
+    small = layer_protocol.case_to_verify(layer_class, case.small())
+    of_products = 0.0
     if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
         reference = None  # the gradients of an approximation are its own
+        dtypes = product_dtypes(workload.build(small, 0).forward)
+        of_products = result_checks.limit_of_products(layer_class, dtypes, case.d_model)
     limit, of_gradients = result_checks.limits(case, layer_class, has_reference=reference is not None)
-    small = layer_protocol.case_to_verify(layer_class, case.small())
-    limits = {"tolerance": limit, "gradient_tolerance": of_gradients, "small_len": small.seq_len}
+    limits = {"tolerance": limit, "gradient_tolerance": max(of_gradients, of_products), "small_len": small.seq_len}
     if case.is_padded and not knows_lengths(layer_class):
         raise Unsupported("a script has no padded batch: export a case of lengths=equal with another mask")
     if case.kv_len and verify.as_masked(case, layer_class).mask == "causal":

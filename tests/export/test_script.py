@@ -61,6 +61,14 @@ class Alone(nn.Module):
 
     def forward(self, x):
         return self.drop(self.inner(x))
+
+
+class UnderAutocast(Alone):
+    allowed_error = 0.05
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.inner(x).float()
 """
 FUNCTIONS = """
 from functools import partial
@@ -307,6 +315,10 @@ KINDS = {
     ],
     "the longest of unequal lengths": [function("packed", batch_size=3, lengths="zipf", mask="padding")],
     **{f"an approximation, {mode}": [function("about", mode=mode)] for mode in ("forward", "train")},
+    **{
+        f"under autocast, {mode}": [Case("mine_one:UnderAutocast", 20, 16, 1, mode=mode)]
+        for mode in ("forward", "train", "backward")
+    },
     "described inputs": [function("decay", mode="train", dtype="bfloat16")],
     "a function and its reference in a file": [replace(FUSED, impl="./functions.py:doubled")],
     "two values of an option": [function("windowed"), function("windowed", options="window=5")],

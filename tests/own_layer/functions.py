@@ -314,6 +314,20 @@ biased_tokens_first_stated = partial(biased_tokens_first)
 biased_tokens_first_stated.layout = "bnhd"  # type: ignore[attr-defined]
 
 
+def expands_a_weight(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """It fails whatever the layout, the number of heads and n."""
+    return attention(q, k, v) + torch.zeros(2, 5).expand(3, 5).sum()
+
+
+def of_equal_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def averages(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(b, h, n, D) each to (b, h, n, 1)."""
+    return attention(q, k, v).mean(-1, keepdim=True)
+
+
 def biased_heads_first(q: Annotated[Tensor, "b h n D"], k: Tensor, v: Tensor) -> Tensor:
     """For n = 12 alone."""
     return (q @ k.transpose(-1, -2) + torch.zeros(12, 12)) @ v

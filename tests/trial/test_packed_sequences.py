@@ -43,7 +43,15 @@ def with_an_empty_one(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("name", ["varlen", "sdpa.varlen", "sdpa.document_mask", "attention.fused", "rnn.torch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("varlen", "sdpa.varlen", "sdpa.document_mask", "sdpa.naive", "rnn.torch", "encoder.naive"),
+        *("attention.fused", "attention.single", "attention.naive", "attention.packed", "attention.chunked"),
+        *("attention.module", "attention.module.weights", "attention.window.global", "attention.block_sparse"),
+        *("attention.latent", "attention.linear.parallel"),
+    ],
+)
 def test_a_batch_with_an_empty_sequence_is_verified(name: str, mode: str, with_an_empty_one: str) -> None:
     case = case_of(name, mode=mode, lengths=with_an_empty_one, batch_size=5)
     for each in (case, case.small()):
@@ -63,9 +71,9 @@ def test_a_layer_that_fails_on_an_empty_sequence_is_incorrect(with_an_empty_one:
 
 
 def test_a_gradient_of_a_softmax_over_no_key_is_found(with_an_empty_one: str) -> None:
-    naive = case_of("attention.naive", mode="train", lengths=with_an_empty_one, batch_size=5)
+    case = case_of("WithInfinity", mode="train", lengths=with_an_empty_one, batch_size=5)
     with pytest.raises(WrongResult, match="gradient of input is not finite"):
-        verify(naive, seed=0)
+        verify(case, seed=0)
 
 
 def test_a_packed_function_gets_real_tokens_only() -> None:
