@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from harness.notebook import Plots, Run
+    from harness.extras.notebook.loaded_run import Plots, Run
 
 __version__ = "0.1.0"
 
@@ -20,7 +20,7 @@ def load(path: "str | Path") -> "Run":
 
     Raises `harness.errors.UsageError` if `path` is neither.
     """
-    from harness import notebook  # imported here to keep `python -m harness --help` fast
+    from harness.extras.notebook import loaded_run as notebook
 
     return notebook.load(path)
 
@@ -30,7 +30,7 @@ def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
 
     The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
     """
-    from harness import notebook
+    from harness.extras.notebook import loaded_run as notebook
 
     return notebook.laws_of(table)
 
@@ -40,6 +40,6 @@ def plots_of(table: "pd.DataFrame") -> "Plots":
 
     The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
     """
-    from harness import notebook
+    from harness.extras.notebook import loaded_run as notebook
 
     return notebook.plots_of(table)

@@ -11,7 +11,7 @@ import pytest
 from rows import usual_lines
 
 from harness.config import compose
-from harness.export.formats import export
+from harness.extras.export.formats import export
 from harness.file_io import escaped_cell, from_csv, to_csv, unescaped
 from harness.report.build import build
 from harness.results.columns import CaseResult

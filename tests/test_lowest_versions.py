@@ -14,7 +14,7 @@ LATER_NAMES = {
     "numpy": (["bool", "long"], ["harness.fit.laws", "harness.fit.piecewise"]),
     "pytest": (
         ["Dir", "Directory", "FixtureDef", "HIDDEN_PARAM", "RaisesExc", "RaisesGroup", "TerminalReporter"],
-        ["harness.pytest_plugin.plugin"],
+        ["harness.extras.pytest_plugin.plugin"],
     ),
 }
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness.cli.commands import DONE
 from harness.errors import UsageError, usage_error_about
-from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
+from harness.extras.export.formats import BINARY, SCRIPT, Exported, check_format, export
 from harness.formatting import counted, duration
 from harness.measure.cluster_shards import read_plan, read_state
 from harness.report.background_plots import BackgroundPlots
@@ -104,7 +104,7 @@ def run_export(options: argparse.Namespace) -> int:
 
 def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
     """The script of some cases. Trials tell how their layers are called."""
-    from harness.export.script import export_script  # loads what starts trials
+    from harness.extras.export.script import export_script  # loads what starts trials
     from harness.measure.executor import short_executor
 
     with short_executor() as executor:

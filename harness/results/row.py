@@ -220,7 +220,7 @@ def _object_of(fits: Check) -> Check:
 
 
 def _built(value: Any) -> bool:
-    """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
+    """Whether it says how a layer is built and called: see `harness.extras.export.trials`."""
     return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
 
 

@@ -16,10 +16,10 @@ import torch
 
 from harness import formatting, layer_files, layer_lookup, own_axes
 from harness.errors import UsageError
+from harness.extras.export.trials import file_or_module
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
-from harness.trial.described_call import file_or_module
 from harness.trial.device import has_opened_cuda
 from harness.trial.function_layer import FunctionLayer, signature_of
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import harness
 from harness.analysis.crossovers import Crossover, ratio_at
-from harness.notebook import Run
+from harness.extras.notebook.loaded_run import Run
 from harness.sweep_axes import Case
 
 RUNS = os.environ.get("HARNESS_BENCH_RUNS")

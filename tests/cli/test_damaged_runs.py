@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export.exports import make_run, strict
+from attention_run import make_run
+from extras.export.exports import strict
 
 from harness.cli.commands import main
-from harness.export.formats import FORMATS
+from harness.extras.export.formats import FORMATS
 
 READERS = [
     ["report", "--no-plots"],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export.exports import make_run
+from attention_run import make_run
 from rows import measured
 
 from harness.cli.commands import main

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness import layer_lookup
+from harness.extras.export.trials import describe_call
 from harness.sweep_axes import Case
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer
 from harness.trial.result_checks import WrongResult
 from harness.trial.trial_kinds import outcome_of_exception

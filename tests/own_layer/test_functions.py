@@ -9,10 +9,10 @@ import torch
 
 from harness import layer_lookup
 from harness.errors import UsageError
+from harness.extras.export.trials import describe_call
 from harness.sweep_axes import Case
 from harness.trial import function_layer
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attention_run import make_run
 from cli.known_runs import cases, write
-from export.exports import make_run
 from rows import row
 from screens.text_file import (
     options_of_any_python,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attention_run import make_run
 from cli.known_runs import SIZES, cases, write
 from cli.test_baseline import run_of
-from export.exports import make_run
 from gate.baselines import usual_baseline
 from rows import row
 from screens.text_file import without_paths

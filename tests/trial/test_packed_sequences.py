@@ -9,9 +9,9 @@ import torch
 
 from harness import layer_lookup
 from harness.case_grid import collapsed
+from harness.extras.export.trials import describe_call
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult

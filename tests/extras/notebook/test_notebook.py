@@ -12,7 +12,7 @@ from cli.known_runs import cases, write
 
 import harness
 from harness.errors import UsageError
-from harness.notebook import Picture, Run
+from harness.extras.notebook.loaded_run import Picture, Run
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from export.exports import SIZES
+from attention_run import SIZES
 from pytest_benchmark.stats import Stats
 from rows import attention_time
 
-from harness.export.formats import rounds_of, statistics_of, statistics_of_interval
+from harness.extras.export.formats import rounds_of, statistics_of, statistics_of_interval
 from harness.sweep_axes import Case
 
 

@@ -14,7 +14,7 @@ from rows import measured
 
 from harness.config import compose
 from harness.errors import UsageError
-from harness.export.script import chosen, export_script
+from harness.extras.export.script import chosen, export_script
 from harness.measure.executor import Executor
 from harness.results import row_files, run_directory
 from harness.results.stored_run import StoredRun, read_run_directory

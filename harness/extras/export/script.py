@@ -12,10 +12,10 @@ from harness import __version__, formatting, own_axes
 from harness.analysis.complete_lines import with_ratio_to
 from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
-from harness.export import function_script, layer_script
-from harness.export.formats import Exported
-from harness.export.script_parts import REFERENCE, Script
-from harness.export.script_source import ScriptSource, source_of
+from harness.extras.export import function_script, layer_script
+from harness.extras.export.formats import Exported
+from harness.extras.export.script_parts import REFERENCE, Script
+from harness.extras.export.script_source import ScriptSource, source_of
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
 from harness.measure.executor import Executor
@@ -131,7 +131,7 @@ def _check(lines: Sequence[CaseResult]) -> None:
 
 
 def _described(case: Case, executor: Executor) -> dict[str, Any]:
-    """How the layer is built and called: see `harness.trial.described_call`."""
+    """How the layer is built and called: see `harness.extras.export.trials`."""
     outcome = executor.ask("describe_call", case)
     if not outcome.ok:
         raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")

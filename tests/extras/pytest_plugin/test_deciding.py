@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from rows import PRECISION, measured
 
-from harness.pytest_plugin.scaling import Quantity
-from harness.pytest_plugin.shared_measurements import Request, read_request
+from harness.extras.pytest_plugin.scaling import Quantity
+from harness.extras.pytest_plugin.shared_measurements import Request, read_request
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case

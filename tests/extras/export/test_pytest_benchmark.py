@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from export.exports import MACHINE, SIZES, exported, make_run, strict
+from attention_run import MACHINE, SIZES, make_run
+from extras.export.exports import exported, strict
 
 from harness.errors import UsageError
-from harness.export.formats import export
+from harness.extras.export.formats import export
 from harness.results.stored_run import read_run_directory
 
 

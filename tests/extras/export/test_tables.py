@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from export.exports import exported, strict
+from extras.export.exports import exported, strict
 
 from harness.errors import UsageError
-from harness.export.formats import FORMATS, export, overrides
+from harness.extras.export.formats import FORMATS, export, overrides
 from harness.results.columns import COLUMNS, lines_of_table
 from harness.results.stored_run import StoredRun, read_run_directory
 from harness.sweep_axes import DEFAULTS, Case

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from export.test_script import run_of, run_scripts
+from extras.export.test_script import run_of, run_scripts
 
-from harness.export.script import export_script
+from harness.extras.export.script import export_script
 from harness.measure.executor import Executor
 from harness.sweep_axes import Case
 from impls.adapters.kernel_table import KERNELS

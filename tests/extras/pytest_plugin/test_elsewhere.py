@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pytest_plugin.suite import outcomes, pytest_in
+from extras.pytest_plugin.suite import outcomes, pytest_in
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "pytest.md"
 LAYERS = '''
 from torch import nn
 
@@ -86,7 +86,7 @@ def test_beside_other_workers_facts_are_asserted_and_time_is_refused(tmp_path: P
     assert "run this test with -n 0; Mixing is verified, and its facts can be asserted all the same" in said
     assert "assert 2.00 <= 1.0" in said or "assert 1.9" in said
     assert "<memory of Mixing: 8 n²" in said
-    assert "harness/pytest_plugin" not in said  # a failure is shown at the test's own line
+    assert "harness/extras/pytest_plugin" not in said  # a failure is shown at the test's own line
 
 
 def test_what_asks_for_scaling_is_a_benchmark_and_time_is_taken(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_plugin.suite import command, environment, outcomes, processes, pytest_in
+from extras.pytest_plugin.suite import command, environment, outcomes, processes, pytest_in
 
 UNUSED = """
 import sys
@@ -15,7 +15,7 @@ import sys
 
 def test_nothing_is_imported():
     ours = {name for name in sys.modules if name.partition(".")[0] in ("harness", "impls", "torch", "pandas", "numpy")}
-    assert ours <= {"harness", "harness.pytest_plugin", "harness.pytest_plugin.plugin"}
+    assert ours <= {"harness", "harness.extras.pytest_plugin", "harness.extras.pytest_plugin.plugin"}
 """
 # These import what they like.
 OTHERS = ("benchmark", "hypothesispytest", "hydra_pytest", "xdist")

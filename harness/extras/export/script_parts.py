@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.export.script_source import ScriptSource
+from harness.extras.export.script_source import ScriptSource
 from harness.sweep_axes import Case
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.

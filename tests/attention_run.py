@@ -1,17 +1,11 @@
-"""What the tests of exports share: a run with a failure in it, and the same of which only the tables were kept."""
+"""A small run of two attention layers, with a failure in it."""
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 from rows import attention_time, measured, row
 
 from harness.config import compose
-from harness.export.formats import Exported, export
 from harness.results import row_files, run_directory
-from harness.results.columns import table
-from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512)
@@ -28,24 +22,3 @@ def make_run(path: Path, slower: float = 1.0) -> Path:
     writer.write(row(Case("attention.packed", 512, 64, 2), "facts", status="oom", reason="out | of\nmemory"))
     writer.close()
     return path
-
-
-def publish(run: Path, path: Path) -> Path:
-    """The run without its rows."""
-    shutil.copytree(run, path)
-    table(read_run_directory(run).lines).to_csv(path / "summary.csv", index=False)
-    shutil.rmtree(path / "rows")
-    return path
-
-
-def exported(run: Path, name: str) -> Exported:
-    return export(read_run_directory(run), name)
-
-
-def strict(content: bytes) -> Any:
-    """JSON as the standard has it: without NaN and infinities."""
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    return json.loads(content, parse_constant=refuse)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from export.exports import SIZES, make_run
+from attention_run import SIZES, make_run
 
 import harness
 from harness.cli.commands import main

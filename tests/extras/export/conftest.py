@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from export.exports import make_run, publish
+from attention_run import make_run
+from extras.export.exports import publish
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harness.errors import UsageError
-from harness.pytest_plugin.shared_measurements import PytestSession, precision_named
+from harness.extras.pytest_plugin.shared_measurements import PytestSession, precision_named
 from harness.sweep_axes import Case
 
 QUICK = precision_named("quick")

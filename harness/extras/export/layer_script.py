@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.export import script_parts
-from harness.export.script_parts import REFERENCE, Script, quoted
+from harness.extras.export import script_parts
+from harness.extras.export.script_parts import REFERENCE, Script, quoted
 
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS")

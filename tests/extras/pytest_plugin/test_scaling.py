@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytest_plugin.layers import Attention, Averaging, Broken, Outer, Steps
+from extras.pytest_plugin.layers import Attention, Averaging, Broken, Outer, Steps
 from syrupy import SnapshotAssertion
 
-from harness.pytest_plugin.scaling import LayerFactsOf, Scaling
+from harness.extras.pytest_plugin.scaling import LayerFactsOf, Scaling
 
 OVER = (16, 32, 64)
-REPEATS = f"{Path(__file__).parents[1] / 'own_layer' / 'repeats.py'}:Repeats"
+REPEATS = f"{Path(__file__).parents[2] / 'own_layer' / 'repeats.py'}:Repeats"
 
 
 def test_work_and_memory_are_asserted_exactly(scaling: Scaling) -> None:

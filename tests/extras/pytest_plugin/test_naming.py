@@ -12,7 +12,7 @@ from torch import nn
 
 from harness import layer_lookup
 from harness.errors import UsageError
-from harness.pytest_plugin.shared_measurements import impl_name_of
+from harness.extras.pytest_plugin.shared_measurements import impl_name_of
 from impls.attention.fused import FusedAttention
 
 

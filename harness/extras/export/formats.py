@@ -29,7 +29,7 @@ from harness.sweep_axes import AXES, DEFAULTS, Case
 
 # Formats that a terminal cannot show.
 BINARY = frozenset({"parquet"})
-# The format that `harness.export.script` writes: it is of one or two cases, and needs trials.
+# The format that `harness.extras.export.script` writes: it is of one or two cases, and needs trials.
 SCRIPT = "script"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.pytest_plugin.plugin import why_timing_is_refused
+from harness.extras.pytest_plugin.plugin import why_timing_is_refused
 
 
 def config(workers: int = 0, **options: bool) -> Any:
