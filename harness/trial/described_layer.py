@@ -16,7 +16,6 @@ import torch
 
 from harness import formatting, layer_files, layer_lookup, own_axes
 from harness.errors import UsageError
-from harness.extras.export.trials import file_or_module
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
@@ -173,3 +172,8 @@ def _line_of(shown: Any) -> str:
         return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
     except (TypeError, OSError):
         return ""
+
+
+def file_or_module(name: str) -> str:
+    """The module, or its file if only the file identifies it."""
+    return str(sys.modules[name].__file__) if name.startswith("_own_") else name

@@ -15,7 +15,6 @@ import torch
 
 from harness import background_process, gpus, layer_lookup
 from harness.entries import referenced
-from harness.extras.export.trials import describe_call
 from harness.results.row import kind_of
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
@@ -216,7 +215,6 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
-    "describe_call": lambda request, case: describe_call(case),
     "describe_page": lambda request, case: describe_page(case),
     # `compiled` is whether anything was compiled for the verification.
     "verify": lambda request, case: {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import harness
+from harness.analysis.fitted_laws import fit_laws, laws_table
 from harness.results.stored_run import read_run_directory
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_each_layer_and_length_is_a_case_with_its_exact_facts(file: Path) -> Non
 
 
 def test_laws_are_found_in_it(file: Path) -> None:
-    laws = harness.load(file).laws
+    laws = laws_table(fit_laws(read_run_directory(file).lines))
     of_work = laws[laws.metric == "flops"].set_index("impl")
     # 4nd², and 8nd² + 4n²d at n = 64 and d = 16
     assert of_work.exponent_n["rnn.torch"] == pytest.approx(1.0)

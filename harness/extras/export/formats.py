@@ -8,17 +8,17 @@ it. Other axes are part of it only if they differ from their defaults. All are w
 import io
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from harness import __version__, file_io, formatting
-from harness.errors import UsageError, did_you_mean
+from harness.entries import entries, referenced
+from harness.errors import UsageError
 from harness.machine import part
 from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
@@ -27,14 +27,11 @@ from harness.results.summarise import Trials
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import AXES, DEFAULTS, Case
 
-# Formats that a terminal cannot show.
-BINARY = frozenset({"parquet"})
-# The format that `harness.extras.export.script` writes: it is of one or two cases, and needs trials.
-SCRIPT = "script"
+# The ending of each format's files, and what writes it.
+FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
 
 
-@dataclass(frozen=True)
-class Exported:
+class Exported(NamedTuple):
     """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
 
     content: bytes
@@ -42,26 +39,19 @@ class Exported:
     notices: Sequence[str] = ()
 
 
-def check_format(name: str) -> None:
-    """Raise UsageError for an unknown format."""
-    if name not in FORMATS and name != SCRIPT:
-        raise UsageError(f"unknown format '{name}'{did_you_mean(name, [*FORMATS, SCRIPT])}")
-
-
-# Formats that have the columns of `summary.csv`.
-_TABLES = ("csv", "parquet")
-
-
-def export(stored: StoredRun, name: str) -> Exported:
-    """Export the run to the format `name`. Raises UsageError if it is unknown or the run has nothing for it."""
-    check_format(name)
+def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
+    """Export the run, or the `cases` of a script, to the format. Raises UsageError if the run has nothing for it."""
     if not stored.lines:
         raise UsageError(f"{stored.path} has no rows to export")
-    if name in _TABLES:
-        from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
+    write = referenced(FORMATS[name][1])
+    return Exported(*(write(stored, cases) if cases else write(stored)))
 
-        stored = replace(stored, lines=complete_lines(stored.lines, stored.machine, stored.config.get("baseline")))
-    return FORMATS[name](stored)
+
+def _completed(stored: StoredRun) -> list[CaseResult]:
+    """The lines as `summary.csv` has them."""
+    from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
+
+    return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
 
 
 def plain_cells(line: CaseResult) -> dict[str, Any]:
@@ -98,7 +88,7 @@ def overrides(line: CaseResult, without: Collection[str] = ()) -> str:
 def export_csv(stored: StoredRun) -> Exported:
     """Export every case, failed ones included. Raises UsageError if a count exceeds 64 bits."""
     try:
-        text = file_io.to_csv(table(stored.lines), "%.6g")
+        text = file_io.to_csv(table(_completed(stored)), "%.6g")
     except (OverflowError, TypeError) as error:
         raise UsageError(f"{stored.path}: a count is beyond 64 bits and fits into no table") from error
     return Exported(text.encode("utf-8", "backslashreplace"), len(stored.lines))
@@ -118,15 +108,15 @@ def export_parquet(stored: StoredRun) -> Exported:
         [pa.field(name, types[column.type], name not in AXES, units[name]) for name, column in COLUMNS.items()],
         metadata={"generator": f"attn-harness {__version__}"},
     )
-    columns = []
+    lines, columns = _completed(stored), []
     for field in schema:
         try:
-            columns.append(pa.array([getattr(line, field.name) for line in stored.lines], type=field.type))
+            columns.append(pa.array([getattr(line, field.name) for line in lines], type=field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"{stored.path}: a cell of column {field.name} is no {field.type}") from error
     file = io.BytesIO()
     pq.write_table(pa.table(columns, schema=schema), file)
-    return Exported(file.getvalue(), len(stored.lines))
+    return Exported(file.getvalue(), len(lines))
 
 
 _MS = 1e3
@@ -346,11 +336,3 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         },
         "stats": stats,
     }
-
-
-FORMATS: dict[str, Callable[[StoredRun], Exported]] = {
-    "pytest-benchmark": export_pytest_benchmark,
-    "csv": export_csv,
-    "parquet": export_parquet,
-    "github-action-benchmark": export_github_action_benchmark,
-}

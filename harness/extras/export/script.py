@@ -14,11 +14,10 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
 from harness.extras.export import function_script, layer_script
 from harness.extras.export.formats import Exported
-from harness.extras.export.script_parts import REFERENCE, Script
-from harness.extras.export.script_source import ScriptSource, source_of
+from harness.extras.export.script_parts import REFERENCE, Script, ScriptSource, source_of
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
-from harness.measure.executor import Executor
+from harness.measure.executor import Executor, short_executor
 from harness.results.columns import CaseResult
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
@@ -30,6 +29,12 @@ _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of"
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
+
+
+def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
+    """The script of some cases. Trials tell how their layers are called."""
+    with short_executor() as executor:
+        return export_script(stored, cases, executor)
 
 
 def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:

@@ -15,6 +15,7 @@ from harness import layer_files, layer_lookup, own_axes
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import Case
 from harness.trial import layer_inputs, layer_protocol, result_checks, verify, workload
+from harness.trial.described_layer import file_or_module
 from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_longest, knows_lengths
@@ -188,6 +189,6 @@ def _target(layer_class: type) -> str:
     return f"{file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"
 
 
-def file_or_module(name: str) -> str:
-    """The module, or its file if only the file identifies it."""
-    return str(sys.modules[name].__file__) if name.startswith("_own_") else name
+def describe_call_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Answer a request for `describe_call`."""
+    return describe_call(case)

@@ -5,9 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from harness.extras.export.formats import Exported, export
+from harness.extras.export.formats import FORMATS, Exported, export
 from harness.results.columns import table
 from harness.results.stored_run import read_run_directory
+
+# The formats of a whole run.
+WHOLE_RUN = [name for name in FORMATS if name != "script"]
 
 
 def publish(run: Path, path: Path) -> Path:

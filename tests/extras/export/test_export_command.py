@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from attention_run import SIZES, make_run
+from attention_run import make_run
 
-import harness
 from harness.cli.commands import main
-from harness.results.stored_run import read_run_directory
+from harness.extras.export.formats import FORMATS
+from harness.results.stored_run import StoredRun, read_run_directory
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +65,31 @@ def test_parquet_is_not_written_to_a_terminal(
     assert capsysbinary.readouterr().out.startswith(b"PAR1")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["export", str(run), "--format", "parquet"]) == 2
-    assert b"name a file with -o FILE" in capsysbinary.readouterr().err
+    assert b"name a file with -o FILE.parquet" in capsysbinary.readouterr().err
+
+
+def names_of(stored: StoredRun) -> tuple[bytes, int, list[str]]:
+    """The layers of a run, as another extra might write them."""
+    names = dict.fromkeys(line.impl for line in stored.lines)
+    return "\n".join(names).encode(), len(names), ["sizes are left out"]
+
+
+def test_a_format_of_another_extra_is_written_too(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(FORMATS, "names", (".txt", f"{__name__}:names_of"))
+    out = tmp_path / "names.txt"
+    assert main(["export", str(run), "--format", "names", "-o", str(out)]) == 0
+    assert out.read_text().split() == ["attention.fused", "attention.naive", "attention.packed"]
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (f"{out}: 3 cases, names\n", "harness: sizes are left out\n")
+    assert main(["export", str(run), "--format", "name"]) == 2
+    assert "did you mean 'names'?" in capsys.readouterr().err
 
 
 def test_an_export_read_back_is_the_run_that_was_exported(run: Path, file: Path) -> None:
     assert read_run_directory(file).lines == [line for line in read_run_directory(run).lines if line.status == "ok"]
     assert read_run_directory(file).notices == []
-
-
-def test_a_notebook_reads_it_as_it_reads_a_run(file: Path) -> None:
-    found = harness.load(file)
-    assert len(found.table) == 2 * len(SIZES)
-    assert {"time", "memory"} == set(found.laws.metric)
-    assert found.plot.time()._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("command", ["predict", "recommend"])

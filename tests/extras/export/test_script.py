@@ -546,6 +546,10 @@ def test_a_case_is_chosen_by_the_words_of_its_name(tmp_path: Path) -> None:
     assert chosen(stored, "packed").case.impl == "attention.packed"
     theirs = run_of(tmp_path / "theirs", [replace(FUSED, impl=f"mine:{name}") for name in ("Thread", "Thread2")])
     assert chosen(theirs, "Thread n=20").case.impl == "mine:Thread"
+    lines = [replace(line, own_axes='{"times": ["r", 3]}') for line in stored.lines[:1]]
+    own = replace(stored, lines=[*lines, replace(lines[0], options="times=5")])
+    assert chosen(own, "times=3 n=20") == own.lines[0]
+    assert chosen(own, "times=5 n=20") == own.lines[1]
     with pytest.raises(UsageError, match=r"2 cases that 'n=40' describes: .* as by \"--case 'attention.fused n=40"):
         chosen(stored, "n=40")
     with pytest.raises(UsageError, match=r"4 cases that 'attention' describes: .* of .*'attention.packed n=40"):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from extras.export.exports import exported, strict
+from extras.export.exports import WHOLE_RUN, exported, strict
+from test_csv_cells import cells_that_run, hostile_lines
 
 from harness.errors import UsageError
 from harness.extras.export.formats import FORMATS, export, overrides
@@ -21,6 +22,12 @@ def test_csv_is_the_summary_and_can_be_read_back(run: Path) -> None:
     assert tuple(read.columns) == tuple(COLUMNS)
     assert [line.impl for line in lines_of_table(read)] == [line.impl for line in read_run_directory(run).lines]
     assert set(read.reason.dropna()) == {"out | of\nmemory"}
+
+
+def test_a_csv_holds_no_formula(tmp_path: Path) -> None:
+    text = export(StoredRun(tmp_path, hostile_lines(), [], {}, {}), "csv").content.decode()
+    assert "HYPERLINK" in text
+    assert not cells_that_run(text)
 
 
 def test_parquet_keeps_types_and_units(run: Path) -> None:
@@ -79,7 +86,7 @@ def test_axes_at_their_defaults_are_in_no_name(run: Path) -> None:
 
 
 def test_what_failed_is_in_the_tables_and_counted_elsewhere(run: Path) -> None:
-    assert [exported(run, name).cases for name in FORMATS] == [8, 9, 9, 8]
+    assert [exported(run, name).cases for name in WHOLE_RUN] == [8, 9, 9, 8]
     assert list(exported(run, "github-action-benchmark").notices) == ["1 case without a result left out"]
 
 

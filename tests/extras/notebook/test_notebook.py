@@ -1,14 +1,14 @@
 """A run in a notebook."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from cli.known_runs import cases, write
+from results.test_benchmarks import benchmark
+from results.test_benchmarks import write as write_benchmarks
 
 import harness
 from harness.errors import UsageError
@@ -118,11 +118,24 @@ def test_laws_of_anybodys_table() -> None:
     assert {term: part["value"] for term, part in terms.items()} == pytest.approx({"1": 1e-5, "n": 2e-6})
 
 
+def test_published_figures_stand_beside_the_measured_ones(tmp_path: Path) -> None:
+    found = harness.load(write(tmp_path / "run", cases()))
+    assert found.published.empty
+    table = {"title": "Time", "quantity": "time_ms", "source": "table 1", "along": "seq_len", "columns": [64, 128]}
+    paper = {"name": "theirs", "source": "Somebody 2026", "hardware": "a machine", "setting": "forward"}
+    paper |= {"tables": [{**table, "rows": {"rnn.torch": [13, 25]}}], "claims": [], "notes": []}
+    found = harness.load(write(tmp_path / "paper", cases(), paper=paper))
+    assert found.published.published.tolist() == [13, 25]
+
+
+def test_a_pytest_benchmark_file_is_read_as_a_run(tmp_path: Path) -> None:
+    benchmarks = [benchmark(name=f"test_layer[{n}]", seq_len=n, least=1e-6 * n) for n in (64, 128, 256, 512)]
+    found = harness.load(write_benchmarks(tmp_path, *benchmarks))
+    assert found.table.time_s.tolist() == [1e-6 * n for n in (64, 128, 256, 512)]
+    assert set(found.laws.metric) == {"time"}
+    assert found.plot.time()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run"):
         harness.load(tmp_path)
-
-
-def test_importing_harness_costs_next_to_nothing() -> None:
-    program = "import sys, harness; print(sorted({'numpy', 'pandas', 'torch', 'scipy', 'yaml'} & set(sys.modules)))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"

@@ -1,6 +1,6 @@
 """How much the ratio of two layers' times scatters: by short sweeps, and by one exported script run as often.
 
-    python -m pytest -s tests/bench/bench_script.py
+    python -m pytest -s tests/extras/export/bench_script.py
 
 Sweeps and runs of the script take turns, so both meet the same state of the machine. HARNESS_BENCH_TURNS is how often
 (6).
