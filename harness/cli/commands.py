@@ -61,13 +61,6 @@ _TABLE = [
         "harness.cli.predict",
     ),
     Command(
-        "export",
-        READ,
-        "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
-        "harness.cli.stored_runs",
-        out=Out.FLAG,
-    ),
-    Command(
         "baseline",
         GATE,
         "write what a run found to a file to commit, which `check` reads",

@@ -1,4 +1,4 @@
-"""The commands `report RUN`, `export RUN` and `status RUN`, which read a run."""
+"""The commands `report RUN` and `status RUN`, which read a run."""
 
 import argparse
 import sys
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.errors import UsageError, usage_error_about
-from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
+from harness.errors import UsageError
 from harness.formatting import counted
 from harness.measure.output_directory import launchers
 from harness.report.background_plots import BackgroundPlots
@@ -76,37 +75,6 @@ def _check(run: Path, out: Path | None) -> None:
         raise UsageError(f"{run} is a file: name a directory for the report with -o DIR")
     if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():
         raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
-
-
-def run_export(options: argparse.Namespace) -> int:
-    """Write a run in another tool's format."""
-    name, out = options.format, options.out
-    check_format(name)
-    if options.case and name != SCRIPT:
-        raise UsageError(f"--case chooses the cases of a script: give --format {SCRIPT}, or leave it out")
-    if out is None and name in BINARY and sys.stdout.isatty():
-        raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
-    stored = stored_run.read_run_directory(options.run)
-    exported = _script(stored, options.case) if name == SCRIPT else export(stored, name)
-    for notice in [*stored.notices, *exported.notices]:
-        print(f"harness: {notice}", file=sys.stderr)
-    if out is None:
-        sys.stdout.buffer.write(exported.content)
-        sys.stdout.buffer.flush()
-        return DONE
-    with usage_error_about(out):
-        out.write_bytes(exported.content)
-    print(f"{out}: {counted(exported.cases, 'case')}, {name}")
-    return DONE
-
-
-def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
-    """The script of some cases. Trials tell how their layers are called."""
-    from harness.export.script import export_script  # loads what starts trials
-    from harness.measure.executor import short_executor
-
-    with short_executor() as executor:
-        return export_script(stored, cases, executor)
 
 
 def run_status(options: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ from harness.errors import UsageError
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
-from harness.trial.described_call import file_or_module
 from harness.trial.device import has_opened_cuda
 from harness.trial.function_layer import FunctionLayer, signature_of
 
@@ -173,3 +172,8 @@ def _line_of(shown: Any) -> str:
         return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
     except (TypeError, OSError):
         return ""
+
+
+def file_or_module(name: str) -> str:
+    """The module, or its file if only the file identifies it."""
+    return str(sys.modules[name].__file__) if name.startswith("_own_") else name

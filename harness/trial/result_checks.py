@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,6 @@ from harness.sweep_axes import Case
 from harness.trial import layer_protocol
 from harness.trial.device import in_precision, to_float64
 from impls.attention.reference import softmax_attention
-
-if TYPE_CHECKING:
-    from harness.trial.workload import Workload
 
 
 class WrongResult(Exception):
@@ -206,11 +203,11 @@ _FADED = 1e8
 
 
 @torch.enable_grad()  # `build` has turned it off for a forward pass
-def missing_path(work: "Workload", case: Case) -> str:
+def missing_path(work: Any, case: Case) -> str:
     """Return whether no path leads from the first token to the last, in words; empty if one does.
 
     The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
-    recurrent layer does, and counts as a path. `work` is that of `train`. Raises what the layer raises in training.
+    recurrent layer does, and counts as a path. `work` is a `Workload` of `train`. Raises what the layer raises in training.
     """
     work.layer.eval()  # without dropout
     y = work.forward()

@@ -30,7 +30,6 @@ from harness.trial import (
     workload,
 )
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
@@ -216,7 +215,6 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
-    "describe_call": lambda request, case: describe_call(case),
     "describe_page": lambda request, case: describe_page(case),
     # `compiled` is whether anything was compiled for the verification.
     "verify": lambda request, case: {

@@ -12,7 +12,6 @@ from harness.errors import UsageError
 from harness.sweep_axes import Case
 from harness.trial import function_layer
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.function_layer import class_of
 from harness.trial.layer_inputs import draw, read_inputs
@@ -93,12 +92,6 @@ def test_an_error_that_may_be_rounding_names_the_attribute_that_allows_it() -> N
     with pytest.raises(WrongResult, match=r"write unscaled\.reference = another function") as wrong:
         verify(case_of("unscaled"), seed=0)
     assert "rounds more" not in str(wrong.value)
-
-
-def test_a_script_compares_the_gradients_of_an_approximation_with_its_own() -> None:
-    forward, training = (describe_call(case_of("coarse", mode=mode)) for mode in ("forward", "train"))
-    assert (forward["tolerance"], forward["reference"] is None) == (0.3, False)
-    assert (training["gradient_tolerance"] < 0.01, training["reference"]) == (True, None)
 
 
 def test_an_approximation_may_not_look_at_later_tokens() -> None:

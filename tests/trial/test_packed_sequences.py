@@ -11,12 +11,11 @@ from harness import layer_lookup
 from harness.case_grid import collapsed
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, build
+from harness.trial.workload import build
 
 FILE = Path(__file__).parent / "packed.py"
 FUNCTIONS = Path(__file__).parents[1] / "own_layer" / "functions.py"
@@ -151,11 +150,6 @@ def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
     verify(case.small(), seed=0)
     with pytest.raises(WrongResult, match=r"at n = 400 \(64 rows\)"):
         collect_metrics(case, 0, measure_accuracy)
-
-
-def test_a_script_cannot_hold_a_padded_batch() -> None:
-    with pytest.raises(Unsupported, match="a script has no padded batch: export a case of lengths=equal"):
-        describe_call(case_of("attention.fused"))
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])

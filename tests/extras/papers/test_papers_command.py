@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from cli.test_end_to_end import finish, harness
 
-import harness as notebook
 from harness.cli.commands import main
 
 PAPER = """\
@@ -73,7 +72,6 @@ def test_the_figures_are_a_table_too(swept: tuple[Path, str]) -> None:
     claims = pd.read_csv(swept[0] / "published_claims.csv")
     assert claims.verdict.tolist() == ["confirmed", "refuted"]
     assert (table.ratio.dropna() > 0).sum() == 4
-    assert notebook.load(swept[0]).published.published.tolist() == table.published.tolist()
 
 
 def test_a_report_is_rebuilt_from_the_run_alone(
