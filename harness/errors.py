@@ -1,6 +1,7 @@
 """Errors a user can cause: one line that says what is wrong and what to do."""
 
 import difflib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -36,6 +37,12 @@ def usage_error_about(what: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{what}: {error.strerror or error}") from error
+
+
+def notify(*messages: object) -> None:
+    """Print each message on a line of stderr that begins with the name of the program."""
+    for message in messages:
+        print(f"harness: {message}", file=sys.stderr)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import math
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +19,11 @@ from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
-from harness.errors import UsageError, usage_error_about
+from harness.errors import UsageError, notify, usage_error_about
 from harness.gate.bisect import CONTROL_DIFFERS, ENDS_UNCLEAR, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
 from harness.gate.history import HistoryRequest, add, compare_directly
 from harness.gate.history_changes import time_changes, time_series
-from harness.gate.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
+from harness.gate.history_file import SCHEMA, Blessing, Header, open_history, read_history
 from harness.gate.history_page import history_page
 from harness.key_value_options import Key, present_option, read_keys, take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
@@ -80,11 +79,10 @@ def _add(options: argparse.Namespace) -> int:
         header = known
         config = _configured(header.settings)
         _check_same(options.file, header, config, settings, anchor)
-    if unmeasured := unmeasured_changes(commits):
-        print(f"harness: {unmeasured}", file=sys.stderr)
+    notify(*unmeasured_changes(commits))
     request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
     with open_history(options.file, header) as writer:
-        _notices(writer.history)
+        notify(*writer.history.notices)
         before = {one.commit for one in writer.history.commits}
         try:
             add(request, writer, _say)
@@ -136,11 +134,6 @@ def _check_same(path: Path, header: Header, config: SweepConfig, settings: Seque
         raise UsageError(f"{path} has the anchor {header.anchor[:10]}: leave anchor= out, or name a new file")
 
 
-def _notices(history: History) -> None:
-    for notice in history.notices:
-        print(f"harness: {notice}", file=sys.stderr)
-
-
 def _page(options: argparse.Namespace) -> int:
     threshold = read_keys(options.overrides, _PAGE)["threshold"]
     out = options.out or options.file.with_suffix(".html")
@@ -152,7 +145,7 @@ def _page(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("repeat the command to confirm the other candidates") from None
     history = read_history(options.file)
-    _notices(history)
+    notify(*history.notices)
     text, worse, sentences = history_page(history, threshold, options.out)
     with usage_error_about(out):
         file_io.write_atomically(out, text)
@@ -207,8 +200,7 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
 def run_bisect(options: argparse.Namespace) -> int:
     """Search for the commit and return the exit status."""
     request = read_bisect_request(options)
-    if unmeasured := unmeasured_changes(request.commits):
-        print(f"harness: {unmeasured}", file=sys.stderr)
+    notify(*unmeasured_changes(request.commits))
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console()
     try:

@@ -15,7 +15,7 @@ from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.gate.explain import trace_pair
 from harness.key_value_options import present_option
 from harness.measure.fork_client import Runtime
@@ -67,7 +67,7 @@ def run_explain(options: argparse.Namespace) -> int:
     if found.failure:
         with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
-        print(f"harness: {formatting.printable(found.failure)}", file=sys.stderr)
+        notify(formatting.printable(found.failure))
         return CASES_FAILED
     show(found.parts(brief=True), console)
     (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")

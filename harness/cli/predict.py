@@ -5,7 +5,6 @@ Both take a size and one of the run's settings. Neither measures anything.
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from harness.analysis.predict import Recommendation, SizeRequest
 from harness.analysis.roofline import roofs, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.formatting import BYTE_UNITS
 from harness.key_value_options import Key, bytes_in, read_keys, whole
 from harness.report.document import Table, show
@@ -46,8 +45,7 @@ def _read(
     """
     given = read_keys(options.keys, (own, *_KEYS))
     stored = read_run_directory(options.run)
-    for notice in stored.notices:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices)
     lines = with_suspects(stored.lines, roofs(stored.machine))
     laws = fit_laws(lines)
     return given, with_times_in_law(lines, laws), laws, predict.sizes_requested(given, laws, options.run)

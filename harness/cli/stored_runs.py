@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.errors import UsageError, usage_error_about
+from harness.errors import UsageError, notify, usage_error_about
 from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
 from harness.formatting import counted, duration
 from harness.measure.cluster_shards import read_plan, read_state
@@ -31,8 +31,7 @@ def run_report(options: argparse.Namespace) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     _check(options.run, options.out)
     contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
-    for notice in contents.notices:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*contents.notices)
     show_report(contents, options.run, options.out or options.run, written, Console())
     if options.open:
         open_report(options.out or options.run)
@@ -69,7 +68,7 @@ def open_report(directory: Path) -> None:
     except webbrowser.Error:
         browser = None
     if browser is None or not browser.open(page.as_uri()):
-        print(f"harness: no browser could be started here: open {page} yourself", file=sys.stderr)
+        notify(f"no browser could be started here: open {page} yourself")
 
 
 def _check(run: Path, out: Path | None) -> None:
@@ -90,8 +89,7 @@ def run_export(options: argparse.Namespace) -> int:
         raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
     stored = stored_run.read_run_directory(options.run)
     exported = _script(stored, options.case) if name == SCRIPT else export(stored, name)
-    for notice in [*stored.notices, *exported.notices]:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices, *exported.notices)
     if out is None:
         sys.stdout.buffer.write(exported.content)
         sys.stdout.buffer.flush()

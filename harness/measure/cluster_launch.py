@@ -26,7 +26,7 @@ from rich.console import Console
 from harness.background_process import search_path
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.measure import cluster_shards
 from harness.measure.cluster_shards import ENDED, LOGS, Shard
 from harness.measure.output_directory import OutputDirectory
@@ -363,7 +363,7 @@ def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence
         _interrupted(out, config, left)
         raise
     for shard in lost:
-        print(f"harness: shard {shard.index} is not complete: its log is in {run / LOGS}", file=sys.stderr)
+        notify(f"shard {shard.index} is not complete: its log is in {run / LOGS}")
     return not lost
 
 
@@ -374,7 +374,7 @@ def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> Non
         if jobs:
             numbers = " ".join(job.job_id for job in jobs)
             text = f"`python -m harness status {out}` shows their progress, `scancel {numbers}` ends them"
-            print(f"harness: its jobs continue: {text}", file=sys.stderr)
+            notify(f"its jobs continue: {text}")
         return
     for job in jobs:
         job.cancel()
@@ -382,7 +382,7 @@ def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> Non
     while (still := [job.job_id for job in jobs if not is_over(job)]) and time.monotonic() < end:
         time.sleep(0.05)
     text = f"processes {' '.join(still)} have not ended yet" if still else "its shards have been ended"
-    print(f"harness: {text}; run the same command to continue {out}", file=sys.stderr)
+    notify(f"{text}; run the same command to continue {out}")
 
 
 def check_cluster_settings(config: SweepConfig) -> None:

@@ -1,6 +1,5 @@
 """The output directory of a sweep: it holds a new run, a run to continue, or a run that replaces one set aside."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from harness import file_io, layer_files, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
-from harness.errors import UsageError, ended_by_changed_code
+from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.layer_lookup import Traits
 from harness.machine import changed_gpu_settings, unlike
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -102,10 +101,9 @@ class OutputDirectory:
         ):
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
-                print(
-                    f"harness: out={self.path}: {difference}: times may differ from those of the run. "
-                    "To start anew, give another out=",
-                    file=sys.stderr,
+                notify(
+                    f"out={self.path}: {difference}: times may differ from those of the run. "
+                    "To start anew, give another out="
                 )
 
     def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
@@ -125,7 +123,7 @@ class OutputDirectory:
                 raise UsageError(
                     f"out={self.path}: another sweep has just created this run: repeat the command to continue it"
                 )
-            print(f"harness: what was in {self.path} is now in {run_directory.set_aside(self.path)}", file=sys.stderr)
+            notify(f"what was in {self.path} is now in {run_directory.set_aside(self.path)}")
         run_directory.create(self.path, self.config.record, {**machine, CODE: code})
 
     def _update_paper(self) -> None:
@@ -160,8 +158,7 @@ class OutputDirectory:
         if not self.continues:
             return ResumeState()
         past, notices = read_resume_state(self.path)
-        for notice in notices:
-            print(f"harness: {notice}", file=sys.stderr)
+        notify(*notices)
         known = past.trials.keys() | past.failures.keys() | past.facts
         begun = known.intersection(cases)
         grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""

@@ -5,7 +5,6 @@ compare, and the pairs of check                     →  Session  →  time_pair
 verify                                              →  Session                 →  Executor
 """
 
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from harness import gpus, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
 from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.layer_lookup import Traits
 from harness.machine import ENVIRONMENTS, describe_machine, versions_text, with_gpus_of
 from harness.measure.described_layers import DescribedLayers
@@ -118,9 +117,9 @@ class Session:
         """
         lacked = self.layers.lacked(config, is_strict)
         for name, impls in lacked.items() if is_strict else ():
-            note = f"harness: {', '.join(impls)}: no option '{name}', so measured without it"
+            note = f"{', '.join(impls)}: no option '{name}', so measured without it"
             if note not in self._printed:
-                print(note, file=sys.stderr)
+                notify(note)
             self._printed.add(note)
         return self.layers.without_default_options(cases, lacked)
 
