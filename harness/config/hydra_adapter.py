@@ -24,7 +24,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import layer_lookup
-from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
+from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
 from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
@@ -173,7 +173,7 @@ class UserFiles:
         file = next((name for name in self._chosen if name.partition("/")[0] == key), None)
         if file is None:
             shown = (
-                f"{key!r}{nearest(key, keys(for_sweep=True))}"
+                f"{key!r}{did_you_mean(key, keys(for_sweep=True))}"
                 if isinstance(key, str)
                 else f"{key}: a setting has a name"
             )
@@ -221,7 +221,7 @@ def split(
             if override.is_delete():
                 raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if override is None or (name not in keys and name not in groups):
-            raise UsageError(unknown_key(name, [*keys, *groups], nearest))
+            raise UsageError(unknown_key(name, [*keys, *groups]))
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:

@@ -3,7 +3,6 @@
 An invalid value is an error of one line. Options without effect are errors too, instead of being ignored silently.
 """
 
-import difflib
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -218,7 +217,7 @@ def no_value(key: str) -> str:
 def _message(key: str, value: Any, kind: str, limits: Mapping[str, Any], typed: Mapping[str, str]) -> str:
     """What is wrong with a setting, from the kind of pydantic's error and its context."""
     if kind == "unexpected_keyword_argument":
-        return f"unknown key '{key}'{nearest(key, keys(for_sweep=True))}"
+        return f"unknown key '{key}'{did_you_mean(key, keys(for_sweep=True))}"
     text = f"{key}={value if str(value).isprintable() else ascii(value)}"[:_LONGEST]
     if kind == "value_error":
         return f"{text}{limits['error']}"
@@ -278,16 +277,6 @@ HELP = {
     "launcher.silence_s": "a job that reports nothing for this long counts as dead",
     "launcher.queue_s": "a job that has not started after this long is abandoned",
 }
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """A suggestion for an unknown name. For `precision.foo`: the nearest part of `precision`, or all its parts."""
-    group, dot, part = name.rpartition(".")
-    parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]
-    if not parts:
-        return did_you_mean(name, known)
-    near = difflib.get_close_matches(part, parts, n=1)
-    return f"; did you mean '{group}.{near[0]}'?" if near else f"; known: {group}.{'|'.join(parts)}"
 
 
 def threads_of(launcher: Launcher) -> int:
