@@ -105,8 +105,6 @@ def describe_machine(
         },
         "project": str(PLACE),
         "project_commit": _project_commit(PLACE),
-        "trials_project": of_trials,
-        "trials_project_commit": _project_commit(Path(of_trials)) if of_trials else None,
         "user_commit": _commit(Path.cwd()) if Path.cwd() != PLACE else None,
     }
 
@@ -185,15 +183,14 @@ def _shown(value: Any) -> str:
 
 
 def gpu_states(machine: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The state of each GPU in a description, by UUID. A run of an older version holds that of one GPU, without it."""
-    torch = part(machine, "torch")
-    known = part(torch, GPU_STATES) or ({"": torch["gpu_state"]} if "gpu_state" in torch else {})
-    return {uuid: state for uuid, state in known.items() if isinstance(state, Mapping)}
+    """The state of each GPU in a description, by UUID."""
+    states = part(part(machine, "torch"), GPU_STATES)
+    return {uuid: state for uuid, state in states.items() if isinstance(state, Mapping)}
 
 
 def with_gpus(machine: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The description with the states of these GPUs instead of all that torch sees."""
-    torch = {name: value for name, value in part(machine, "torch").items() if name not in (GPU_STATES, "gpu_state")}
+    torch = {name: value for name, value in part(machine, "torch").items() if name != GPU_STATES}
     return {**machine, "torch": {**torch, GPU_STATES: states} if states else torch}
 
 
@@ -225,7 +222,7 @@ def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
 def clock_advice(how: str, state: Mapping[str, Any]) -> str:
     """Advice to lock the clock rate as `how` says, or to leave it alone on a machine that may not be the user's.
 
-    Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says. Older runs lack the entry.
+    Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says.
     """
     if why := state.get("borrowed"):
         return (

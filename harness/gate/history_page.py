@@ -107,7 +107,7 @@ def _sentences(
 
 def _about(history: History) -> list[str]:
     ends = [f"{one.commit[:10]} of {one.date[:10]}" for one in history.commits[:: max(1, len(history.commits) - 1)]]
-    kinds = dict.fromkeys(filter(None, history_changes.machine_texts(history.commits)))
+    kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
     torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
 

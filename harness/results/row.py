@@ -46,7 +46,7 @@ MOST_ROUND = 2**62
 def trial_of_row(row: Mapping[str, Any]) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
-    probe_s = row.get("probe_s", row.get("pulse_s"))
+    probe_s = row.get("probe_s")
     value_s = value_of_trial(np.array(samples_s), _device(row))
     median_s = value_s if _device(row) != "cpu" else median(samples_s)
     return Trial(value_s, median_s, row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
@@ -64,7 +64,7 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
     and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
     """
     get = row.get
-    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", get("pulse_s", math.nan))
+    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:

@@ -12,7 +12,7 @@ from harness.analysis.crossovers import unlike_conditions
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
-from harness.machine import clock_advice, gpu_state_of, gpu_states, lock_advice, part
+from harness.machine import clock_advice, gpu_state_of, lock_advice, part
 from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
@@ -361,9 +361,7 @@ def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list
     for line in lines:
         if line.device.startswith("cuda") and line.sm_clock_mhz:
             rates.setdefault(line.device, []).append(line.sm_clock_mhz)
-    states = [*gpu_states(machine).values()]
-    only = states[0] if len(states) == 1 else {}  # an older run does not say which GPU it is
-    advice = [lock_advice(gpu_state_of(machine, device) or only, seen) for device, seen in rates.items()]
+    advice = [lock_advice(gpu_state_of(machine, device) or {}, seen) for device, seen in rates.items()]
     return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
 
 
