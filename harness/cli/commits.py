@@ -1,10 +1,10 @@
 """Commands about commits: `bisect` finds the one that changed a layer, and `history` records what each one costs."""
 
 import argparse
-import math
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -25,7 +25,7 @@ from harness.gate.history import HistoryRequest, add, compare_directly
 from harness.gate.history_changes import time_changes, time_series
 from harness.gate.history_file import SCHEMA, Blessing, Header, open_history, read_history
 from harness.gate.history_page import history_page
-from harness.key_value_options import Key, present_option, read_keys, take_keys
+from harness.key_value_options import Key, read_keys, take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
@@ -34,11 +34,7 @@ from harness.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.worktree import Commit, commit_of, commits_between, unmeasured_changes
 
 _WORSE = 1
-_ADD = (Key("anchor"), Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"))
-_PAGE = (
-    Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on, below 1"),
-)
-_BLESS = (Key("reason"),)
+_ADD = (Key("anchor"), replace(MINUTES, default=5.0))
 # The flags that one action alone has.
 _FLAGS = {"add": ("exact",), "page": ("confirm", "out"), "bless": ()}
 
@@ -57,10 +53,7 @@ def _say(line: str) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    texts = [present_option(text) for text in options.overrides if "=" in text]
-    names = [key.name for key in _ADD]
-    own = read_keys([text for text in texts if text.partition("=")[0] in names], _ADD)
-    settings = [text for text in texts if text.partition("=")[0] not in names]
+    own, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
     refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
     commits = _commits(refs)
     is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
@@ -135,7 +128,7 @@ def _check_same(path: Path, header: Header, config: SweepConfig, settings: Seque
 
 
 def _page(options: argparse.Namespace) -> int:
-    threshold = read_keys(options.overrides, _PAGE)["threshold"]
+    threshold = read_keys(options.overrides, (THRESHOLD,))["threshold"]
     out = options.out or options.file.with_suffix(".html")
     if out.resolve() == options.file.resolve():
         raise UsageError(f"{out} is the history itself: name another file for the page")
@@ -166,7 +159,7 @@ def _confirm(path: Path, threshold: float) -> None:
 
 def _bless(options: argparse.Namespace) -> int:
     refs = [text for text in options.overrides if "=" not in text]
-    reason = read_keys([text for text in options.overrides if "=" in text], _BLESS)["reason"]
+    reason = read_keys([text for text in options.overrides if "=" in text], (Key("reason"),))["reason"]
     if len(refs) != 1 or not reason:
         raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
     with open_history(options.file) as writer:

@@ -262,14 +262,10 @@ def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] 
         shares = (abs(now - was) / all_of_it for was, now, all_of_it in zip(before, after, all_counts, strict=True))
         return not is_view, sum(shares)
 
-    def exact(side: TracedCall, name: str) -> tuple[int, int | None, int]:
-        one = side.operation(name)
-        return one.calls, one.flops, one.bytes
-
     def more_bytes(group: Group) -> int:
         return abs(b.tensor(group)[1] - a.tensor(group)[1])
 
-    names = [name for name in sorted({*a.operations, *b.operations}) if exact(a, name) != exact(b, name)]
+    names = [name for name in sorted({*a.operations, *b.operations}) if a.operation(name)[:3] != b.operation(name)[:3]]
     groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensor(group) != b.tensor(group)]
     by_importance = sorted(names, key=importance, reverse=True)
     return Explanation(title, a, b, by_importance, sorted(groups, key=more_bytes, reverse=True), files)

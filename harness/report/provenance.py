@@ -53,16 +53,20 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
         options = [f"{name}={paper[key]}" for name, key in (("paper", "name"), ("scale", "scale")) if paper.get(key)]
         options += map(str, paper.get("changed", ()))
         elsewhere = None if (conf / "paper" / f"{paper['name']}.yaml").is_file() else "DIR"
-    plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
-    options += [
-        f"{name}={_written(config[name])}"
-        for name, value in plain.items()
-        if name in config and as_list(config[name]) != as_list(value)
-        if not (options and name in (*AXES, "points"))  # a paper's file has them
-    ]
+    changed = _changed(config, usual)
+    if options:  # a paper's file has the axes
+        changed = {name: text for name, text in changed.items() if name not in (*AXES, "points")}
+    options += [f"{name}={text}" for name, text in changed.items()]
     name = _precision_name(precision)
     own = [f"precision.{one}" for one in name.split()] if "=" in name else [f"precision={name}"]
     return [*options, *own], elsewhere
+
+
+def _changed(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
+    """The plain settings that differ from the usual ones, or from those of the schema."""
+    plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
+    differing = [name for name in plain if name in config and as_list(config[name]) != as_list(plain[name])]
+    return {name: _written(config[name]) for name in differing}
 
 
 # The files of the default sweep, beside `conf/sweep.yaml`.
@@ -76,16 +80,12 @@ def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
     A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings
     about where the results are stored are left out.
     """
-    usual = dict(PLAIN)
+    usual: dict[str, Any] = {}
     for name in _DEFAULT_FILES:
         usual |= yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
     paper, launcher = config.get("paper"), config.get("launcher")
     found = {"paper": str(paper["name"])} if paper else {}
-    found |= {
-        name: _written(config[name])
-        for name, value in usual.items()
-        if name in PLAIN and name not in _APART and name in config and as_list(config[name]) != as_list(value)
-    }
+    found |= _changed(config, usual)
     if found.pop("options", None):
         held = [options_of(text) for text in as_list(config["options"])]
         for name in dict.fromkeys(name for one in held for name in one):

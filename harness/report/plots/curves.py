@@ -225,10 +225,10 @@ def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
     """Group curves that lie on each other at every n, in axes with final limits."""
     groups: list[list[Curve]] = []
     for curve in found:
-        heights = _shares(axes, curve.points())[:, 1]
+        heights = shares(axes, curve.points())[:, 1]
         for group in groups:
             if group[0].n == curve.n and np.allclose(
-                _shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
+                shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
             ):
                 group.append(curve)
                 break
@@ -280,7 +280,7 @@ def label_ends(axes: Axes, own: Mapping[str, Curve], style: Mapping[str, Look], 
     """
     ordered = sorted(own.items(), key=lambda named: named[1].value[-1])
     ends = [curve.points()[-1] for _, curve in ordered]
-    heights = spread_labels(_shares(axes, ends)[:, 1], _NAME_HIGH / high)
+    heights = spread_labels(shares(axes, ends)[:, 1], _NAME_HIGH / high)
     for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
         colour = style[curve.impl].colour
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
@@ -306,7 +306,7 @@ def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
     return list(np.clip(free, 0.0, max(0.0, 1.0 - apart * (len(wanted) - 1))) + steps)
 
 
-def _shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+def shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
     """Places of `(n, cost)` in axes with final limits, as shares of width and height from the lower left corner."""
     return (axes.transScale + axes.transLimits).transform(points)
 
@@ -346,7 +346,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
 
 def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tuple[FailedCase, float, float]]]:
     """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
-    places = _shares(axes, [(case.n, case.value or 1.0) for case in failed])
+    places = shares(axes, [(case.n, case.value or 1.0) for case in failed])
     placed = [
         (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
     ]
@@ -361,7 +361,7 @@ def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tupl
 
 def dense_places(axes: Axes, curves: Iterable[Sequence[tuple[float, float]]]) -> list[NDArray]:
     """The places of curves in axes with final limits, so dense that no curve can cross a label unnoticed."""
-    return [np.asarray(Path(_shares(axes, points)).interpolated(20).vertices) for points in curves]
+    return [np.asarray(Path(shares(axes, points)).interpolated(20).vertices) for points in curves]
 
 
 def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour: str, signs: _Place = _SIGNS) -> None:
@@ -375,8 +375,14 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
-    best = min(inside or boxes[:1], key=lambda box: sum(box.count_contains(curve) for curve in taken))
+    best = write_in_emptiest(axes, text, inside or boxes[:1], taken, colour)
     taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
+
+
+def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], taken: Iterable[NDArray], colour: str) -> Bbox:
+    """Write a text in the box that holds the fewest of the `taken` places, and return that box."""
+    best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
     look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
     halo = [withStroke(linewidth=2.5, foreground="white")]
     axes.text(best.x0, best.y0, text, color=ink(colour), path_effects=halo, **look)
+    return best
