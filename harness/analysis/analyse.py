@@ -13,6 +13,7 @@ from harness.analysis.published_claims import FigureComparison, JudgedClaim, fig
 from harness.analysis.published_papers import Paper, paper_of
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
+from harness.machine import Machine
 from harness.results.columns import CaseResult
 
 _Row = TypeVar("_Row", Table1Row, BeyondRow)
@@ -46,7 +47,7 @@ class Analysis:
 
 
 def analyse(
-    lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None, config: Mapping[str, Any] | None = None
+    lines: Sequence[CaseResult], machine: Machine | None = None, config: Mapping[str, Any] | None = None
 ) -> Analysis:
     """Return all findings of a run's lines.
 

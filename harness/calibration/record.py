@@ -13,7 +13,7 @@ from rich.text import Text
 from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
-from harness.machine import gpu_state_of, lock_advice, unlike_gpus, with_gpus
+from harness.machine import Machine, gpu_state_of, lock_advice, unlike_gpus, with_gpus
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -351,9 +351,7 @@ def save_peaks(peaks: Calibration, path: Path) -> str:
     return f"the peaks are saved in {path}"
 
 
-def attachment(
-    path: Path, machine: Mapping[str, Any], threads: Collection[int], devices: Collection[str]
-) -> dict[str, Any]:
+def attachment(path: Path, machine: Machine, threads: Collection[int], devices: Collection[str]) -> dict[str, Any]:
     """The entries of a run's `machine.json`: `calibration`, or the reason why it is missing in `calibration_note`.
 
     A calibration counts only if it was made on this host, processor, GPU and torch. Its device and its number of

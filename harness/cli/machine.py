@@ -5,10 +5,9 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,7 +19,7 @@ from harness.cli.commands import DONE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.file_io import cpu_quota
-from harness.machine import describe_machine, gpu_states
+from harness.machine import Machine, describe_machine, gpu_states
 from harness.measure.executor import Executor
 from harness.measure.expected_time import ExpectedTime
 from harness.measure.progress import Screen
@@ -51,7 +50,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _versions(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _versions(machine: Machine) -> Iterator[tuple[str, str]]:
     torch = machine["torch"]
     commit = machine["project_commit"]
     yield "attn-harness", f"{__version__}{f', commit {commit}' if commit else ''}"
@@ -59,7 +58,7 @@ def _versions(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "torch", f"{torch['version']}, CUDA {torch['cuda'] or 'not built in'}" if torch else "not usable"
 
 
-def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _hardware(machine: Machine) -> Iterator[tuple[str, str]]:
     cpu, torch = machine["cpu"], machine["torch"]
     yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
     load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
@@ -82,7 +81,7 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("gpu-advice", text) for text in advice)
 
 
-def _packages(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _packages(machine: Machine) -> Iterator[tuple[str, str]]:
     installed = [f"{name} {version}" for name, version in machine["libraries"].items() if version]
     absent = [name for name, version in machine["libraries"].items() if not version]
     yield "packages", ", ".join(installed)
@@ -113,7 +112,7 @@ def _files(results: Path) -> Iterator[tuple[str, str]]:
     yield "results", f"{os.path.join(results, '')} in {Path.cwd()}: {state}, {free} free"
 
 
-def _calibration(machine: Mapping[str, Any]) -> str:
+def _calibration(machine: Machine) -> str:
     if not record.PATH.exists():
         return "none; make one with: python -m harness calibrate"
     try:

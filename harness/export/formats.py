@@ -8,7 +8,7 @@ it. Other axes are part of it only if they differ from their defaults. All are w
 import io
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ import numpy as np
 
 from harness import __version__, file_io, formatting
 from harness.errors import UsageError, did_you_mean
-from harness.machine import part
+from harness.machine import Machine, part
 from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
 from harness.results.stored_run import StoredRun
@@ -175,7 +175,7 @@ def _extra(line: CaseResult) -> str:
 _LONGEST_LINE = 16 * 2**20
 
 
-def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
+def machine_info(machine: Machine) -> dict[str, Any]:
     """`machine_info`, with empty texts for what the run does not record."""
     system, _, release = (machine.get("kernel") or "").partition(" ")
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
@@ -196,7 +196,7 @@ def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
+def commit_info(machine: Machine) -> dict[str, Any]:
     """`commit_info`: the commit of the directory the run was made in, else of this project's checkout."""
     described = machine.get("user_commit") or machine.get("project_commit") or "unversioned"
     return {

@@ -28,7 +28,7 @@ from harness.gate.explain import Explanation, trace_pair
 from harness.gate.reporters import FLOAT64, versions_sentences
 from harness.gate.side_settings import SideSettings
 from harness.layer_lookup import Traits
-from harness.machine import unlike, versions_text
+from harness.machine import Machine, unlike, versions_text
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.interleaved import Pair, Sides, Timing, is_block_row, time_pairs
 from harness.measure.outcome import TrialOutcome
@@ -184,9 +184,7 @@ def check_directory(out: Path) -> None:
         run_directory.check_new(out)
 
 
-def _begin(
-    request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Mapping[str, Any]
-) -> list[dict[str, Any]] | None:
+def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Machine) -> list[dict[str, Any]] | None:
     """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
     settings, code = request.settings(opened.properties), code_digests(opened.head.traits)
     if request.sides is not None:  # two environments may hold two states of the layer

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
@@ -16,7 +15,7 @@ from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
 from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.layer_lookup import Traits
-from harness.machine import changed_gpu_settings, unlike
+from harness.machine import Machine, changed_gpu_settings, unlike
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.scheduler import ResumeState, read_resume_state
 from harness.measure.session import Session
@@ -94,7 +93,7 @@ class OutputDirectory:
             if impl in before and (files := layer_files.changed_files(before[impl], now))
         }
 
-    def check_machine(self, machine: Mapping[str, Any]) -> None:
+    def check_machine(self, machine: Machine) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
         for before in (
             run_directory.machines(self.path)[0].values() if self.continues and not self.uses_launcher else ()
@@ -106,7 +105,7 @@ class OutputDirectory:
                     "To start anew, give another out="
                 )
 
-    def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
+    def begin(self, machine: Machine, traits: Mapping[str, Traits]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
 
         A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of

@@ -8,12 +8,13 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.background_process import BackgroundProcess
+from harness.machine import Machine
 
 if TYPE_CHECKING:  # only: an early start must not wait for what these imports load
     from harness.report.overview import Overview
@@ -40,7 +41,7 @@ class BackgroundPlots:
         for path in self._handed_over:
             path.unlink(missing_ok=True)
 
-    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: Mapping[str, Any]) -> None:
+    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: Machine) -> None:
         """Hand over the lines to draw and, for the roofline, the machine's description. Returns at once."""
         self._hand_over(("draw", (directory, lines, machine)))
 

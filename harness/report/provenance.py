@@ -14,7 +14,7 @@ from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
 from harness.layer_options import options_of, value_text
-from harness.machine import ENVIRONMENTS, gpu_settings, part
+from harness.machine import ENVIRONMENTS, Machine, gpu_settings, part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
 
@@ -141,7 +141,7 @@ class Provenance:
     name: str
     changed: Mapping[str, str]
     command: str
-    machine: Mapping[str, Any]
+    machine: Machine
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     target: float = 0.0
 
@@ -164,7 +164,7 @@ def provenance_of(stored: StoredRun) -> Provenance:
     return Provenance(stored.path.resolve().name, changed, repeat, stored.machine, grid, target)
 
 
-def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
+def provenance_facts(machine: Machine) -> dict[str, str]:
     """What describes the machine to a reader, by names; unknown facts are left out."""
     cpu, torch, libraries = (part(machine, name) for name in ("cpu", "torch", "libraries"))
     cores = f", {cpu['usable']} of {cpu['threads']} threads usable" if {"usable", "threads"} <= cpu.keys() else ""
@@ -189,7 +189,7 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def calibration(machine: Mapping[str, Any]) -> list[str]:
+def calibration(machine: Machine) -> list[str]:
     """The calibration's verdict and advice as sentences, or the recorded reason why there was no calibration."""
     found = part(machine, "calibration")
     if not found:

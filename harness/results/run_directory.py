@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import UsageError, usage_error_about
 from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
-from harness.machine import gpu_states, with_gpus
+from harness.machine import Machine, gpu_states, with_gpus
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -210,7 +210,7 @@ def _is_half_made(out: Path) -> bool:
     return left_over and not any((out / "rows").glob("*"))
 
 
-def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
+def create(out: Path, config_yaml: str, machine: Machine) -> None:
     """Create the directory of a new run, with its configuration and machine. Raises UsageError on failure.
 
     The configuration makes the directory a run, so it is written last and atomically.
@@ -232,7 +232,7 @@ def read_config(run: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
+def add_machine(run: Path, machine: Machine) -> None:
     """Store the machine of another host in `machines/`, under the name of the host and of each of its GPUs.
 
     Several jobs may measure on one host at the same time, each on its own GPU. They write different files.
@@ -284,7 +284,7 @@ def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
         write_atomically(run / MACHINE, _machine_text({**machine, name: what}))
 
 
-def _machine_text(machine: Mapping[str, Any]) -> str:
+def _machine_text(machine: Machine) -> str:
     return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -14,7 +14,7 @@ from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.file_validation import Damaged, checked
 from harness.formatting import counted
-from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
+from harness.machine import Machine, changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
@@ -99,7 +99,7 @@ class StoredRun:
     lines: list[CaseResult]
     notices: list[str]
     config: dict[str, Any]
-    machine: dict[str, Any]
+    machine: Machine
 
 
 def read_run_directory(path: Path) -> StoredRun:

@@ -21,6 +21,7 @@ from matplotlib.patches import Rectangle
 from harness import formatting, layer_lookup
 from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
+from harness.machine import Machine
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
@@ -386,7 +387,7 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     return figure
 
 
-def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
+def draw(directory: Path, lines: Sequence[CaseResult], machine: Machine) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)

@@ -1,10 +1,9 @@
 """What to know before trusting numbers: how well they were measured, remarks, failed cases, and the largest sizes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from statistics import median
-from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
@@ -12,7 +11,7 @@ from harness.analysis.crossovers import unlike_conditions
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
-from harness.machine import clock_advice, gpu_state_of, lock_advice, part
+from harness.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
 from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST
@@ -72,7 +71,7 @@ def stricter_precisions(precision: str) -> Sequence[str]:
 
 
 def quality_sentences(
-    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0], target: float = 0.0
+    lines: Iterable[CaseResult], machine: Machine, precision: str = _PRECISIONS[0], target: float = 0.0
 ) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
@@ -133,7 +132,7 @@ _MUCH_THROTTLED = 0.05
 _MOST = 6
 
 
-def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None) -> list[str]:
+def report_cautions(lines: Sequence[CaseResult], machine: Machine | None = None) -> list[str]:
     """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence.
 
     `machine` is the run's machine.json.
@@ -178,7 +177,7 @@ def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:
     return text
 
 
-def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
     limits = [roof for roof in roofs(machine) if roof.noise < math.inf]
     without = [line for line in lines if line.time_s is not None and roof_of(line, limits) is None]
@@ -329,7 +328,7 @@ def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
     return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
 
 
-def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def _lowered_clock(lines: Sequence[CaseResult], machine: Machine) -> list[str]:
     """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
     shared = [line for line in lines if line.gpu_disturbed_share]
     text = []
@@ -352,7 +351,7 @@ def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> l
     return text
 
 
-def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
     told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
