@@ -31,6 +31,7 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import sandbox
 from harness.trial.environment import warm_up
+from harness.trial.sandbox import Answer
 from harness.trial.workload import build
 
 _REASONS = "it was not compiled: "
@@ -63,7 +64,7 @@ class CompiledAgain(Exception):
     """A layer was compiled again while it was being timed."""
 
 
-def compile_failure(error: BaseException) -> dict[str, Any] | None:
+def compile_failure(error: BaseException) -> Answer | None:
     """Return status and one-line reason of an exception caused by compilation, or None for any other exception."""
     if isinstance(error, NotCompiled):
         return {"status": "error", "reason": f"{_REASONS}{error}"}
@@ -400,7 +401,7 @@ class Stopwatch:
             self.seconds += perf_counter() - self._began
 
 
-def measure_compilation(case: Case, seed: int) -> dict[str, Any]:
+def measure_compilation(case: Case, seed: int) -> Answer:
     """Compile everything that the case's calls need, including the setup (a graph for the backward pass, a prefill).
 
     The compiler keeps all of it on disk for later trials.

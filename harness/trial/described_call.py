@@ -18,6 +18,7 @@ from harness.trial import layer_inputs, layer_protocol, result_checks, verify, w
 from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.packed_sequences import is_longest, knows_lengths
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Unsupported
 from impls.adapters.kernel_table import KERNELS
 from impls.adapters.transformers_functions import is_of_model
@@ -27,7 +28,7 @@ _WORDS = {"attn_mask": "causal", "source": "source"}
 _NOT_OF_FUNCTIONS = {"input_width": 1, "source_len": 0, "prefills": False}
 
 
-def describe_call(case: Case) -> dict[str, Any]:
+def describe_call(case: Case) -> Answer:
     """Return how the layer and its reference are built and called in this case. No layer with weights is built.
 
     - `layer`, `reference`: see `_described` and `_described_function`; the reference is None if the layer has none.
@@ -92,7 +93,7 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     }
 
 
-def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> dict[str, Any]:
+def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> Answer:
     cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
     inputs = layer_protocol.inputs_of(layer_class, case)
     sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]

@@ -15,6 +15,7 @@ import torch
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial.device import WAITS, free_memory, module_of
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Unsupported, exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
@@ -153,7 +154,7 @@ def _event() -> Any:
     return event
 
 
-def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> dict[str, Any]:
+def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> Answer:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
     float32 is used as for layers: on a GPU, without TF32. `with_sustained` adds `sustained_flops_per_s` on a CUDA
@@ -193,7 +194,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
 
 def take_bandwidth(
     case: Case, budget_s: float, memory_limit: int | None, most_bytes: int | None = None, with_sustained: bool = False
-) -> dict[str, Any]:
+) -> Answer:
     """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 
     They are counted as in STREAM: the arrays that the operation names (2 and 3), not the lines that the cache may read

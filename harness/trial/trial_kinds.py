@@ -33,10 +33,11 @@ from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.metrics.traced_call import traced_call
+from harness.trial.sandbox import Answer, Request
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
 
 
-def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> Answer:
     """Return `refusals`: the status and reason for each case that the layer refuses, None for all others.
 
     A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
@@ -61,7 +62,7 @@ def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
 _TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm")
 
 
-def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
+def describe_torch(modules: Sequence[str] = ()) -> Answer:
     """Return torch's version, build and thread settings, the GPU if any, and the location of this harness.
 
     `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
@@ -131,7 +132,7 @@ _NO_KERNEL = re.compile(
 )
 
 
-def run_trial(request: dict[str, Any]) -> dict[str, Any]:
+def run_trial(request: Request) -> Answer:
     """The outcome of `request`: `status`, `reason` and the measured values. Call this in a separate process.
 
     `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds). Some
@@ -151,7 +152,7 @@ def run_trial(request: dict[str, Any]) -> dict[str, Any]:
     return outcome
 
 
-def outcome_of_exception(error: BaseException) -> dict[str, Any]:
+def outcome_of_exception(error: BaseException) -> Answer:
     """The status and one-line reason for an exception. Methods that its class defines cannot make this raise."""
     try:
         return _failure(error)
@@ -160,7 +161,7 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
         return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
+def _failure(error: BaseException) -> Answer:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
     message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
@@ -195,12 +196,12 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
-def _facts(case: Case, seed: int) -> dict[str, Any]:
+def _facts(case: Case, seed: int) -> Answer:
     facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
+def _turns(request: Request, case: Case) -> Answer:
     """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
     if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         raise workload.Unsupported(
@@ -210,7 +211,7 @@ def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
 
 
 # What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
-HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+HANDLERS: dict[str, Callable[[Request, Any], Answer]] = {
     "machine": lambda request, case: describe_torch(request.get("modules", ())),
     "describe": lambda request, case: describe_layer(case),
     "refusals": lambda request, case: refusals(case.impl, request["cases"]),
@@ -246,7 +247,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
 _OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
 
 
-def _measure(request: dict[str, Any]) -> dict[str, Any]:
+def _measure(request: Request) -> Answer:
     """The measured values. `compiled_anew` counts the graphs that were compiled here, if the layer was compiled.
 
     The copy of these graphs on disk was missing or unusable.

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from harness.stats.estimate import median_between_ticks
-from harness.trial.sandbox import is_out_of_memory
+from harness.trial.sandbox import Answer, is_out_of_memory
 from harness.trial.timing import sampler
 from harness.trial.timing.cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
 from harness.trial.timing.device_contract import Device
@@ -61,7 +61,7 @@ def sample_cuda(
     is_graph: bool = False,
     remake: Callable[[], Callable[[], Any]] | None = None,
     before_load: Callable[[], None] = lambda: None,
-) -> tuple[Samples, dict[str, Any]]:
+) -> tuple[Samples, Answer]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
     `renew` enqueues a change of the input before each sample, outside its events. `cache` is as `Case.cache`. With

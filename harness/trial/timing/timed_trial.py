@@ -38,7 +38,7 @@ from harness.trial.reuse_between_calls import (
     results_of,
     take_last_call,
 )
-from harness.trial.sandbox import is_out_of_memory, send
+from harness.trial.sandbox import Answer, is_out_of_memory, send
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
 from harness.trial.timing import cuda_device, cuda_sampling, other_devices, sampler
@@ -102,7 +102,7 @@ class _Layer:
         self.renewal.look()
 
 
-def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict[str, Any]:
+def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> Answer:
     """Take samples for about `trial_s` seconds. Also time the probe and count the interference.
 
     With `check`, test afterwards whether the timed calls returned kept results (`harness.trial.reuse_between_calls`).
@@ -146,7 +146,7 @@ def _check_not_compiled_since(made: int) -> None:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
 
 
-def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, Answer]:
     work, renewal = layer.work, layer.renewal
     readings = probe_readings()
     samples = take_samples(
@@ -220,7 +220,7 @@ def missing_parts(case: Case) -> list[str]:
     return [] if case.device == "cpu" else missing(open_device(case).lacks)
 
 
-def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]:
     device = open_device(case)
     readings = device.probe_readings()
     before = usage()
@@ -243,13 +243,13 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
     return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
 
 
-def probe_of(case: Case | None) -> dict[str, Any]:
+def probe_of(case: Case | None) -> Answer:
     """Time the reference workload of the case's device, or of the CPU without a case."""
     readings = probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
     return {"probe_s": median(readings)}
 
 
-def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
+def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> Answer:
     """Build and warm up one layer, then call it only in turns of about `turn_s` seconds each.
 
     The driver runs two such trials at once, one for each side, and gives them turns alternately. A turn takes a few
