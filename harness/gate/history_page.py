@@ -28,6 +28,7 @@ from harness.gate.history_changes import (
 from harness.gate.history_file import CommitLine, History, Ratio
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
+from harness.report.figure_panels import Chart
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
 from harness.report.layer_looks import looks_of
@@ -229,21 +230,21 @@ def _commit_table(history: History) -> Table:
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 
-def _axis(history: History) -> dict[str, Any]:
+def _axis(history: History) -> Chart:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
     names = [one.commit[:7] for one in history.commits]
     return {"number": number, "ticks": [[at, names[at]] for at in shown]}
 
 
-def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> dict[str, Any]:
+def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
     return {"section": section, "id": f"{section}-{number}", "title": title, "about": about, "series": series, **more}
 
 
-_SeriesByTitle = dict[str, list[dict[str, Any]]]
+_SeriesByTitle = dict[str, list[Chart]]
 
 
-def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[dict[str, Any]]:
+def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]:
     """A chart under each title, unless nothing in it changes."""
     changing = {title: lines for title, lines in series.items() if any(map(_changes, lines))}
     for number, (title, lines) in enumerate(changing.items()):
@@ -266,7 +267,7 @@ def _relative_counts(history: History) -> _SeriesByTitle:
     return series
 
 
-def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> dict[str, Any]:
+def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Chart:
     hover = [f"{one.name}: {name}: {text}" for one, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
 
@@ -287,9 +288,7 @@ def _exponents(history: History) -> _SeriesByTitle:
     return series
 
 
-def _ratio_charts(
-    history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]
-) -> Iterator[dict[str, Any]]:
+def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Chart]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
     for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
         impl = impl_of(key)
@@ -298,7 +297,7 @@ def _ratio_charts(
         yield _chart("ratios", number, label(key), "Change of the time against the anchor.", held, marks=marks)
 
 
-def _mark(history: History, change: TimeChange) -> dict[str, Any]:
+def _mark(history: History, change: TimeChange) -> Chart:
     text = formatting.change(change.step) + _MARKS[change.verdict]
     return {"x": history.commits.index(change.after) - 0.5, "text": text, "verdict": change.verdict}
 
@@ -307,7 +306,7 @@ def _percent(log_ratio: float | None) -> float | None:
     return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
 
 
-def _ratio_series(history: History, impl: str, one: TimeSeries) -> dict[str, Any]:
+def _ratio_series(history: History, impl: str, one: TimeSeries) -> Chart:
     held: dict[str, Ratio] = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
     ratios = [held.get(at.commit, Ratio()) for at in history.commits]
     places = [history.commits.index(at) for at in one.commits]

@@ -21,6 +21,9 @@ from harness.report.layer_looks import Look, looks_of_run
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, setting_text
 
+Axis = dict[str, Any]
+# The data of a chart: lists of numbers and texts by name.
+Chart = dict[str, Any]
 SETTING_AXES = ("batch_size", *SETTINGS)
 # The most widths, and the most numbers of heads, that one plot has room for.
 MOST_SHOWN = 4
@@ -217,7 +220,7 @@ _MOST_SIZES = 8
 _MOST_TICKS, _ROOM = 16, 1.6
 
 
-def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
+def size_axis(sizes: Iterable[float]) -> Axis:
     """A logarithmic axis that names measured n only."""
     named = sorted(set(sizes))
     step = -(-len(named) // _MOST_SIZES)
@@ -227,7 +230,7 @@ def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
 
 def decimal_axis(
     values: Collection[float], text: Callable[[float], str], room: float = _ROOM, most: int = _MOST_TICKS
-) -> dict[str, Any]:
+) -> Axis:
     """A logarithmic axis that contains all `values`, with up to three ticks a decade, and at most `most`."""
     lo, hi = min(values) / room, max(values) * room
     steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
@@ -240,7 +243,7 @@ seconds_axis = partial(decimal_axis, text=formatting.seconds)
 count_axis = partial(decimal_axis, text=formatting.count)
 
 
-def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> dict[str, Any]:
+def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
     """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
     lo, hi = min(values) / room, max(values) * room
     steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
@@ -249,9 +252,7 @@ def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST
     return _axis(lo, hi, ladders, formatting.size, most)
 
 
-def _axis(
-    lo: float, hi: float, ladders: Sequence[list[float]], text: Callable[[float], str], most: int
-) -> dict[str, Any]:
+def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: Callable[[float], str], most: int) -> Axis:
     """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
     fitting = (one for one in ladders if sum(lo <= value <= hi for value in one) <= most)
     ladder = next(fitting, ladders[-1])
@@ -273,9 +274,9 @@ class Cost:
     value: Callable[[CaseResult], float | None]
     band: Callable[[CaseResult], tuple[float, float] | None]
     text: Callable[[float], str]
-    axis: Callable[..., dict[str, Any]]
+    axis: Callable[..., Axis]
 
-    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> dict[str, Any] | None:
+    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> Axis | None:
         """The axis shared by all panels, so that they can be compared; None if no panel has a value.
 
         It fits the values, not the intervals: a very wide interval must not squeeze the values.
@@ -335,7 +336,7 @@ BEYOND = "arrow heads: beyond the axis"
 HOLLOW = f"hollow: not to be compared, the interval spans more than a factor of {WIDEST:.0f}"
 
 
-def bars_caption(ends: Iterable[Ends], axis: Mapping[str, Any], drawn: bool = True) -> str:
+def bars_caption(ends: Iterable[Ends], axis: Axis, drawn: bool = True) -> str:
     """What to say about intervals with these ends along an axis; empty if nothing is to be said.
 
     Without `drawn` bars, only the markers tell which intervals are too wide.
@@ -400,7 +401,7 @@ def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
     return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))
 
 
-def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> dict[str, Any]:
+def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
     """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
 
     The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).

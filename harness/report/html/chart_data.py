@@ -16,7 +16,7 @@ from harness.layer_options import OPTION, options_of, value_text
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
-from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
+from harness.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
 from harness.report.layer_looks import Look, looks_of_run
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
@@ -26,7 +26,7 @@ from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES
 
 
-def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[str, Any] | None:
+def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
     """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
 
     None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
@@ -39,7 +39,7 @@ def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[s
     return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
 
 
-def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> dict[str, Any] | None:
+def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
     """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
     if roof is None or not points:
         return None
@@ -48,7 +48,7 @@ def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint])
     return {**parts.roofline_frame(roof, points), "curves": curves}
 
 
-def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> dict[str, Any] | None:
+def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:
     """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
     The `n` of an undecided crossover is None, and so is an unknown end of its interval.
@@ -107,7 +107,7 @@ _SELECTORS = tuple(name for name in dict.fromkeys(("mode", "d_model", "num_heads
 USUAL = "usual"
 
 
-def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[Chart]:
     """`[{name, label, values, frame}]` of each axis that selects a panel, with its values in ascending order.
 
     An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
@@ -147,7 +147,7 @@ def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict
     return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
 
 
-def chart_data(contents: Contents) -> dict[str, Any]:
+def chart_data(contents: Contents) -> Chart:
     """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
 
     `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
@@ -162,7 +162,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
     there is none, and the checked predictions in `predictions`.
     """
-    panels: list[dict[str, Any]] = []
+    panels: list[Chart] = []
     stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
     alike = grouped(contents.settings, _but_options)
     for setting in contents.settings:
@@ -202,7 +202,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
 _MOST_PREDICTIONS = 400
 
 
-def prediction_charts(held_out: Sequence[HeldOut]) -> list[dict[str, Any]]:
+def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
     """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
     found = []
     for metric, alike in grouped(held_out, lambda one: one.metric).items():
@@ -221,7 +221,7 @@ def prediction_charts(held_out: Sequence[HeldOut]) -> list[dict[str, Any]]:
 _PREDICTION_TICKS = 7
 
 
-def _prediction(one: HeldOut, text: Callable[[float], str]) -> dict[str, Any]:
+def _prediction(one: HeldOut, text: Callable[[float], str]) -> Chart:
     bounded = 0 < one.lo < one.hi < math.inf
     says = (
         f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "

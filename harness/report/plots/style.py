@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 
+from harness.report.figure_panels import Axis
+
 GUIDE = "0.45"
 _THEME = {
     "font.size": 10,
@@ -88,7 +90,7 @@ def error_bars(axes: Axes, places: Iterable[float], ends: _Ends, colour: str, al
                 axes.scatter([x], [y], marker=MarkerStyle(head), s=40, lw=0, color=colour, zorder=2.6, clip_on=False)
 
 
-def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:
+def log_axis(axes: Axes, which: str, axis: Axis) -> None:
     """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `figure_panels` makes them."""
     ticks, texts = zip(*axis["ticks"], strict=True)
     # In this order: a new scale would replace the ticks.
