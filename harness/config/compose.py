@@ -158,13 +158,15 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -
         raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")
 
 
+# The configuration in a run's config.yaml. A damaged file may hold only a part.
+StoredConfig = Mapping[str, Any]
 # These settings say where a sweep writes, what it reports, which work it does now, and what others have published. None
 # of them affects what is measured or how.
 _NOT_COMPARED = ("out", "retry", "baseline", "launcher", "wait", "paper", "overrides", "config_dir")
 _COMPARED = ("paper.name", "paper.scale")
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(before: StoredConfig, now: StoredConfig) -> list[str]:
     """List the differences between the configuration that a run was created with and another.
 
     Each is a text such as `seq_len=64,128 before and 64,256 now`. A single value equals a list of it alone. A setting
@@ -180,7 +182,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flattened(config: StoredConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{prefix}{name}.")

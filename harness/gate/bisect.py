@@ -33,6 +33,7 @@ from harness.measure.interleaved import Side, Sides, Timing, take_block
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
+from harness.results.row_files import StoredRow
 from harness.stats.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
 from harness.stats.paired_evidence import Rules, mean_interval
 from harness.stats.paired_verdicts import BlockFailed
@@ -141,7 +142,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
         return found
 
 
-def _is_row(number: int, row: Mapping[str, Any]) -> bool:
+def _is_row(number: int, row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a search needs. The first row holds the settings."""
     if number == 0:
         return "settings" in row and "machine" in row
@@ -157,7 +158,7 @@ class _Search:
         self.request, self.out, self.tell = request, out, tell
         self.failures: dict[int, str] = {}
         self.used_s = 0.0
-        self._known: dict[str, list[Mapping[str, Any]]] = {}
+        self._known: dict[str, list[StoredRow]] = {}
         self._facts: dict[int, Mapping[str, Any] | None] = {}
         self._blocks: dict[tuple[int, int], int] = {}
         self._trees = OpenWorktrees(_WORKTREES)
@@ -192,11 +193,11 @@ class _Search:
         if not rows:
             self._write({"settings": request.settings, "machine": machine})
 
-    def _write(self, row: Mapping[str, Any]) -> None:
+    def _write(self, row: StoredRow) -> None:
         with (self.out / ROWS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+    def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> StoredRow:
         known = self._known.get(key)
         if known:
             return known.pop(0)

@@ -37,6 +37,7 @@ from harness.measure.progress import ComparisonScreen
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory, summarise
+from harness.results.row_files import StoredRow
 from harness.stats.paired_evidence import Rules
 from harness.stats.paired_verdicts import MeasuredBlocks, Verdict
 from harness.sweep_axes import AXES, Case
@@ -206,7 +207,7 @@ def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: M
     return read_rows(out / BLOCKS, lambda _, row: is_block_row(row))
 
 
-def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+def read_rows(path: Path, is_valid: Callable[[int, StoredRow], bool]) -> list[dict[str, Any]]:
     """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
 
     Raises UsageError for a damaged row, and for one that is not `is_valid`, given its position.

@@ -20,6 +20,7 @@ from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.measure.progress import ComparisonScreen
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
+from harness.results.row_files import StoredRow
 from harness.stats.paired_evidence import PATTERN, Rules, carry_over
 from harness.stats.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.sweep_axes import Case
@@ -194,14 +195,14 @@ def time_pairs(
     log: Callable[[dict[str, Any]], object],
     screen: ComparisonScreen,
     limit_s: float = math.inf,
-    past: Iterable[Mapping[str, Any]] = (),
+    past: Iterable[StoredRow] = (),
 ) -> MeasuredBlocks:
     """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
 
     Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
     rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
     """
-    known: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    known: dict[tuple[Any, ...], list[StoredRow]] = {}
     for row in past:
         known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
     timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
@@ -227,7 +228,7 @@ class _Timer(Host):
     log: Callable[[dict[str, Any]], object]
     screen: ComparisonScreen
     limit_s: float
-    past: dict[tuple[Any, ...], list[Mapping[str, Any]]]
+    past: dict[tuple[Any, ...], list[StoredRow]]
     stage: str = "first"
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
@@ -339,7 +340,7 @@ _LEAST_SHARES = 3
 _KEY = ("base", "head", "control", "stage", "round")
 
 
-def is_block_row(row: Mapping[str, Any]) -> bool:
+def is_block_row(row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a comparison needs."""
     found = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
     return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))

@@ -29,6 +29,7 @@ from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
 from harness.results.columns import CaseResult
+from harness.results.row_files import StoredRow
 from harness.results.summarise import summarise
 from harness.sweep_axes import AXES, DEFAULTS, Case
 
@@ -145,7 +146,7 @@ class _Rows:
     def __init__(self) -> None:
         self.by_case: dict[Case, list[dict[str, Any]]] = {}
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: StoredRow) -> None:
         self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
 
 

@@ -17,7 +17,7 @@ from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
 from harness.report.document import grouped
-from harness.report.layer_looks import Look, looks_of_run
+from harness.report.layer_looks import Looks, looks_of_run
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, setting_text
 
@@ -59,10 +59,10 @@ class PanelSetting:
     name: str
     title: str
     panels: tuple[Panel, ...]
-    looks: Mapping[str, Look]
+    looks: Looks
 
 
-def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None = None) -> list[PanelSetting]:
+def panel_settings(lines: Sequence[CaseResult], looks: Looks | None = None) -> list[PanelSetting]:
     """Group the run's lines by setting and divide each setting into panels. A layer without an own axis is in each.
 
     `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.

@@ -14,7 +14,7 @@ from harness.formatting import printable
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import Axis
-from harness.report.layer_looks import Look
+from harness.report.layer_looks import Looks
 from harness.report.text.cost_models import law_formula
 from harness.report.text.costs import Laws, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
@@ -61,7 +61,7 @@ class Overview:
     n: Axis
     charts: list[CostChart]
     crossing: Crossing | None
-    looks: Mapping[str, Look]
+    looks: Looks
 
 
 def overviews(

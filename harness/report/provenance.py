@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from harness import formatting
-from harness.config.compose import as_list
+from harness.config.compose import StoredConfig, as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
@@ -27,7 +27,7 @@ _LEFT_OUT = ("out", "retry", "launcher", "wait")
 _APART = (*_LEFT_OUT, "precision", "paper")
 
 
-def reproduce_command(config: Mapping[str, Any]) -> str:
+def reproduce_command(config: StoredConfig) -> str:
     """Return the command that measures a run's cases again, from the configuration stored with the run.
 
     It is `python -m harness sweep` with what the user typed, quoted for a shell. `out` is left out, because a run has
@@ -44,7 +44,7 @@ def reproduce_command(config: Mapping[str, Any]) -> str:
     return shlex.join(["python", "-m", "harness", "sweep", *options, *more])
 
 
-def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
+def _options(config: StoredConfig) -> tuple[list[str], str | None]:
     """The options that give this configuration, and `DIR` if the paper's file is in a directory of the user's own."""
     conf, paper, precision = conf_directory(), config.get("paper"), config["precision"]
     usual = yaml.safe_load((conf / "sweep.yaml").read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
     return [*options, *own], elsewhere
 
 
-def _changed(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, str]:
+def _changed(config: StoredConfig, usual: Mapping[str, Any]) -> dict[str, str]:
     """The plain settings that differ from the usual ones, or from those of the schema."""
     plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
     differing = [name for name in plain if name in config and as_list(config[name]) != as_list(plain[name])]
@@ -74,7 +74,7 @@ _DEFAULT_FILES = ("sweep", "device/cpu", "shape/default", "preset/default")
 _DEFAULT_PRECISION = "quick"
 
 
-def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
+def changed_settings(config: StoredConfig) -> dict[str, str]:
     """The settings of a stored configuration that differ from the default sweep's, by name.
 
     A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings

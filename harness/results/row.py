@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.results.columns import COLUMNS, FACT_COLUMNS
+from harness.results.row_files import StoredRow
 from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case
 
@@ -43,7 +44,7 @@ LARGEST = 2**63
 MOST_ROUND = 2**62
 
 
-def trial_of_row(row: Mapping[str, Any]) -> Trial:
+def trial_of_row(row: StoredRow) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
     samples_s = row["samples_s"]
     probe_s = row.get("probe_s")
@@ -52,12 +53,12 @@ def trial_of_row(row: Mapping[str, Any]) -> Trial:
     return Trial(value_s, median_s, row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
 
 
-def _device(row: Mapping[str, Any]) -> str:
+def _device(row: StoredRow) -> str:
     case = row.get("case")
     return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
 
 
-def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
+def record_of_row(row: StoredRow) -> "array[float] | None":
     """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
@@ -83,7 +84,7 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
         return None
 
 
-def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
     cells = tuple(map(row.get, FACT_COLUMNS))
     for name, cell in zip(FACT_COLUMNS, cells, strict=True):
@@ -95,7 +96,7 @@ def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
     return *cells, "; ".join(unknown) or None
 
 
-def _compile_s_of_row(row: Mapping[str, Any]) -> float | None:
+def _compile_s_of_row(row: StoredRow) -> float | None:
     seconds = row.get("compile_s")
     return seconds if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
 
@@ -138,7 +139,7 @@ _STATUSES = frozenset(("ok", *FAILURES))
 _OPTIONAL_NUMBER = int | float | None
 
 
-def read_row(row: Mapping[str, Any]) -> Row | None:
+def read_row(row: StoredRow) -> Row | None:
     """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
 
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
@@ -253,7 +254,7 @@ class TrialKind:
     """
 
     entries: Mapping[str, Check]
-    value: Callable[[Mapping[str, Any]], Any] | None = None
+    value: Callable[[StoredRow], Any] | None = None
     invalid: str = ""
     builds_layer: bool = True
     is_timed: bool = False

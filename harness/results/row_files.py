@@ -24,6 +24,8 @@ import orjson
 from harness.errors import UsageError
 
 SCHEMA = 2
+# The entries of a row by name.
+StoredRow = Mapping[str, Any]
 _NUMBERED = re.compile(r"(\d{4,})-")
 
 
@@ -50,7 +52,7 @@ class RowWriter:
         self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
         self._file: io.FileIO | None = None  # None until the first row
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: StoredRow) -> None:
         """Append one row and return once it is on disk. Raises OSError with the name of the file.
 
         Raises UsageError if the directory of the run was removed, renamed or replaced since the writer was created.

@@ -17,7 +17,7 @@ from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
 from harness.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
-from harness.report.layer_looks import Look, looks_of_run
+from harness.report.layer_looks import Looks, looks_of_run
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
@@ -87,7 +87,7 @@ _SHAPES = {
 _PIXELS = 2
 
 
-def marker_symbols(looks: Mapping[str, Look]) -> dict[str, dict[str, str]]:
+def marker_symbols(looks: Looks) -> dict[str, dict[str, str]]:
     """`{impl: {colour, symbol, path, dash}}` for each layer, in the order of the plots.
 
     These are the colour, marker and dash of the static plots, in the terms of the page's charts.

@@ -23,7 +23,7 @@ from harness.formatting import shortened
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import DEPTH, MANY, TIME, Cost, Curve, FailedCase, Panel, PanelSetting, cost_curves
-from harness.report.layer_looks import Look
+from harness.report.layer_looks import Looks
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.report.text.growth import depth_sentence, ratio_sentence
@@ -137,7 +137,7 @@ def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
     return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
 
 
-def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[list[Cell]]:
+def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[list[Cell]]:
     """A row of families for each (d, h). A single (d, h) has up to two columns of families."""
     groups = family_groups(panels, cost, looks)
     rows = []
@@ -150,7 +150,7 @@ def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, L
 _Group = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def family_groups(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[_Group]:
+def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Group]:
     """(families, their layers that have a curve) for each pair of axes, in the order of the looks.
 
     Small families share axes, as far as these have room. They come last.
@@ -171,7 +171,7 @@ def family_groups(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]
     return [*groups, *shared]
 
 
-def _draw(axes: Axes, cell: Cell, cost: Cost, style: Mapping[str, Look], crowded: bool, high: float) -> None:
+def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
     found = cost_curves(cell.panel, cost)
     own = [curve for curve in found if curve.impl in cell.impls]
@@ -186,7 +186,7 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, style: Mapping[str, Look], crowded
         label_ends(axes, {cell.name(curve.impl): curve for curve in own}, style, high)
 
 
-def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], crowded: bool = False) -> None:
+def draw_curves(axes: Axes, found: Iterable[Curve], style: Looks, crowded: bool = False) -> None:
     """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
 
     Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
@@ -273,7 +273,7 @@ _INK = 0.72
 _TO, _AT = 1.03, 1.04
 
 
-def label_ends(axes: Axes, own: Mapping[str, Curve], style: Mapping[str, Look], high: float) -> None:
+def label_ends(axes: Axes, own: Mapping[str, Curve], style: Looks, high: float) -> None:
     """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
 
     The axes have final limits and are `high` inches high.
@@ -320,7 +320,7 @@ _SIGNS = (58, 15)
 _Place = tuple[float, float]
 
 
-def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Mapping[str, Look]) -> None:
+def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
     The limits of the axes are final. Labels avoid the curves in `found`.

@@ -26,7 +26,7 @@ from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
-from harness.report.layer_looks import Look, looks_of
+from harness.report.layer_looks import Looks, looks_of
 from harness.report.overview import Overview
 from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
@@ -266,7 +266,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
 
 
 def _draw_under_roof(
-    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Mapping[str, Look], roof: Mapping[str, Any]
+    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Looks, roof: Mapping[str, Any]
 ) -> None:
     """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
     sizes = [n for curve in curves.values() for n in curve["n"]]
