@@ -7,7 +7,6 @@ Two fork servers serve all commits: a trial searches the worktree of its commit 
 tenth slower than another by chance. Both sides of a pair therefore use both servers in turn, and the effect cancels.
 """
 
-import json
 import math
 import random
 import statistics
@@ -25,7 +24,7 @@ import yaml
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.gate.compared_sides import commit_lacks, read_rows, session_of_side
+from harness.gate.compared_sides import Log, commit_lacks, session_of_side
 from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.fork_client import OF_DRIVER
@@ -156,6 +155,7 @@ class _Search:
 
     def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
         self.request, self.out, self.tell = request, out, tell
+        self._log = Log(out / ROWS, _is_row)
         self.failures: dict[int, str] = {}
         self.used_s = 0.0
         self._known: dict[str, list[StoredRow]] = {}
@@ -182,7 +182,7 @@ class _Search:
     def _begin(self) -> None:
         """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
         request, out = self.request, self.out
-        rows, machine = read_rows(out / ROWS, _is_row), self._session.machine()
+        rows, machine = self._log.read(), self._session.machine()
         found = []
         if rows:
             found = [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)]
@@ -191,18 +191,14 @@ class _Search:
         for row in rows[1:]:
             self._known.setdefault(row["key"], []).append(row)
         if not rows:
-            self._write({"settings": request.settings, "machine": machine})
-
-    def _write(self, row: StoredRow) -> None:
-        with (self.out / ROWS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._log.append({"settings": request.settings, "machine": machine})
 
     def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> StoredRow:
         known = self._known.get(key)
         if known:
             return known.pop(0)
         row = {"key": key, "at": round(time.time(), 3), **measure()}
-        self._write(row)
+        self._log.append(row)
         return row
 
     def _executor(self, at: int, server: int) -> tuple[Executor, Worktree]:

@@ -146,12 +146,10 @@ def measure_comparison(
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:
-            blocks = stack.enter_context((out / BLOCKS).open("a", encoding="utf-8", buffering=1))
             chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
             screen = ComparisonScreen(labels, request.rules, limit_s, console)
-            write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
-            rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
+            rest = (request.config.seed, _blocks(out).append, stack.enter_context(screen), limit_s, past or ())
             measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
@@ -204,31 +202,47 @@ def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: M
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
-    return read_rows(out / BLOCKS, lambda _, row: is_block_row(row))
+    return _blocks(out).read()
 
 
-def read_rows(path: Path, is_valid: Callable[[int, StoredRow], bool]) -> list[dict[str, Any]]:
-    """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
+@dataclass(frozen=True)
+class Log:
+    """A file of JSON lines, which are only ever appended. `is_valid` judges a row, given its position."""
 
-    Raises UsageError for a damaged row, and for one that is not `is_valid`, given its position.
-    """
-    if not path.exists():
-        return []
-    text = path.read_bytes()
-    complete = text[: text.rfind(b"\n") + 1]
-    if complete != text:
-        path.write_bytes(complete)
-    rows = []
-    for number, line in enumerate(complete.splitlines()):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or not is_valid(number, row):
-            what = "the row is damaged, or of another version of the harness"
-            raise UsageError(f"{path}, line {number + 1}: {what}: name a new directory")
-        rows.append(row)
-    return rows
+    path: Path
+    is_valid: Callable[[int, StoredRow], bool]
+
+    def append(self, row: StoredRow) -> None:
+        """Write a row."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
+
+        Raises UsageError for a row that is damaged or not valid.
+        """
+        if not self.path.exists():
+            return []
+        text = self.path.read_bytes()
+        complete = text[: text.rfind(b"\n") + 1]
+        if complete != text:
+            self.path.write_bytes(complete)
+        rows = []
+        for number, line in enumerate(complete.splitlines()):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict) or not self.is_valid(number, row):
+                what = "the row is damaged, or of another version of the harness"
+                raise UsageError(f"{self.path}, line {number + 1}: {what}: name a new directory")
+            rows.append(row)
+        return rows
+
+
+def _blocks(out: Path) -> Log:
+    return Log(out / BLOCKS, lambda _, row: is_block_row(row))
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
