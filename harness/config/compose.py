@@ -43,13 +43,6 @@ def compose(
     Settings that only a sweep supports, such as `grow` and `retry`, are unknown keys unless `for_sweep`. `usual` are a
     command's own overrides, for keys that `overrides` do not set.
     """
-    try:
-        return _compose(overrides, config_dir, for_sweep, usual)
-    except RecursionError as error:
-        raise UsageError("too many brackets within brackets") from error
-
-
-def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool, usual: Sequence[str]) -> SweepConfig:
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
     given = [present_option(option) for option in overrides]
