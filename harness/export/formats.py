@@ -172,8 +172,6 @@ def _extra(line: CaseResult) -> str:
 # Samples of one trial are not independent, so counting them as rounds would understate the uncertainty. Trials are
 # independent, and each case has a few of them.
 
-_LONGEST_LINE = 16 * 2**20
-
 
 def machine_info(machine: Machine) -> dict[str, Any]:
     """`machine_info`, with empty texts for what the run does not record."""
@@ -217,7 +215,7 @@ def taken_at(stored: StoredRun) -> str:
     path = stored.path
     for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
         with rows.open("rb") as file:
-            line = file.readline(_LONGEST_LINE)
+            line = file.readline()
         with suppress(*_NO_TIME):
             return _iso(float(json.loads(line)["at"]))
     kept = path if path.is_file() else path / "summary.csv"
