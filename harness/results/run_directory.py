@@ -71,23 +71,18 @@ class Lock:
     def _taken(self) -> bool:
         """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        try:
-            _take_kernel_lock(self._file)
-            mine = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
-        except FileNotFoundError:  # the previous holder has just removed the file
-            mine = False
-        except BlockingIOError as error:
-            holder = _read(self._file)
-            os.close(self._file)
-            raise UsageError(
-                f"out={self._out}: {_holder_text(holder)} is measuring there: wait for it, or end it"
-            ) from error
-        except BaseException:
-            os.close(self._file)
-            raise
-        if not mine:
-            os.close(self._file)
-        return mine
+        with contextlib.ExitStack() as unless_mine:
+            unless_mine.callback(os.close, self._file)
+            try:
+                _take_kernel_lock(self._file)
+            except BlockingIOError as error:
+                who = _holder_text(_read(self._file))
+                raise UsageError(f"out={self._out}: {who} is measuring there: wait for it, or end it") from error
+            with contextlib.suppress(FileNotFoundError):  # the previous holder has just removed the file
+                if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
+                    unless_mine.pop_all()
+                    return True
+        return False
 
     def _take_over(self) -> None:
         holder = _read(self._file)
