@@ -319,9 +319,8 @@ def _verify(case: Case, seed: int) -> Answer:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
-        check_batch(
-            case, seed, max(limit, result_checks.MOST)
-        )  # it may compute with few bits, and round by all values of a batch
+        # It may compute with few bits, and round by all values of a batch.
+        check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
