@@ -32,7 +32,7 @@ from harness.sweep_axes import Case
 from harness.trial import sandbox
 from harness.trial.environment import warm_up
 from harness.trial.sandbox import Answer
-from harness.trial.workload import build
+from harness.trial.workload import Call, build
 
 _REASONS = "it was not compiled: "
 _COMPILERS_OWN = ("torch._dynamo.exc", "torch._inductor.exc")
@@ -153,7 +153,7 @@ def uncompiled_calls() -> contextlib.AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
 
 
-def call_until_compiled(call: Callable[[], Any], sync: Callable[[], None]) -> float:
+def call_until_compiled(call: Call, sync: Callable[[], None]) -> float:
     """Call until a call compiles nothing new, at most `_MOST_CALLS` times. Return the first call's seconds.
 
     Compilation is then finished before anything is timed.

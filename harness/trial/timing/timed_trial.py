@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from statistics import fmean, median
 from time import monotonic, perf_counter
-from typing import Any
 
 import torch
 
@@ -46,7 +45,7 @@ from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
 from harness.trial.work_after_call import OtherThreads
-from harness.trial.workload import Unsupported, Workload, build
+from harness.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
@@ -167,7 +166,7 @@ def open_device(case: Case) -> Device:
     return known[device_kind(case.device)]()
 
 
-def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
+def as_graph(device: Device, work: Workload, case: Case) -> Call:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
     Raises OutOfMemoryError if the GPU has no room for the graph, which has memory of its own. Raises WrongResult if the
@@ -190,7 +189,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
         raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
     kept = [tensor.clone() for tensor in work.varying]
 
-    def results(called: Callable[[], Any], seed: int) -> list[torch.Tensor]:
+    def results(called: Call, seed: int) -> list[torch.Tensor]:
         # On the host, as the GPU may have no room for three copies of the gradients.
         found = [one.detach().to("cpu", copy=True) for one in results_of(work, called, seed) if one is not None]
         fill_tensors(work.varying, kept)
@@ -210,7 +209,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
     return replay
 
 
-def remade_for_capture(work: Workload, case: Case) -> Callable[[], Callable[[], Any]] | None:
+def remade_for_capture(work: Workload, case: Case) -> Remake | None:
     """What makes the call anew on the stream of a capture, if its forward pass is not a part of it."""
     return work.remake if case.mode == "backward" else None
 
@@ -315,7 +314,7 @@ def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], b
 
 
 def pipelined_call_s(
-    call: Callable[[], Any], sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
+    call: Call, sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
 ) -> float:
     """Seconds per call of several calls with one wait at the end. A single call with a wait takes `once_s`.
 
