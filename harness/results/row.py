@@ -10,7 +10,6 @@ import time
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_
 # The purpose of a row that makes earlier failures of its case void.
 REOPEN = "reopen"
 
-# Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. Beside those of columns,
+# Entries of a timed row that are kept of each trial; NaN if the value is missing. Beside those of columns,
 # two explain bimodal times, and two replace the columns `hot_gpu_s` and `clean_gpu_s` where graphs count.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph_hot_gpu_s", "graph_clean_gpu_s")))
@@ -46,11 +45,11 @@ MOST_ROUND = 2**62
 
 def trial_of_row(row: StoredRow) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
-    samples_s = row["samples_s"]
-    probe_s = row.get("probe_s")
-    value_s = value_of_trial(np.array(samples_s), _device(row))
-    median_s = value_s if _device(row) != "cpu" else median(samples_s)
-    return Trial(value_s, median_s, row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
+    record = record_of_row(row)
+    if record is None:
+        raise KeyError("samples_s")
+    value_s, median_s, wall_s, *_ = record
+    return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
 
 
 def _device(row: StoredRow) -> str:
@@ -78,7 +77,7 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
         value_s, number = value_of_trial(numbers, device), len(ordered)
         median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
-        recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
+        recorded = [math.nan if value is None else value for value in map(get, _RECORDED)]
         return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
