@@ -290,5 +290,11 @@ def _layer_lines(name: str, outcomes: Sequence[_Outcome], column: int) -> Iterat
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
     """Wrap the text to lines of at most 80 columns. A longer word exceeds that: no name is cut."""
-    unbroken: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent or _INDENT, **unbroken)
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent or _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

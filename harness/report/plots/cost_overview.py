@@ -1,7 +1,6 @@
 """The overview as a picture: time, peak memory and sequential depth side by side, with a message over each."""
 
 import re
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,9 +34,18 @@ def cost_overview(overview: Overview) -> Figure:
             axes.set_xlabel("sequence length n")
             # Messages of fewer lines leave the first lines free, so that all charts are equally high.
             axes.set_title(chart.title, loc="left", fontweight="bold", pad=9 + 13 * most)
-            below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
             says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
-            axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", parse_math=True, **below)
+            axes.annotate(
+                says,
+                xy=(0, 1),
+                xycoords="axes fraction",
+                xytext=(0, 5 + 13 * most),
+                textcoords="offset points",
+                va="top",
+                fontsize=9,
+                color="0.35",
+                parse_math=True,
+            )
             draw_curves(axes, chart.curves, overview.looks)
             label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if chart.metric == "time" and overview.crossing:

@@ -75,8 +75,8 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     if len({cell.families for cell in cells}) > 1:
         handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
-        cross: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": ""}
-        handles.append(Line2D([], [], color="0.2", label="failed, where it would have been", **cross))
+        says = "failed, where it would have been"
+        handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label=says))
     # Higher if the names need more.
     high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
@@ -199,14 +199,8 @@ def draw_curves(axes: Axes, found: Iterable[Curve], style: Looks, crowded: bool 
                 dash = (_STRIPE, _STRIPE * (len(alike) - 1))
             own = list(range(turn, len(curve.n), len(alike)))
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
-            line: dict[str, Any] = {
-                "ls": (-turn * _STRIPE, dash),
-                "lw": width,
-                "mec": "white",
-                "mew": edge,
-                "markevery": own,
-            }
-            axes.plot(curve.n, curve.value, **look, **line)
+            dashes = -turn * _STRIPE, dash
+            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=own)
             wide = [at for at in own if curve.too_wide()[at]]
             if wide:
                 places = [curve.n[at] for at in wide], [curve.value[at] for at in wide]
@@ -284,10 +278,10 @@ def label_ends(axes: Axes, own: Mapping[str, Curve], style: Looks, high: float) 
     for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
         colour = style[curve.impl].colour
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
-        to: dict[str, Any] = {"xytext": (_TO, height), "textcoords": "axes fraction", "annotation_clip": False}
-        axes.annotate("", end, arrowprops=arrow, **to)
-        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center"}
-        axes.text(_AT, height, shortened(name), **place, fontsize=_POINTS, color=ink(colour))
+        beside = _TO, height
+        axes.annotate("", end, beside, textcoords="axes fraction", arrowprops=arrow, annotation_clip=False)
+        color, transform = ink(colour), axes.transAxes
+        axes.text(_AT, height, shortened(name), va="center", fontsize=_POINTS, color=color, transform=transform)
 
 
 def ink(colour: str) -> tuple[float, ...]:
@@ -382,7 +376,7 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
 def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], taken: Iterable[NDArray], colour: str) -> Bbox:
     """Write a text in the box that holds the fewest of the `taken` places, and return that box."""
     best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
-    look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    axes.text(best.x0, best.y0, text, color=ink(colour), path_effects=halo, **look)
+    place = best.x0, best.y0, text
+    axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)
     return best

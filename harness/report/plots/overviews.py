@@ -161,11 +161,9 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
             axes = cells[row][column]
             found = [[ratios.get((h, impl, d, n)) for n in sizes] for d in widths]
             sure = [[one.value if one and not one.lo <= 0 <= one.hi else math.nan for one in line] for line in found]
-            ticks: dict[str, Any] = {
-                "xticklabels": sizes if row == len(impls) - 1 else False,
-                "yticklabels": widths if column == 0 else False,
-            }
-            sns.heatmap(np.array(sure) / math.log(2), ax=axes, **look, **ticks)
+            below = sizes if row == len(impls) - 1 else False
+            beside = widths if column == 0 else False
+            sns.heatmap(np.array(sure) / math.log(2), ax=axes, xticklabels=below, yticklabels=beside, **look)
             axes.set_facecolor(_UNMEASURED)
             _write_ratios(axes, found)
             axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
