@@ -117,8 +117,8 @@ class UserFiles:
             if directory and (path := directory / f"{name}.yaml").exists():
                 _check_readable(path)
 
-    def source(self, *words: str, value: Any = ()) -> str:
-        """`"PATH: "` of the file with one of these words, and preferably the value too; empty if no file has one.
+    def source(self, word: str, value: Any = ()) -> str:
+        """`"PATH: "` of the file with this word, and preferably the value too; empty if no file has it.
 
         A file that is chosen comes first, and a file that `conf/` has too does not count: the built-in one wins.
         """
@@ -129,7 +129,7 @@ class UserFiles:
                 continue
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 text = re.sub(r"(?m)(^|\s)#.*", "", read_text(path, MOST_YAML_BYTES))
-                if any(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text) for word in words):
+                if re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text):
                     exact = all(str(one) in text for one in flattened(value))
                     own.append((below.with_suffix("").as_posix() not in self._chosen, not exact, path))
         return f"{min(own)[-1]}: " if own else ""
@@ -228,7 +228,8 @@ def split(
             values[name] = _values(override, layer_lookup.names() if impls is None else impls)
         if name in groups:
             # An axis can be a group of files too (`device`): its first value chooses the file.
-            option = device_kind(str(_first(values[name]))) if name in AXES else argument.partition("=")[2]
+            first = str((*flattened(values.get(name)), "")[0])
+            option = device_kind(first) if name in AXES else argument.partition("=")[2]
             if option not in groups[name]:
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
             choices.append(quoted(f"{name}={option}"))
@@ -326,9 +327,3 @@ def _plain(value: Any, override: Override, impls: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_plain(item, override, impls) for item in value]
     return value
-
-
-def _first(values: Any) -> Any:
-    while isinstance(values, list):
-        values = values[0] if values else ""
-    return values

@@ -113,16 +113,13 @@ def _listed(lines: Sequence[CaseResult]) -> str:
     return formatting.listed([f"'{line.case}'" for line in lines], "case")
 
 
-def _differing(one: Case, other: Case) -> list[str]:
-    return [axis for axis in AXES if axis not in _OF_A_SIDE and getattr(one, axis) != getattr(other, axis)]
-
-
 def _check(lines: Sequence[CaseResult]) -> None:
     """Raise UsageError with the reason if the script cannot hold these cases."""
     first, *others = lines
     for other in others:
-        if differing := _differing(first.case, other.case):
-            raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {differing[0]}")
+        for axis in AXES:
+            if axis not in _OF_A_SIDE and getattr(first, axis) != getattr(other, axis):
+                raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {axis}")
         if first.case == other.case:
             raise UsageError("both cases are the same one: a script compares two layers")
     for line in lines:
