@@ -172,6 +172,7 @@ def _bless(options: argparse.Namespace) -> int:
 
 
 _MOST_CANDIDATES = 5
+_WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 
 def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
@@ -224,22 +225,18 @@ def _show_findings(request: BisectRequest, found: Findings, out: str, console: C
         say(f"not measurable: {found.failure}")
         return CASES_FAILED
     answer, longer = found.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+    threshold, undecided = f"{100 * request.threshold:g} %", ""
     if found.why == CONTROL_DIFFERS and found.control is not None:
-        say(
-            f"undecided: the first commit, measured against itself, came out {_step_text(found.control)}. "
-            "Repeat the command with a new out= when the machine is quiet."
-        )
-        return CASES_FAILED
+        undecided = f"the first commit, measured against itself, came out {_step_text(found.control)}. {_WHEN_QUIET}"
     if found.why == NO_DIFFERENCE and found.difference is not None:
-        say(f"There is no difference of {100 * request.threshold:g} % to look for: {_step_text(found.difference)}.")
+        say(f"There is no difference of {threshold} to look for: {_step_text(found.difference)}.")
     if found.why == ENDS_UNCLEAR and found.difference is not None:
-        say(
-            f"undecided: {_step_text(found.difference)} between both ends neither shows nor excludes a difference of "
-            f"{100 * request.threshold:g} %. Repeat the command with a new out= when the machine is quiet."
-        )
-        return CASES_FAILED
+        between = f"{_step_text(found.difference)} between both ends"
+        undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
     if answer is None and found.why == TIME_IS_UP:
-        say(f"undecided: the time was up before both ends were compared. Repeat the command with {longer}")
+        undecided = f"the time was up before both ends were compared. Repeat the command with {longer}"
+    if undecided:
+        say(f"undecided: {undecided}")
         return CASES_FAILED
     if answer is None:
         return DONE
