@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from time import monotonic
 from typing import Any
@@ -37,15 +38,15 @@ from harness.trial.sandbox import Answer, Request
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
 
 
-def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> Answer:
-    """Return `refusals`: the status and reason for each case that the layer refuses, None for all others.
+def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
+    """Return `refusals`: the status and reason for each of `cases` that the layer of `case` refuses, else None.
 
     A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
     cannot be built or called as a layer is an `error` in every case.
     """
-    layer_class = layer_lookup.load_class(impl)
-    alike = ({**case, "impl": impl, "device": device_kind(case.get("device", "cpu"))} for case in cases)
-    return {"refusals": [_refusal(layer_class, Case.from_dict(case)) for case in alike]}
+    layer_class = layer_lookup.load_class(case.impl)
+    alike = ({**one, "impl": case.impl, "device": device_kind(one.get("device", "cpu"))} for one in cases)
+    return {"refusals": [_refusal(layer_class, Case.from_dict(one)) for one in alike]}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
@@ -196,52 +197,48 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
+def _verify(case: Case, seed: int) -> Answer:
+    """`compiled` is whether anything was compiled for the verification."""
+    return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
+
+
 def _facts(case: Case, seed: int) -> Answer:
     facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-def _turns(request: Request, case: Case) -> Answer:
+def _turns(case: Case, *arguments: Any) -> Answer:
     """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
     if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         raise workload.Unsupported(
             "CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'"
         )
-    return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
+    return take_turns(case, *arguments)
 
 
-# What each kind of trial does (see `harness.results.row.KINDS`). A trial about the machine has no case.
-HANDLERS: dict[str, Callable[[Request, Any], Answer]] = {
-    "machine": lambda request, case: describe_torch(request.get("modules", ())),
-    "describe": lambda request, case: describe_layer(case),
-    "refusals": lambda request, case: refusals(case.impl, request["cases"]),
-    "describe_call": lambda request, case: describe_call(case),
-    "describe_page": lambda request, case: describe_page(case),
-    # `compiled` is whether anything was compiled for the verification.
-    "verify": lambda request, case: {
-        **verify.verify(case, request["seed"]),
-        "compiled": compilation.compilations() > 0,
-    },
-    "reference": lambda request, case: verify.project_reference(case, request["seed"]),
-    "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
-    "facts": lambda request, case: _facts(case, request["seed"]),
-    "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
-    "time": lambda request, case: measure_time(
-        case, request["seed"], request["trial_s"], request.get("check_last_call", True)
-    ),
-    "turns": _turns,
-    "probe": lambda request, case: probe_of(case),
-    "flops": lambda request, case: peak_rates.take_flops(
-        case, request["trial_s"], request["memory_limit"], request.get("with_sustained", False)
-    ),
-    "bandwidth": lambda request, case: peak_rates.take_bandwidth(
-        *(case, request["trial_s"], request["memory_limit"], request.get("most_bytes")),
-        with_sustained=request.get("with_sustained", False),
-    ),
-    "attention_map": lambda request, case: attention_and_gradients.attention_map(
-        case, request["seed"], request["words"]
-    ),
-    "gradient_reach": lambda request, case: attention_and_gradients.gradient_reach(case, request["seed"]),
+_CASE, _SEEDED = ("case",), ("case", "seed")
+# Entries that a request may lack.
+_USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
+# What each kind of trial does (see `harness.results.row.KINDS`): a function, and the entries of the request that it
+# takes. A trial about the machine has no case.
+HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
+    "machine": (describe_torch, ("modules",)),
+    "describe": (describe_layer, _CASE),
+    "refusals": (refusals, ("case", "cases")),
+    "describe_call": (describe_call, _CASE),
+    "describe_page": (describe_page, _CASE),
+    "verify": (_verify, _SEEDED),
+    "reference": (verify.project_reference, _SEEDED),
+    "compile": (compilation.measure_compilation, _SEEDED),
+    "facts": (_facts, _SEEDED),
+    "trace": (traced_call, (*_SEEDED, "chrome")),
+    "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
+    "turns": (_turns, (*_SEEDED, "turn_s", "trial_s", "ask", "answer")),
+    "probe": (probe_of, _CASE),
+    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
+    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
+    "attention_map": (attention_and_gradients.attention_map, (*_SEEDED, "words")),
+    "gradient_reach": (attention_and_gradients.gradient_reach, _SEEDED),
 }
 # Trials of a layer's calls, which use the code that earlier trials of the case compiled.
 _OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
@@ -260,13 +257,16 @@ def _measure(request: Request) -> Answer:
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
+    function, names = HANDLERS[purpose]
+    entries = {**_USUAL, **request, "case": case}
+    measure = partial(function, *(entries[name] for name in names))
     if case is None or purpose not in _OF_CALLS:
-        return HANDLERS[purpose](request, case)
+        return measure()
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
     compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
-    outcome = HANDLERS[purpose](request, case)
+    outcome = measure()
     workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)
