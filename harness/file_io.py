@@ -140,6 +140,11 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def write_json(path: Path, content: object) -> None:
+    """Write the content as indented JSON, as `write_atomically` does. Raises ValueError for an infinity or NaN."""
+    write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
 def is_leftover(name: str, of: str) -> bool:
     """Whether `name` is a temporary file left by a killed writer of the file `of`."""
     return name.startswith(f".{of}.") and name.endswith(_END)

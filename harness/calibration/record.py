@@ -1,6 +1,5 @@
 """A calibration on the terminal, with advice, and on disk: the file `calibration.json`, attached to later runs."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -334,8 +333,7 @@ def check_calibration_path(path: Path) -> None:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False)
-    file_io.write_atomically(path, text + "\n")
+    file_io.write_json(path, as_dict(calibration))
 
 
 def save_peaks(peaks: Calibration, path: Path) -> str:

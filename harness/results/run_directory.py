@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, usage_error_about
-from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
+from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically, write_json
 from harness.machine import Machine, gpu_states, with_gpus
 
 LOCK = "lock.json"
@@ -212,7 +212,7 @@ def create(out: Path, config_yaml: str, machine: Machine) -> None:
     """
     with usage_error_about(f"out={out}"):
         (out / "rows").mkdir(parents=True, exist_ok=True)
-        write_atomically(out / MACHINE, _machine_text(machine))
+        write_json(out / MACHINE, machine)
         write_atomically(out / CONFIG, config_yaml)
 
 
@@ -236,7 +236,7 @@ def add_machine(run: Path, machine: Machine) -> None:
     host, states = machine["host"], gpu_states(machine)
     described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
     for name, one in (described or {host: dict(machine)}).items():
-        write_atomically(run / "machines" / f"{name}.json", _machine_text(one))
+        write_json(run / "machines" / f"{name}.json", one)
 
 
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -276,11 +276,7 @@ def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
     """
     with usage_error_about(f"out={run}"):
         machine = read_json(run / MACHINE)
-        write_atomically(run / MACHINE, _machine_text({**machine, name: what}))
-
-
-def _machine_text(machine: Machine) -> str:
-    return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
+        write_json(run / MACHINE, {**machine, name: what})
 
 
 def set_aside(out: Path) -> Path:
