@@ -49,7 +49,7 @@ def run_history(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    Console().out(formatting.printable(line), highlight=False)
+    Console(highlight=False).out(formatting.printable(line))
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -196,9 +196,9 @@ def run_bisect(options: argparse.Namespace) -> int:
     request = read_bisect_request(options)
     notify(*unmeasured_changes(request.commits))
     out = request.config.out or run_directory.unused_path("bisect_")
-    console = Console()
+    console = Console(highlight=False)
     try:
-        found = bisect(request, out, lambda line: console.out(formatting.printable(line), highlight=False))
+        found = bisect(request, out, lambda line: console.out(formatting.printable(line)))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
     return _show_findings(request, found, str(out), console)

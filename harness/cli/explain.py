@@ -46,7 +46,7 @@ def run_explain(options: argparse.Namespace) -> int:
     config, case = _one_case(overrides, options.config_dir)
     out = config.out or run_directory.unused_path("explain_")
     run_directory.check_new(out)
-    console = Console()
+    console = Console(highlight=False)
     with _open_commits(sides, config) if of_commits else _open_layers(sides, config) as sessions:
         traced = []
         for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
@@ -73,7 +73,7 @@ def run_explain(options: argparse.Namespace) -> int:
     (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")
     text = json.dumps({**found.as_dict(), "cases": [one.as_dict() for one in traced]}, indent=1, ensure_ascii=False)
     (out / "explain.json").write_text(text + "\n", encoding="utf-8")
-    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}", highlight=False)
+    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}")
     return DONE
 
 

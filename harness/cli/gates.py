@@ -128,7 +128,7 @@ def run_compare(options: argparse.Namespace) -> int:
     known_bad = _commits_to_find(options.prove, request)
     out = request.config.out or run_directory.unused_path("compare_")
     check_directory(out)
-    console = Console()
+    console = Console(highlight=False)
     try:
         with ended_by_changed_code(out):
             comparison, properties, lacking = measure_comparison(request, out, console)
@@ -143,7 +143,7 @@ def run_compare(options: argparse.Namespace) -> int:
         remarks += [*versions_sentences(properties), *comparison_sentences(comparison)]
         show_comparison(request.title, comparison, console)
     for one in (*lacking, *proofs):
-        console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
+        console.out(formatting.printable(f"{one.subject}: {one.reason}."))
     outcomes = [*outcomes_of(comparison), *lacking, *proofs]
     report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations, nothing_due)
     report.publish(options)
@@ -152,8 +152,8 @@ def run_compare(options: argparse.Namespace) -> int:
     (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
     report.write(out / "comparison")
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
-    console.out(f"{out}: {files}", highlight=False)
-    console.out(report.closing_sentence, highlight=False)
+    console.out(f"{out}: {files}")
+    console.out(report.closing_sentence)
     return report.exit_status
 
 
@@ -196,7 +196,7 @@ def run_check(options: argparse.Namespace) -> int:
     if not any(text.startswith("seed=") for text in others):
         others.append(f"seed={was.seed}")
     config = compose(others)
-    console = Console()
+    console = Console(highlight=False)
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
         with measured.session as session:

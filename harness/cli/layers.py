@@ -49,15 +49,15 @@ def run_list(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps([page], indent=1, ensure_ascii=False))
         else:
-            _print_page(page, Console())
+            _print_page(page, Console(highlight=False))
         return DONE
     layers = _chosen(pattern)
     if options.json:
         print(json.dumps([described(impl) for impl in layers], indent=1, ensure_ascii=False))
     elif pattern in IMPLS:
-        _print_page(described(layers[0]), Console())
+        _print_page(described(layers[0]), Console(highlight=False))
     else:
-        _print_tables(layers, pattern is None, Console())
+        _print_tables(layers, pattern is None, Console(highlight=False))
     return DONE
 
 
@@ -128,11 +128,11 @@ def _print_page(found: dict[str, Any], console: Console) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     title = ": ".join(filter(None, (found["name"], found["summary"])))
-    console.out(f"{title}\n", highlight=False)
+    console.out(f"{title}\n")
     if found["equation"]:
-        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n", highlight=False)
+        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n")
     console.print(table)
-    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}", highlight=False)
+    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}")
 
 
 def _option(name: str, default: Any) -> str:
@@ -188,7 +188,7 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
             table.add_row(*row)
         if rows:
             console.print(table)
-    console.out("One layer: python -m harness list attention.fused", highlight=False)
+    console.out("One layer: python -m harness list attention.fused")
 
 
 # Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.

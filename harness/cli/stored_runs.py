@@ -32,7 +32,7 @@ def run_report(options: argparse.Namespace) -> int:
     _check(options.run, options.out)
     contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
     notify(*contents.notices)
-    show_report(contents, options.run, options.out or options.run, written, Console())
+    show_report(contents, options.run, options.out or options.run, written, Console(highlight=False))
     if options.open:
         open_report(options.out or options.run)
     return DONE
@@ -55,7 +55,7 @@ def show_report(contents: "Contents", run: Path, directory: Path, written: Seque
 
     show_answer(contents, console)
     for line in next_steps(contents, run, directory, written):
-        console.out(line, highlight=False)
+        console.out(line)
 
 
 def open_report(directory: Path) -> None:
@@ -118,7 +118,7 @@ def run_status(options: argparse.Namespace) -> int:
     plan, who = read_plan(path), holder(path)
     shards = [] if plan is None else [_shards(path, plan, lines)]
     writer = [_writer(*who)] if plan is None or who[0] is not None else []  # shards hold no lock: states name processes
-    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console())
+    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console(highlight=False))
     return DONE
 
 

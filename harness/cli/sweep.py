@@ -47,7 +47,7 @@ def run_sweep(options: argparse.Namespace) -> int:
 
         read_paper(config.paper)  # reports errors in the paper's file before anything is measured
     cluster_launch.check_cluster_settings(config)
-    target, console = OutputDirectory.of(config, options.fresh), Console()
+    target, console = OutputDirectory.of(config, options.fresh), Console(highlight=False)
     most, usable = max(config.axes["threads"]), usable_cpus()
     if most > usable and not target.uses_launcher:
         cpus = f"{usable} CPUs are" if usable > 1 else "1 CPU is"
@@ -74,7 +74,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         with run_directory.Lock(target.path, make=not target.continues) as lock:
             cluster_launch.check_nobody_measures(target)
             if lock.left_by:
-                console.out(f"{lock.left_by} has not come to an end there", highlight=False)
+                console.out(f"{lock.left_by} has not come to an end there")
             calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
             target.begin({**machine, **calibration}, session.traits)
             if not target.uses_launcher:

@@ -124,13 +124,13 @@ def measure_comparison(
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
-        console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
+        console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})")
         choice = choice_sentences(opened.properties, request.ref, request.changed)
-        console.out("\n".join([*choice, *versions_sentences(opened.properties)]), highlight=False)
+        console.out("\n".join([*choice, *versions_sentences(opened.properties)]))
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
             known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
-            console.out(f"{out}: {known}", highlight=False)
+            console.out(f"{out}: {known}")
         lines = []
         ready = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
@@ -140,7 +140,7 @@ def measure_comparison(
             else:
                 run_directory.create(out / name, request.config_of(at).yaml, machines[at])
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
-            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts", highlight=False)
+            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts")
             ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
@@ -189,8 +189,7 @@ def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: M
     if request.sides is not None:  # two environments may hold two states of the layer
         code |= {f"{impl} of the base": files for impl, files in code_digests(opened.base.traits).items()}
     if not (out / REQUEST).is_file():
-        about = {"settings": settings, "code": code, "machine": machine}
-        file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        file_io.write_json(out / REQUEST, {"settings": settings, "code": code, "machine": machine})
         return None
     try:
         before = checked(_Request, file_io.read_json(out / REQUEST))

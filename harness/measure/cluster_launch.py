@@ -342,7 +342,7 @@ def launch_on_cluster(target: OutputDirectory, session: Session, cases: Sequence
     left = [shard for shard in shards if config.retry or not cluster_shards.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
-    tell = functools.partial(console.out, highlight=False)
+    tell = console.out
     several = "shards" if len(plan) > 1 else "shard"
     begun = f"{len(plan) - len(left)} have ended, {len(busy)} are under way"
     tell(f"{out}: {len(plan)} {several}; {begun}, {len(missing)} to submit")

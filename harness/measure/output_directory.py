@@ -143,7 +143,7 @@ class OutputDirectory:
         if expected.sweep_s(cases) > _LONG_SWEEP_S:
             expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
-            console.out(sentence, highlight=False)
+            console.out(sentence)
         try:
             with ended_by_changed_code(self.path):
                 return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
@@ -161,13 +161,13 @@ class OutputDirectory:
         known = past.trials.keys() | past.failures.keys() | past.facts
         begun = known.intersection(cases)
         grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
-        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}")
         left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
         again = [status for status in left if status not in ("unsupported", *self.config.retry)]
         if again:
             ended = ", ".join(f"{left[status]} {status}" for status in again)
             text = f"of these ended without a time: {ended}; retry={','.join(again)} takes them again"
-            console.out(text, highlight=False)
+            console.out(text)
         return past.reopening(self.config.retry)
 
     def finished(self) -> dict[Case, str]:

@@ -311,7 +311,7 @@ class Curve:
         """`(n, cost)` of each case."""
         return list(zip(self.n, self.value, strict=True))
 
-    def ends(self) -> list[tuple[float | None, float | None]]:
+    def ends(self) -> "list[Ends]":
         """The ends of each case's interval."""
         return list(zip(self.lo, self.hi, strict=True))
 
