@@ -73,7 +73,11 @@ def _chosen(pattern: str | None) -> list[Impl]:
     return [IMPLS[name] for name in any_impl(fnmatch.filter(IMPLS, pattern), pattern, pattern, list(IMPLS))]
 
 
-def described(impl: Impl) -> dict[str, Any]:
+# What the page of a layer says, by the names of its JSON.
+Page = dict[str, Any]
+
+
+def described(impl: Impl) -> Page:
     """The registry's entry of a layer, and what its source says, in types of JSON."""
     source = read_layer_source(impl.target)
     return {
@@ -101,7 +105,7 @@ def described(impl: Impl) -> dict[str, Any]:
 _EXTRAS = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
 
 
-def _print_page(found: dict[str, Any], console: Console) -> None:
+def _print_page(found: Page, console: Console) -> None:
     """The page of one layer, from its entry as `described`, or what a user's own says of itself."""
     impl = IMPLS.get(found["name"])
     around = impl.options.get("attention", "") if impl else ""
@@ -143,7 +147,7 @@ def _input(shape: str, fill: str) -> str:
     return shape if fill in ("", "normal") else f"{shape}, {fill}"
 
 
-def _own_page(name: str) -> dict[str, Any]:
+def _own_page(name: str) -> Page:
     """What a user's own layer says of itself, with the keys of `described`.
 
     Raises UsageError if it cannot be loaded.
@@ -158,7 +162,7 @@ def _own_page(name: str) -> dict[str, Any]:
     return {"name": name, "kind": "", "target": name, "file": found.pop("place"), "package": "", "limits": "", **found}
 
 
-def _needs(found: dict[str, Any]) -> Iterable[str]:
+def _needs(found: Page) -> Iterable[str]:
     if found["package"]:
         yield f"the package {found['package']}"
     if found["compiled"]:

@@ -14,7 +14,7 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
 from harness.export import function_script, layer_script
 from harness.export.formats import Exported
-from harness.export.script_parts import REFERENCE, Script
+from harness.export.script_parts import REFERENCE, Description, Script
 from harness.export.script_source import ScriptSource, source_of
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
@@ -127,7 +127,7 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"{line.case} cannot run: {line.reason}")
 
 
-def _described(case: Case, executor: Executor) -> dict[str, Any]:
+def _described(case: Case, executor: Executor) -> Description:
     """How the layer is built and called: see `harness.trial.described_call`."""
     outcome = executor.ask("describe_call", case)
     if not outcome.ok:
@@ -138,7 +138,7 @@ def _described(case: Case, executor: Executor) -> dict[str, Any]:
 # The text.
 
 
-def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> str:
+def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
     case = lines[0].case
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
@@ -184,7 +184,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     return {name: own.get(name, name) for name in references}
 
 
-def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
     """The lengths at which the script checks its sides, each with the largest relative error that it allows.
 
     They are the small length of verification and n, where twice the error that the run measured is allowed. A

@@ -9,6 +9,8 @@ from harness.sweep_axes import Case
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
+# How a layer is built and called: see `harness.trial.described_call`.
+Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,14 @@ class Script:
 
     case: Case
     names: Sequence[str]
-    built: Mapping[str, Mapping[str, Any]]
+    built: Mapping[str, Description]
     source: ScriptSource
     truths: Mapping[str, str]
-    described: Sequence[Mapping[str, Any]]
+    described: Sequence[Description]
     checks: Mapping[int, float]
 
     @property
-    def first(self) -> Mapping[str, Any]:
+    def first(self) -> Description:
         """The description of the first side, or of the function beside a layer."""
         return next((one for one in self.described if one["inputs"] is not None), self.described[0])
 

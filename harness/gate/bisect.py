@@ -193,7 +193,7 @@ class _Search:
         if not rows:
             self._log.append({"settings": request.settings, "machine": machine})
 
-    def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> StoredRow:
+    def _row(self, key: str, measure: Callable[[], StoredRow]) -> StoredRow:
         known = self._known.get(key)
         if known:
             return known.pop(0)
@@ -224,7 +224,7 @@ class _Search:
         known = self.facts(at)
         return None if known is None else "none" if known[name] is None else known[name]
 
-    def _measure_facts(self, at: int) -> dict[str, Any]:
+    def _measure_facts(self, at: int) -> StoredRow:
         executor, tree = self._executor(at, 0)
         impl = self.request.case.impl
         described = executor.ask("describe", Case(impl, 1, 1, 1))
@@ -281,7 +281,7 @@ class _Search:
         failed = 0
         server_of_base = random.Random(key).randrange(2)
 
-        def measure() -> dict[str, Any]:
+        def measure() -> StoredRow:
             if not ratios:
                 if self._generations % _GENERATIONS_OF_SERVERS == 0:
                     self._sides.renew()
@@ -297,7 +297,7 @@ class _Search:
                 self._generations = 0  # the failure may have ended a fork server too
                 return {"failure": str(error)}
 
-        def timed() -> dict[str, Any]:
+        def timed() -> StoredRow:
             began = time.monotonic()
             return {**measure(), "took_s": round(time.monotonic() - began, 3)}
 

@@ -183,7 +183,7 @@ def check_directory(out: Path) -> None:
         run_directory.check_new(out)
 
 
-def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Machine) -> list[dict[str, Any]] | None:
+def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Machine) -> list[StoredRow] | None:
     """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
     settings, code = request.settings(opened.properties), code_digests(opened.head.traits)
     if request.sides is not None:  # two environments may hold two states of the layer
@@ -216,7 +216,7 @@ class Log:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[StoredRow]:
         """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
 
         Raises UsageError for a row that is damaged or not valid.
@@ -227,7 +227,7 @@ class Log:
         complete = text[: text.rfind(b"\n") + 1]
         if complete != text:
             self.path.write_bytes(complete)
-        rows = []
+        rows: list[StoredRow] = []
         for number, line in enumerate(complete.splitlines()):
             try:
                 row = json.loads(line)
@@ -321,7 +321,7 @@ def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides
         yield _OpenSides(sides, base, head, properties=names)
 
 
-def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[Machine, Machine]:
     """The machine as base and head see it. Their versions become properties.
 
     Raises UsageError if a control of its own has other versions than the base.

@@ -17,7 +17,7 @@ from typing import Any
 from harness import file_io
 from harness.background_process import PLACE, search_path
 from harness.measure.outcome import MOST_BYTES, InvalidAnswer, TrialOutcome, check_line, parsed
-from harness.trial.sandbox import NOTICE, REFUSED, STOPPED, Request
+from harness.trial.sandbox import NOTICE, REFUSED, STOPPED, Answer, Request
 
 # How long a trial may take to end after its answer.
 _GRACE_S = 1.0
@@ -405,7 +405,7 @@ class TurnTrial:
     def _read(self) -> bytes | None:
         return self._server.read(self._answers.fileno(), self._timeout_s)
 
-    def _line(self, kind: str) -> dict[str, Any]:
+    def _line(self, kind: str) -> Answer:
         """The next line, `warm` or `turn`; then pause the trial. Raises TurnTrialFailed if it sends anything else."""
         sent = self._read()
         if sent == NOTICE:  # a user's layer that was not known to compile

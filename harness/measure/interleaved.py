@@ -192,7 +192,7 @@ def time_pairs(
     rules: Rules,
     timing: Timing,
     seed: int,
-    log: Callable[[dict[str, Any]], object],
+    log: Callable[[StoredRow], object],
     screen: ComparisonScreen,
     limit_s: float = math.inf,
     past: Iterable[StoredRow] = (),
@@ -225,7 +225,7 @@ class _Timer(Host):
     rules: Rules
     timing: Timing
     seed: int
-    log: Callable[[dict[str, Any]], object]
+    log: Callable[[StoredRow], object]
     screen: ComparisonScreen
     limit_s: float
     past: dict[tuple[Any, ...], list[StoredRow]]
@@ -303,7 +303,7 @@ class _Timer(Host):
         if found and (len(found) == 1 or pair.base.impl != pair.head.impl):
             raise BlockFailed(f"{' and '.join(found)}: {THREADS_RUN_ON}, so the time is too short")
 
-    def _measure(self, index: int, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    def _measure(self, index: int, control: bool, about: StoredRow, rng: random.Random) -> StoredRow:
         """Measure a block and log its row."""
         pair = self.pairs[index]
         if self.resumed_at is None:
@@ -346,7 +346,7 @@ def is_block_row(row: StoredRow) -> bool:
     return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))
 
 
-def _row(block: Block) -> dict[str, Any]:
+def _row(block: Block) -> StoredRow:
     return {
         "log_ratio": round(block.log_ratio, 6),
         "order": block.order,
