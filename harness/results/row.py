@@ -218,11 +218,6 @@ def _object_of(fits: Check) -> Check:
     return lambda value: type(value) is dict and all(map(fits, value.values()))
 
 
-def _built(value: Any) -> bool:
-    """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
-    return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
-
-
 def _status_and_reason(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
 
@@ -230,7 +225,7 @@ def _status_and_reason(value: Any) -> bool:
 _text, _flag = _of_type(str), _of_type(bool)
 _count, _whole = _number(0, (int,)), _number(types=(int,))
 _finite, _at_least_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
-_object, _list = _of_type(dict), _of_type(list)
+_object = _of_type(dict)
 _OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: _at_least_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
@@ -321,31 +316,9 @@ KINDS: dict[str, TrialKind] = {
             "unknown": lambda value: isinstance(value, list) and all(map(_text, value)),
         }
     ),
-    "describe_call": TrialKind(
-        {
-            "layer": _built,
-            "reference": _none_or(_built),
-            **dict.fromkeys(("input_width", "source_len", "small_len"), _count),
-            "prefills": _flag,
-            "inputs": _none_or(_list_of(_object)),
-            "output": _none_or(_list_of(_list_of(_count))),
-            "lengths": _none_or(_list_of(_list)),
-            **dict.fromkeys(("tolerance", "gradient_tolerance"), _at_least_0),
-            "modules": _object_of(_text),
-        },
-        builds_layer=False,
-    ),
-    "describe_page": TrialKind(
-        {
-            **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), _text),
-            **dict.fromkeys(("has_heads", "causal", "compiled"), _flag),
-            "claims": _object_of(_text),
-            "axes": _rows_of(_text, _text, lambda value: type(value) in (int, float, bool, str, type(None))),
-            "inputs": _rows_of(_text, _text, _text),
-            **dict.fromkeys(("modes", "masks", "takes"), _list),
-        },
-        builds_layer=False,
-    ),
+    # What these two say becomes text, and no number.
+    "describe_call": TrialKind({}, builds_layer=False),
+    "describe_page": TrialKind({}, builds_layer=False),
     "refusals": TrialKind({"refusals": _list_of(_none_or(_status_and_reason))}, builds_layer=False),
 }
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.
