@@ -114,8 +114,14 @@ class UserFiles:
         self._directory = directory
         self._chosen = ["/".join(re.split(r"@[^=]*=|=", choice)) for choice in choices]
         for name in self._chosen:
-            if directory and (path := directory / f"{name}.yaml").exists():
-                _check_readable(path)
+            path = (directory or conf_directory()) / f"{name}.yaml"
+            try:
+                if path.exists():
+                    read_text(path, MOST_YAML_BYTES)
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{path} is not UTF-8 ({error}): save it as that") from error
+            except OSError as error:
+                raise UsageError(f"{path} cannot be read: {error}") from error
 
     def source(self, word: str, value: Any = ()) -> str:
         """`"PATH: "` of the file with this word, and preferably the value too; empty if no file has it.
@@ -182,15 +188,6 @@ class UserFiles:
         if isinstance(value, ListConfig):
             return f"{path} is a list: it takes settings, each `key: value`"
         return f"{path}: its settings would be those of '{key}', which has none: begin it with `# @package _global_`"
-
-
-def _check_readable(path: Path) -> None:
-    try:
-        read_text(path, MOST_YAML_BYTES)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 ({error}): save it as that") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 # A quoted text, or the text between two punctuation marks of Hydra's grammar.

@@ -64,11 +64,6 @@ def export(stored: StoredRun, name: str) -> Exported:
     return FORMATS[name](stored)
 
 
-def plain_cells(line: CaseResult) -> dict[str, Any]:
-    """The line's columns that have a value, without infinities and NaN."""
-    return {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
-
-
 def has_value(value: Any) -> bool:
     """Whether the value is neither None nor an infinite or NaN float."""
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
@@ -320,6 +315,7 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
 
 def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
     which = overrides(line)
+    columns = {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
     name = f"{formatting.printable(line.impl)}[{which}]"
     assert line.time_s is not None
     if values_s:
@@ -333,7 +329,7 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         "fullname": f"attn-harness::{name}",
         "params": line.case.as_dict(),
         "param": which,
-        "extra_info": {**plain_cells(line), "rounds_are": "trials" if values_s else "an interval"},
+        "extra_info": {**columns, "rounds_are": "trials" if values_s else "an interval"},
         "options": {
             "disable_gc": True,
             "timer": "perf_counter",
