@@ -64,6 +64,8 @@ ENVIRONMENTS = "environments"
 
 # The description of a machine, as `describe_machine` makes it. A damaged file may hold only a part.
 Machine = Mapping[str, Any]
+# What `harness.trial.nvml.gpu_state` describes.
+GpuState = Mapping[str, Any]
 
 
 def describe_machine(
@@ -184,13 +186,13 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def gpu_states(machine: Machine) -> dict[str, Mapping[str, Any]]:
+def gpu_states(machine: Machine) -> dict[str, GpuState]:
     """The state of each GPU in a description, by UUID."""
     states = part(part(machine, "torch"), GPU_STATES)
     return {uuid: state for uuid, state in states.items() if isinstance(state, Mapping)}
 
 
-def with_gpus(machine: Machine, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def with_gpus(machine: Machine, states: Mapping[str, GpuState]) -> dict[str, Any]:
     """The description with the states of these GPUs instead of all that torch sees."""
     torch = {name: value for name, value in part(machine, "torch").items() if name != GPU_STATES}
     return {**machine, "torch": {**torch, GPU_STATES: states} if states else torch}
@@ -208,7 +210,7 @@ def with_gpus_of(machine: Machine, devices: Iterable[str]) -> dict[str, Any]:
     return with_gpus(machine, {uuid: one for uuid, one in gpu_states(machine).items() if one.get("index") in used})
 
 
-def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
+def is_locked(state: GpuState, rates_mhz: Collection[float]) -> bool:
     """Whether the clock rates of trials, in MHz, are those of a locked clock.
 
     NVML does not tell that `nvidia-smi -lgc` has locked it, but such a rate stays below the highest one in every trial.
@@ -221,7 +223,7 @@ def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
     return max(rates_mhz) < _LOCKED_BELOW * highest and max(rates_mhz) <= (1 + _LOCKED_STEADY) * min(rates_mhz)
 
 
-def clock_advice(how: str, state: Mapping[str, Any]) -> str:
+def clock_advice(how: str, state: GpuState) -> str:
     """Advice to lock the clock rate as `how` says, or to leave it alone on a machine that may not be the user's.
 
     Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says.
@@ -234,7 +236,7 @@ def clock_advice(how: str, state: Mapping[str, Any]) -> str:
     return f"{how} On a machine that others use too, leave the clock rate alone."
 
 
-def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> str | None:
+def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | None:
     """How to lock the clock rate and what that costs; None if it is locked, or without a state.
 
     The arguments are as for `is_locked` and `clock_advice`.
@@ -258,7 +260,7 @@ def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> 
     )
 
 
-def _base_mhz(state: Mapping[str, Any]) -> int | None:
+def _base_mhz(state: GpuState) -> int | None:
     """The default application clock, or the present one, if it is below the highest rate; or a share of that."""
     highest = state.get("sm_clock_max_mhz")
     if not highest:

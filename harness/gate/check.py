@@ -14,6 +14,7 @@ from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
+from harness.formatting import NumberText
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
@@ -89,7 +90,7 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
     return Outcome(name, "status", verdict, was.status, status, reason)
 
 
-def _two(was: int, now: int, written: Callable[[float], str]) -> str:
+def _two(was: int, now: int, written: NumberText) -> str:
     """Both numbers, written in full if rounding would make them equal."""
     texts = written(was), written(now)
     return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))

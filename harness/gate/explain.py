@@ -4,12 +4,13 @@ Operations, FLOPs, bytes and tensors are exact. The shares of time come from a p
 depends on them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import formatting
+from harness.formatting import NumberText
 from harness.measure.executor import Executor
 from harness.report.document import Part, Section, Sentence, Table
 from harness.sweep_axes import Case
@@ -302,6 +303,6 @@ def _short(name: str) -> str:
     return name.removeprefix("aten::")
 
 
-def _change(was: int, now: int, text: Callable[[float], str]) -> str:
+def _change(was: int, now: int, text: NumberText) -> str:
     """`+12` or `−12`; `=` for no change."""
     return "=" if was == now else f"{'+' if now > was else '−'}{text(abs(now - was))}"

@@ -16,6 +16,7 @@ from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, predi
 from harness.analysis.series import point_of, series_of
 from harness.errors import UsageError, did_you_mean
 from harness.fit.laws import Law, Range, exponent_of
+from harness.formatting import NumberText
 from harness.polynomial import Size, leading, sizes_by_letter
 from harness.pytest_plugin.shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 from harness.results.columns import CaseResult
@@ -127,7 +128,7 @@ class Exponent(float):
 # How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
 _MOST_TIMES, _MOST_FACTS = 2, 1
 _FEWEST = 3
-_UNITS: dict[str, Callable[[float], str]] = {"time": formatting.seconds, "memory": formatting.size}
+_UNITS: dict[str, NumberText] = {"time": formatting.seconds, "memory": formatting.size}
 
 
 class Quantity:

@@ -4,7 +4,7 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
+from harness.formatting import NumberText
 from harness.layer_options import OPTION, options_of, value_text
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
@@ -221,7 +222,7 @@ def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
 _PREDICTION_TICKS = 7
 
 
-def _prediction(one: HeldOut, text: Callable[[float], str]) -> Chart:
+def _prediction(one: HeldOut, text: NumberText) -> Chart:
     bounded = 0 < one.lo < one.hi < math.inf
     says = (
         f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "

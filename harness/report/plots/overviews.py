@@ -25,7 +25,7 @@ from harness.machine import Machine
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
-from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
+from harness.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
 from harness.report.layer_looks import Looks, looks_of
 from harness.report.overview import Overview
 from harness.report.plots import style
@@ -33,7 +33,6 @@ from harness.report.plots.cost_overview import cost_overview
 from harness.report.plots.curves import curves, dense_places, draw_curves, label_ends, write_label
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
-from harness.results.columns import CaseResult
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
 _ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
@@ -124,7 +123,7 @@ def failed_rows(panel: Panel, impl: str) -> str:
     return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
 
 
-def _at(status: str, lines: Sequence[CaseResult]) -> str:
+def _at(status: str, lines: Lines) -> str:
     sizes = [line.seq_len for line in lines if line.status == status]
     if len(sizes) == len(lines):
         return ""
@@ -385,7 +384,7 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     return figure
 
 
-def draw(directory: Path, lines: Sequence[CaseResult], machine: Machine) -> None:
+def draw(directory: Path, lines: Lines, machine: Machine) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)

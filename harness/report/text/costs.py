@@ -13,16 +13,17 @@ from harness.analysis.claim_rules import exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
+from harness.formatting import NumberText
 from harness.layer_options import options_of
 from harness.report.accuracy_chart import error_of
 from harness.report.document import Cell, Row, Table
-from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
+from harness.report.figure_panels import Facet, Lines, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
-COST_TEXTS: dict[str, Callable[[float], str]] = {
+COST_TEXTS: dict[str, NumberText] = {
     "time": formatting.seconds,
     "memory": formatting.size,
     "flops": lambda value: f"{formatting.count(value, 1e6)} FLOPs",
@@ -157,7 +158,7 @@ def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
     return [line.impl for line in (*timed[:1], *close_to(timed[0], timed))] if timed else []
 
 
-def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
+def close_to(one: CaseResult, at_n: Lines) -> list[CaseResult]:
     """The other lines whose times cannot be told from that of this one: noise alone could explain the difference."""
     own = one.best_known_time
     return [
@@ -170,7 +171,7 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
     ]
 
 
-def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: Laws, baseline: str) -> Table:
+def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
     is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
     widths = {line.head_dim for line in at_n} - {None}
@@ -245,7 +246,7 @@ def _memory(line: CaseResult) -> str:
     return f"≥ {formatting.size(line.peak_traced_bytes)} traced{resident}"
 
 
-def _fastest(at_n: Sequence[CaseResult]) -> str:
+def _fastest(at_n: Lines) -> str:
     """A sentence about the fastest of some lines, which come fastest first; empty for a single layer."""
     timed = [line for line in at_n if line.best_known_time is not None]
     if len(timed) < 2:
@@ -331,7 +332,7 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     return tables
 
 
-def tables_over_own_axes(lines: Sequence[CaseResult], in_answers: Iterable[CaseResult] = ()) -> list[Table]:
+def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) -> list[Table]:
     """The time of one call over each own axis that varies, at every n, and of the layers without the axis.
 
     The tables that have a case of `in_answers` come first.
@@ -351,7 +352,7 @@ def tables_over_own_axes(lines: Sequence[CaseResult], in_answers: Iterable[CaseR
     return tables
 
 
-def _whole_s(at_n: Sequence[CaseResult], baseline: str) -> float | None:
+def _whole_s(at_n: Lines, baseline: str) -> float | None:
     """The time that ratios at one n are relative to."""
     ranked = [line for line in at_n if not line.suspect and baseline in (line.impl, "")]
     return min((line.time_s for line in ranked if line.time_s), default=None)
