@@ -125,6 +125,11 @@ def round_text(text: str) -> str:
     return f"{number} {unit}".rstrip()
 
 
+def if_known(value: float | None, text: NumberText) -> str:
+    """The text of a value; empty if it is not known."""
+    return "" if value is None else text(value)
+
+
 def three(value: float) -> str:
     """Three significant digits, without an exponent."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

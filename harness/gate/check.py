@@ -62,7 +62,7 @@ def judge_case(
         if before is not None and after is not None and before != after:
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
             reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
-        texts = ["" if value is None else written(value) for value in (before, after)]
+        texts = [formatting.if_known(value, written) for value in (before, after)]
         yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
     for column in ERRORS:
         was_error, error = getattr(was, column), getattr(now, column)
@@ -70,7 +70,7 @@ def judge_case(
         if found is None:
             continue
         verdict, reason = found
-        texts = ["" if value is None else f"{value:.1e}" for value in (was_error, error)]
+        texts = [formatting.if_known(value, "{:.1e}".format) for value in (was_error, error)]
         quantity = column.replace("_", " ")
         if verdict is Verdict.WORSE:
             reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"

@@ -186,7 +186,7 @@ def _models_now(history: History) -> Table:
     rows: list[Row] = []
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
-        exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
+        exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
         cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
         rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
@@ -282,7 +282,7 @@ def _exponents(history: History) -> _SeriesByTitle:
         subject, _, metric = key.rpartition(" of=")
         values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
         if any(value is not None for value in values):
-            texts = ["" if value is None else f"exponent {value:.2f}" for value in values]
+            texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
             line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
             series.setdefault(_METRICS.get(metric, metric), []).append(line)
     return series

@@ -52,7 +52,9 @@ def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
         layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
-        reason = layer_protocol.unsupported_in_sweep(layer_class, case)
+        verified = layer_protocol.case_to_verify(layer_class, case.small())
+        reasons = (layer_protocol.unsupported_reason(layer_class, one) for one in (verified, case))
+        reason = next(filter(None, reasons), None)
     except Exception as error:
         outcome = outcome_of_exception(error)
         return outcome["status"], outcome["reason"]

@@ -213,10 +213,10 @@ def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, i
         Cell("suspect", "bad") if line.suspect else ratio_text,
         _lengths(line),
         _memory(line),
-        "" if speed is None else formatting.three(speed),
+        formatting.if_known(speed, formatting.three),
         exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
-        "" if line.gb_per_s is None else formatting.three(line.gb_per_s),
-        "" if line.of_peak is None else formatting.share(line.of_peak),
+        formatting.if_known(line.gb_per_s, formatting.three),
+        formatting.if_known(line.of_peak, formatting.share),
     )
 
 
@@ -312,14 +312,12 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         "TFLOP/s" if is_tera else "GFLOP/s": speed,
-        "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
-        "Share of the peak under load, at sustained_s": lambda line: (
-            "" if line.sustained_of_peak is None else formatting.share(line.sustained_of_peak)
+        "Share of the machine's peak": lambda line: formatting.if_known(line.of_peak, formatting.share),
+        "Share of the peak under load, at sustained_s": lambda line: formatting.if_known(
+            line.sustained_of_peak, formatting.share
         ),
-        "Error, relative to float64 (RMS)": lambda line: "" if (e := error_of(line)) is None else f"{e:.1e}",
-        "Error over that of the plain layer": lambda line: (
-            "" if line.error_ratio is None else formatting.three(line.error_ratio)
-        ),
+        "Error, relative to float64 (RMS)": lambda line: formatting.if_known(error_of(line), "{:.1e}".format),
+        "Error over that of the plain layer": lambda line: formatting.if_known(line.error_ratio, formatting.three),
     }
     columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
     tables = []
