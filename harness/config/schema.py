@@ -252,7 +252,11 @@ def threads_of(launcher: Launcher) -> int:
     return launcher.cpus_per_task
 
 
-def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+# The values of each axis.
+AxisValues = Mapping[str, Sequence[Any]]
+
+
+def check_mask_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for an explicit mask, or fraction of padding, that no case would have.
 
     `chosen` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
@@ -273,7 +277,7 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
 
 
-def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+def check_lengths_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for unequal lengths, or an explicit fraction of padding beside them, that no case would have."""
     text = _is_set("lengths", axes)
     if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
@@ -283,12 +287,12 @@ def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[
         raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
 
 
-def check_gpu_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+def check_gpu_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for an explicit cache or launch that no case would have, because all are on the CPU."""
     for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():
         if axis in chosen and set(axes[axis]) != {usual}:
             raise UsageError(f"{_is_set(axis, axes)} is of GPUs: give device=cuda too, or leave it out")
 
 
-def _is_set(axis: str, axes: Mapping[str, Sequence[Any]]) -> str:
+def _is_set(axis: str, axes: AxisValues) -> str:
     return f"{axis}={','.join(map(str, axes[axis]))}"
