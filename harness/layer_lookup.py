@@ -13,7 +13,6 @@ The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at t
 `memory`. The sequential depth is `depth`. Operations on the longest path between two positions are `path`.
 """
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -29,7 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from harness import own_axes
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, nearest
 from harness.layer_options import NO_OPTIONS
 from harness.layer_source import find_layers
 from harness.polynomial import Polynomial, constant, own_letter, parse
@@ -117,8 +116,8 @@ def near_layer(name: str, known: Sequence[str]) -> str:
     An existing layer, or a user's own, is no misspelling, so no other is suggested for it.
     """
     exists = name in IMPLS or is_foreign(name)
-    near = [] if exists else difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else f"; it has {', '.join(known)}"
+    near = "" if exists else nearest(name, known)
+    return f"; did you mean '{near}'?" if near else f"; it has {', '.join(known)}"
 
 
 def is_foreign(name: str) -> bool:
@@ -163,11 +162,11 @@ def _instead(name: str) -> str:
     if any(known.startswith(f"{name}.") for known in IMPLS):
         return f"; did you mean 'impl={name}.*'?"
     module, attribute, layers = find_layers(name)
-    if near := difflib.get_close_matches(attribute, layers, n=1):
-        return f"; did you mean '{module}:{near[0]}'?"
+    if near := nearest(attribute, layers):
+        return f"; did you mean '{module}:{near}'?"
     is_class = attribute[:1].isupper() or (layers and not attribute)  # registered names are in small letters
-    if not is_class and (meant := difflib.get_close_matches(name, IMPLS, n=1)):
-        return f"; did you mean '{meant[0]}'? (your own layer: impl=module:Class)"
+    if not is_class and (near := nearest(name, IMPLS)):
+        return f"; did you mean '{near}'? (your own layer: impl=module:Class)"
     if layers:
         return f"; give a class or function of it, as impl={module}:{layers[0]}: {_listed(layers)}"
     if attribute:
@@ -266,8 +265,8 @@ def load_reference(name: str) -> type | None:
             return _reference_of_function(layer, _find(found)) if of_function else _load(found)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
             raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
-    near = difflib.get_close_matches(str(found), IMPLS, n=1)
-    meant = f"; did you mean '{near[0]}'?" if near else "."
+    near = nearest(str(found), IMPLS)
+    meant = f"; did you mean '{near}'?" if near else "."
     raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
 
 
@@ -336,8 +335,8 @@ def _classes_in(module: ModuleType, near: str = "") -> str:
     public = {name: value for name, value in vars(module).items() if name[0] != "_"}
     classes = {name: value for name, value in public.items() if isinstance(value, type) or inspect.isfunction(value)}
     names = [name for name, value in classes.items() if value.__module__ == module.__name__] or list(classes)
-    meant = difflib.get_close_matches(near, classes, n=1)
-    return f"did you mean '{meant[0]}'?" if meant else _listed(names)
+    meant = nearest(near, classes)
+    return f"did you mean '{meant}'?" if meant else _listed(names)
 
 
 def _listed(classes: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.gate.history_changes import machine_texts
+from harness.gate.history_changes import machine_text
 from harness.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
 from harness.measure.output_directory import OutputDirectory
 from harness.results import run_directory
@@ -53,7 +53,7 @@ def test_a_history_keeps_the_times_under_another_power_limit_apart() -> None:
     kinds = [kind_of_machine(machine(a={}, b={"power_limit_w": limit_w})) for limit_w in (700.0, 500.0)]
     assert kinds[0]["gpu_settings"] == "driver 570.86, power limit 700 W"
     assert kinds[1]["gpu_settings"] == "driver 570.86, power limit 700 W, power limit 500 W"
-    texts = machine_texts([SimpleNamespace(machine=kind) for kind in kinds])
+    texts = [machine_text(SimpleNamespace(machine=kind)) for kind in kinds]
     assert texts[0] == "a CPU, 2 CPUs, H100, driver 570.86, power limit 700 W"
     assert texts[0] != texts[1]
     assert "gpu_settings" not in kind_of_machine(machine())
@@ -76,13 +76,6 @@ def test_each_gpu_is_compared_with_itself_and_a_new_one_with_all_that_there_were
     assert unlike(before, machine(c={"power_limit_w": 300.0})) == [
         "GPU power limit of c 500 or 700 W before and 300 W now"
     ]
-
-
-def test_the_state_in_a_file_of_an_older_version_counts() -> None:
-    old = machine()
-    old["torch"] = {"version": "2.13.0", "gpu": "H100", "gpu_state": {"driver": "550.1", "power_limit_w": 700.0}}
-    (difference,) = unlike(old, machine(**{"GPU-12345678-9": {}}))
-    assert difference == "GPU driver of GPU-12345678 550.1 before and 570.86 now"
 
 
 def test_a_damaged_state_is_no_state() -> None:

@@ -12,6 +12,7 @@ from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
 from harness.entries import entries, referenced
+from harness.machine import Machine
 from harness.results.columns import CaseResult
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Analysis:
 
 
 def analyse(
-    lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None, config: Mapping[str, Any] | None = None
+    lines: Sequence[CaseResult], machine: Machine | None = None, config: Mapping[str, Any] | None = None
 ) -> Analysis:
     """Return all findings of a run's lines.
 

@@ -15,7 +15,7 @@ from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.gate.explain import trace_pair
 from harness.key_value_options import present_option
 from harness.measure.fork_client import Runtime
@@ -46,7 +46,7 @@ def run_explain(options: argparse.Namespace) -> int:
     config, case = _one_case(overrides, options.config_dir)
     out = config.out or run_directory.unused_path("explain_")
     run_directory.check_new(out)
-    console = Console()
+    console = Console(highlight=False)
     with _open_commits(sides, config) if of_commits else _open_layers(sides, config) as sessions:
         traced = []
         for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
@@ -67,13 +67,13 @@ def run_explain(options: argparse.Namespace) -> int:
     if found.failure:
         with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
-        print(f"harness: {formatting.printable(found.failure)}", file=sys.stderr)
+        notify(formatting.printable(found.failure))
         return CASES_FAILED
     show(found.parts(brief=True), console)
     (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")
     text = json.dumps({**found.as_dict(), "cases": [one.as_dict() for one in traced]}, indent=1, ensure_ascii=False)
     (out / "explain.json").write_text(text + "\n", encoding="utf-8")
-    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}", highlight=False)
+    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}")
     return DONE
 
 

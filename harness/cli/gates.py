@@ -9,7 +9,6 @@ Both sides are verified and their facts are taken before any timing.
 import argparse
 import math
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from harness.background_process import interpreter_of
 from harness.cli.commands import DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
-from harness.errors import UsageError, ended_by_changed_code
+from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.changed_layers import choice_sentences
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
@@ -129,7 +128,7 @@ def run_compare(options: argparse.Namespace) -> int:
     known_bad = _commits_to_find(options.prove, request)
     out = request.config.out or run_directory.unused_path("compare_")
     check_directory(out)
-    console = Console()
+    console = Console(highlight=False)
     try:
         with ended_by_changed_code(out):
             comparison, properties, lacking = measure_comparison(request, out, console)
@@ -144,7 +143,7 @@ def run_compare(options: argparse.Namespace) -> int:
         remarks += [*versions_sentences(properties), *comparison_sentences(comparison)]
         show_comparison(request.title, comparison, console)
     for one in (*lacking, *proofs):
-        console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
+        console.out(formatting.printable(f"{one.subject}: {one.reason}."))
     outcomes = [*outcomes_of(comparison), *lacking, *proofs]
     report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations, nothing_due)
     report.publish(options)
@@ -153,8 +152,8 @@ def run_compare(options: argparse.Namespace) -> int:
     (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
     report.write(out / "comparison")
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
-    console.out(f"{out}: {files}", highlight=False)
-    console.out(report.closing_sentence, highlight=False)
+    console.out(f"{out}: {files}")
+    console.out(report.closing_sentence)
     return report.exit_status
 
 
@@ -197,7 +196,7 @@ def run_check(options: argparse.Namespace) -> int:
     if not any(text.startswith("seed=") for text in others):
         others.append(f"seed={was.seed}")
     config = compose(others)
-    console = Console()
+    console = Console(highlight=False)
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
         with measured.session as session:
@@ -221,15 +220,14 @@ def _known_bad(options: argparse.Namespace) -> tuple[str, ...]:
         try:
             before = read_baseline(options.out).known_bad
         except UsageError as error:
-            print(f"harness: {error}; it is replaced, with its known-bad commits if it had any", file=sys.stderr)
+            notify(f"{error}; it is replaced, with its known-bad commits if it had any")
     return tuple(dict.fromkeys([*before, *(commit_of(ref).hash for ref in options.known_bad)]))
 
 
 def run_baseline(options: argparse.Namespace) -> int:
     """Write the known facts of a run's cases to a file that `check` reads."""
     stored = stored_run.read_run_directory(options.run)
-    for notice in stored.notices:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices)
     if not any(line.status == "ok" for line in stored.lines):
         raise UsageError(f"{options.run} has no case that could be measured: its baseline would be empty")
     if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
@@ -239,7 +237,7 @@ def run_baseline(options: argparse.Namespace) -> int:
     for line in stored.lines:
         if line.status in _BY_CHANCE:
             text = f"{line.case}: {line.status}: `check` never judges this case; measure it again"
-            print(f"harness: {text}", file=sys.stderr)
+            notify(text)
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")

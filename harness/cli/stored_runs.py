@@ -1,7 +1,6 @@
 """The commands `report RUN` and `status RUN`, which read a run."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.formatting import counted
 from harness.measure.output_directory import launchers
 from harness.report.background_plots import BackgroundPlots
@@ -28,9 +27,8 @@ def run_report(options: argparse.Namespace) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     _check(options.run, options.out)
     contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
-    for notice in contents.notices:
-        print(f"harness: {notice}", file=sys.stderr)
-    show_report(contents, options.run, options.out or options.run, written, Console())
+    notify(*contents.notices)
+    show_report(contents, options.run, options.out or options.run, written, Console(highlight=False))
     if options.open:
         open_report(options.out or options.run)
     return DONE
@@ -53,7 +51,7 @@ def show_report(contents: "Contents", run: Path, directory: Path, written: Seque
 
     show_answer(contents, console)
     for line in next_steps(contents, run, directory, written):
-        console.out(line, highlight=False)
+        console.out(line)
 
 
 def open_report(directory: Path) -> None:
@@ -66,7 +64,7 @@ def open_report(directory: Path) -> None:
     except webbrowser.Error:
         browser = None
     if browser is None or not browser.open(page.as_uri()):
-        print(f"harness: no browser could be started here: open {page} yourself", file=sys.stderr)
+        notify(f"no browser could be started here: open {page} yourself")
 
 
 def _check(run: Path, out: Path | None) -> None:
@@ -86,7 +84,7 @@ def run_status(options: argparse.Namespace) -> int:
     who = holder(path)
     shards = [table for launcher in launchers() if (table := launcher.shards_table(path, lines)) is not None]
     writer = [_writer(*who)] if not shards or who[0] is not None else []  # shards hold no lock: states name processes
-    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console())
+    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console(highlight=False))
     return DONE
 
 

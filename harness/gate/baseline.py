@@ -23,7 +23,7 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
-from harness.machine import kind_of_machine, part
+from harness.machine import Machine, kind_of_machine, part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
 from harness.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
@@ -261,7 +261,7 @@ def baseline_of(
     lines: Sequence[CaseResult],
     laws: Iterable[FittedLaw],
     verdicts: Iterable[ClaimVerdict],
-    machine: Mapping[str, Any],
+    machine: Machine,
     seed: int,
     harness: str,
 ) -> Baseline:

@@ -14,6 +14,7 @@ from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
+from harness.formatting import NumberText
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
@@ -61,7 +62,7 @@ def judge_case(
         if before is not None and after is not None and before != after:
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
             reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
-        texts = ["" if value is None else written(value) for value in (before, after)]
+        texts = [formatting.if_known(value, written) for value in (before, after)]
         yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
     for column in ERRORS:
         was_error, error = getattr(was, column), getattr(now, column)
@@ -69,7 +70,7 @@ def judge_case(
         if found is None:
             continue
         verdict, reason = found
-        texts = ["" if value is None else f"{value:.1e}" for value in (was_error, error)]
+        texts = [formatting.if_known(value, "{:.1e}".format) for value in (was_error, error)]
         quantity = column.replace("_", " ")
         if verdict is Verdict.WORSE:
             reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"
@@ -89,7 +90,7 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
     return Outcome(name, "status", verdict, was.status, status, reason)
 
 
-def _two(was: int, now: int, written: Callable[[float], str]) -> str:
+def _two(was: int, now: int, written: NumberText) -> str:
     """Both numbers, written in full if rounding would make them equal."""
     texts = written(was), written(now)
     return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))

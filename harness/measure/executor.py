@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -29,6 +28,7 @@ from harness.measure.fork_client import (
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
+from harness.trial.sandbox import Request
 
 # Share of the free memory that stays free if the user sets no limit.
 _FREE_SHARE = 0.1
@@ -131,12 +131,12 @@ class Executor:
         except NoProcess as error:
             raise UsageError(str(error)) from error
 
-    def ask(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+    def ask(self, purpose: str, case: Case | None = None, extra: Request | None = None) -> TrialOutcome:
         """Run a trial, and once more if it was killed, which may be by chance. Not for trials that are timed."""
         outcome = self.run(purpose, case, extra)
         return self.run(purpose, case, extra) if outcome.status == "killed" else outcome
 
-    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+    def run(self, purpose: str, case: Case | None = None, extra: Request | None = None) -> TrialOutcome:
         """Run a trial and return its outcome.
 
         `extra` adds items to the request, or replaces some of the executor's own (`seed`). Raises CodeChanged if a file
@@ -247,7 +247,7 @@ class Executor:
         environment = self.environments[0] if case is None else case.env
         return environment, self._compiling.is_due(purpose, case), own.partition(":")[0]
 
-    def _request(self, purpose: str, case: Case | None, extra: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, purpose: str, case: Case | None, extra: Request) -> Request:
         return {
             "purpose": purpose,
             "case": case.as_dict() if case else None,

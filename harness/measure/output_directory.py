@@ -1,6 +1,5 @@
 """The output directory of a sweep: it holds a new run, a run to continue, or a run that replaces one set aside."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +15,9 @@ from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
 from harness.entries import entries, referenced
-from harness.errors import UsageError, ended_by_changed_code
+from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.layer_lookup import Traits
-from harness.machine import changed_gpu_settings, unlike
+from harness.machine import Machine, changed_gpu_settings, unlike
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.scheduler import ResumeState, read_resume_state
 from harness.measure.session import Session
@@ -120,20 +119,19 @@ class OutputDirectory:
             if impl in before and (files := layer_files.changed_files(before[impl], now))
         }
 
-    def check_machine(self, machine: Mapping[str, Any]) -> None:
+    def check_machine(self, machine: Machine) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
         for before in (
             run_directory.machines(self.path)[0].values() if self.continues and not self.uses_launcher else ()
         ):
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
-                print(
-                    f"harness: out={self.path}: {difference}: times may differ from those of the run. "
-                    "To start anew, give another out=",
-                    file=sys.stderr,
+                notify(
+                    f"out={self.path}: {difference}: times may differ from those of the run. "
+                    "To start anew, give another out="
                 )
 
-    def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
+    def begin(self, machine: Machine, traits: Mapping[str, Traits]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
 
         A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of
@@ -150,7 +148,7 @@ class OutputDirectory:
                 raise UsageError(
                     f"out={self.path}: another sweep has just created this run: repeat the command to continue it"
                 )
-            print(f"harness: what was in {self.path} is now in {run_directory.set_aside(self.path)}", file=sys.stderr)
+            notify(f"what was in {self.path} is now in {run_directory.set_aside(self.path)}")
         run_directory.create(self.path, self.config.record, {**machine, CODE: code})
 
     def _update_paper(self) -> None:
@@ -171,7 +169,7 @@ class OutputDirectory:
         if expected.sweep_s(cases) > _LONG_SWEEP_S:
             expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
-            console.out(sentence, highlight=False)
+            console.out(sentence)
         try:
             with ended_by_changed_code(self.path):
                 return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
@@ -185,18 +183,17 @@ class OutputDirectory:
         if not self.continues:
             return ResumeState()
         past, notices = read_resume_state(self.path)
-        for notice in notices:
-            print(f"harness: {notice}", file=sys.stderr)
+        notify(*notices)
         known = past.trials.keys() | past.failures.keys() | past.facts
         begun = known.intersection(cases)
         grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
-        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}")
         left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
         again = [status for status in left if status not in ("unsupported", *self.config.retry)]
         if again:
             ended = ", ".join(f"{left[status]} {status}" for status in again)
             text = f"of these ended without a time: {ended}; retry={','.join(again)} takes them again"
-            console.out(text, highlight=False)
+            console.out(text)
         return past.reopening(self.config.retry)
 
     def finished(self) -> dict[Case, str]:

@@ -149,7 +149,7 @@ class Screen(_LiveOnTerminal):
 
     def _plain(self) -> None:
         elapsed = time.monotonic() - self._began
-        self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}", highlight=False)
+        self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}")
 
     def _line(self, case: str = "") -> tuple[float, str]:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
@@ -212,9 +212,9 @@ class ComparisonScreen(_LiveOnTerminal):
         if self._console.is_terminal:
             self._shown.update(self._table(), refresh=True)
             return
-        self._console.out(self._line(), highlight=False)
+        self._console.out(self._line())
         for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
-            self._console.out(f"         {label}: {ratio} after {blocks}", highlight=False)
+            self._console.out(f"         {label}: {ratio} after {blocks}")
         self._is_after_look = False
 
     def end_round(self, standing: Standing, is_look: bool) -> None:

@@ -17,10 +17,10 @@ from harness.formatting import code, counted
 from harness.layer_options import NO_OPTIONS
 from harness.report import figure_panels as parts
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
+from harness.report.figure_panels import Lines
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, cost_models, costs
-from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS
 
 NOWHERE = Provenance("", {}, "", {})
@@ -51,7 +51,7 @@ class Contents:
 
     def __init__(
         self,
-        lines: Sequence[CaseResult],
+        lines: Lines,
         findings: Analysis,
         provenance: Provenance = NOWHERE,
         notices: Sequence[str] = (),

@@ -21,9 +21,10 @@ from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
 from harness.trial.device import has_opened_cuda
 from harness.trial.function_layer import FunctionLayer, signature_of
+from harness.trial.sandbox import Answer
 
 
-def describe_layer(case: Case) -> dict[str, Any]:
+def describe_layer(case: Case) -> Answer:
     """Return the description of the case's layer, without measuring a call.
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
@@ -73,7 +74,7 @@ def _left_running() -> bool:
     return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or has_opened_cuda()
 
 
-def _traits(layer_class: Any) -> dict[str, Any]:
+def _traits(layer_class: Any) -> Answer:
     return {
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
@@ -81,7 +82,7 @@ def _traits(layer_class: Any) -> dict[str, Any]:
     }
 
 
-def describe_page(case: Case) -> dict[str, Any]:
+def describe_page(case: Case) -> Answer:
     """Return what the layer says of itself. Nothing is built or called, except its `supports`.
 
     - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.

@@ -207,7 +207,7 @@ def missing_path(work: Any, case: Case) -> str:
     """Return whether no path leads from the first token to the last, in words; empty if one does.
 
     The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
-    recurrent layer does, and counts as a path. `work` is a `Workload` of `train`. Raises what the layer raises in training.
+    recurrent layer does, and counts as a path. `work` is a `Workload` of `train`. Raises what the layer raises there.
     """
     work.layer.eval()  # without dropout
     y = work.forward()

@@ -28,6 +28,7 @@ from harness.trial.reuse_between_calls import (
     gradient_pairs,
     repeated_gradients,
 )
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
 
@@ -143,7 +144,7 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
 _GENERATED, _VOCABULARY = 16, 31
 
 
-def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
+def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> Answer:
     """Verify decoding: the outputs computed step by step must equal those computed all at once.
 
     This is checked for given tokens, for those after a `prefill` of the first half, and for tokens that the layer
@@ -212,7 +213,7 @@ def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | N
 _HINT = " (a layer that rounds more declares `allowed_error`)"
 
 
-def verify(case: Case, seed: int) -> dict[str, Any]:
+def verify(case: Case, seed: int) -> Answer:
     """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
     The value of `verified` is the case that was verified. For a case in half precision, the same case in float32 is
@@ -278,7 +279,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
         torch.set_grad_enabled(True)
 
 
-def _verify(case: Case, seed: int) -> dict[str, Any]:
+def _verify(case: Case, seed: int) -> Answer:
     """Errors of the outputs and of every gradient, relative to the reference's norm.
 
     Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification if it
@@ -295,7 +296,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
-    result: dict[str, Any] = {"against": against, "tolerance": limit}
+    result: Answer = {"against": against, "tolerance": limit}
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
@@ -385,7 +386,7 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
 _WAVES = 4  # that `project_reference` multiplies the output by
 
 
-def project_reference(case: Case, seed: int) -> dict[str, Any]:
+def project_reference(case: Case, seed: int) -> Answer:
     """Return `projections` of the reference's output in float64: its norm, and its products with a few waves.
 
     Two processes that compute the same output return the same numbers, up to rounding. The layer is never called.

@@ -25,6 +25,7 @@ from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
 
 Call = Callable[[], Any]
+Remake = Callable[[], Call]
 Forward = Callable[[], Tensor]
 
 
@@ -233,7 +234,7 @@ class Workload:
     constants: list[Tensor]
     varying: list[Tensor]
     forward: Forward
-    remake: Callable[[], Call]
+    remake: Remake
     call: Call
     sync: Callable[[], None]
     prepare_s: float | None = None

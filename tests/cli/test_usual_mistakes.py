@@ -74,9 +74,9 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
         ("batch=8", "unknown key 'batch'; did you mean 'batch_size'?"),
         ("causal=true", "unknown key 'causal'; did you mean mask=causal?"),
         ("hidden_size=8", "unknown key 'hidden_size'; did you mean 'd_model'?"),
-        ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'impl=attention.*'?"),
-        ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'impl=attention.*'?"),
-        ("impl=rnm*", "impl=rnm*: no impl matches; did you mean 'impl=rnn.*'?"),
+        ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'attention.*'?"),
+        ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'attention.*'?"),
+        ("impl=rnm*", "impl=rnm*: no impl matches; did you mean 'rnn.*'?"),
         ("impl=zzz.*", "impl=zzz.*: no impl matches; known: rnn.*, attention.*, linear.*, sdpa.*, conv.*, fla.*"),
         (
             "seq_len=range(64,128",

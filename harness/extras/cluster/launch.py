@@ -26,7 +26,7 @@ from rich.console import Console
 from harness.background_process import search_path
 from harness.config import SweepConfig
 from harness.config.schema import PROCESSES, SLURM, Launcher
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.extras.cluster import shards as shard_files
 from harness.extras.cluster.shards import ENDED, LOGS, Shard
 from harness.extras.cluster.shards import shards_table as shards_table
@@ -345,7 +345,7 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
     left = [shard for shard in shards if config.retry or not shard_files.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
-    tell = functools.partial(console.out, highlight=False)
+    tell = console.out
     several = "shards" if len(plan) > 1 else "shard"
     begun = f"{len(plan) - len(left)} have ended, {len(busy)} are under way"
     tell(f"{out}: {len(plan)} {several}; {begun}, {len(missing)} to submit")
@@ -366,7 +366,7 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
         _interrupted(out, config, left)
         raise
     for shard in lost:
-        print(f"harness: shard {shard.index} is not complete: its log is in {run / LOGS}", file=sys.stderr)
+        notify(f"shard {shard.index} is not complete: its log is in {run / LOGS}")
     return not lost
 
 
@@ -377,7 +377,7 @@ def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> Non
         if jobs:
             numbers = " ".join(job.job_id for job in jobs)
             text = f"`python -m harness status {out}` shows their progress, `scancel {numbers}` ends them"
-            print(f"harness: its jobs continue: {text}", file=sys.stderr)
+            notify(f"its jobs continue: {text}")
         return
     for job in jobs:
         job.cancel()
@@ -385,7 +385,7 @@ def _interrupted(out: Path, config: SweepConfig, shards: Sequence[Shard]) -> Non
     while (still := [job.job_id for job in jobs if not is_over(job)]) and time.monotonic() < end:
         time.sleep(0.05)
     text = f"processes {' '.join(still)} have not ended yet" if still else "its shards have been ended"
-    print(f"harness: {text}; run the same command to continue {out}", file=sys.stderr)
+    notify(f"{text}; run the same command to continue {out}")
 
 
 def check_settings(config: SweepConfig) -> None:

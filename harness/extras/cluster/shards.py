@@ -7,7 +7,6 @@ Beside the rows, a run's directory holds these files:
     shards/0003.job    the number of its last job
 """
 
-import json
 import os
 import platform
 import signal
@@ -22,7 +21,7 @@ from rich.console import Console
 from harness import gpus
 from harness.config import SweepConfig
 from harness.errors import UsageError
-from harness.file_io import read_json, write_atomically
+from harness.file_io import read_json, write_json
 from harness.file_validation import checked
 from harness.formatting import duration
 from harness.key_value_options import usable_cpus
@@ -55,7 +54,7 @@ class State:
 def write_plan(run: Path, shards: Sequence[Sequence[Case]]) -> None:
     """Write the cases of each shard to the plan."""
     (run / "shards").mkdir(exist_ok=True)
-    _write(run / "shards" / "plan.json", [[case.as_dict() for case in shard] for shard in shards])
+    write_json(run / "shards" / "plan.json", [[case.as_dict() for case in shard] for shard in shards])
 
 
 def read_plan(run: Path) -> list[tuple[Case, ...]] | None:
@@ -75,7 +74,7 @@ def write_state(run: Path, shard: int, state: str) -> None:
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
     now = State(state, platform.node(), os.getpid(), job, time.time())
-    _write(_path(run, shard), asdict(now))
+    write_json(_path(run, shard), asdict(now))
 
 
 def read_state(run: Path, shard: int) -> State | None:
@@ -97,7 +96,7 @@ def record_submission(run: Path, shard: int, job: str) -> None:
 
     The job has a separate file, because the shard may report its state first.
     """
-    _write(_path(run, shard, "job"), job)
+    write_json(_path(run, shard, "job"), job)
 
 
 def submitted(run: Path, shard: int) -> tuple[str, float] | None:
@@ -123,10 +122,6 @@ def is_ended(run: Path, shard: int) -> bool:
 
 def _path(run: Path, shard: int, of: str = "json") -> Path:
     return run / "shards" / f"{shard:04d}.{of}"
-
-
-def _write(path: Path, content: object) -> None:
-    write_atomically(path, json.dumps(content, ensure_ascii=False) + "\n")
 
 
 def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case, ...]]:
@@ -199,7 +194,7 @@ def _measure(shard: Shard, given: int | None) -> None:
         run_directory.add_machine(run, machine)
         why = f"started on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(others, why)
-        console = Console(file=sys.stdout, width=100)
+        console = Console(file=sys.stdout, width=100, highlight=False)
         session.measure_into(run, cases, console, past=past, grow=config.grow, order=shard.index)
     write_state(run, shard.index, ENDED)
 

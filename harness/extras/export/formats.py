@@ -8,7 +8,7 @@ it. Other axes are part of it only if they differ from their defaults. All are w
 import io
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from harness import __version__, file_io, formatting
 from harness.entries import entries, referenced
 from harness.errors import UsageError
-from harness.machine import part
+from harness.machine import Machine, part
 from harness.results.accumulate_rows import read_run
 from harness.results.columns import COLUMNS, CaseResult, table
 from harness.results.stored_run import StoredRun
@@ -52,11 +52,6 @@ def _completed(stored: StoredRun) -> list[CaseResult]:
     from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
 
     return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
-
-
-def plain_cells(line: CaseResult) -> dict[str, Any]:
-    """The line's columns that have a value, without infinities and NaN."""
-    return {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
 
 
 def has_value(value: Any) -> bool:
@@ -162,10 +157,8 @@ def _extra(line: CaseResult) -> str:
 # Samples of one trial are not independent, so counting them as rounds would understate the uncertainty. Trials are
 # independent, and each case has a few of them.
 
-_LONGEST_LINE = 16 * 2**20
 
-
-def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
+def machine_info(machine: Machine) -> dict[str, Any]:
     """`machine_info`, with empty texts for what the run does not record."""
     system, _, release = (machine.get("kernel") or "").partition(" ")
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
@@ -186,7 +179,7 @@ def machine_info(machine: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def commit_info(machine: Mapping[str, Any]) -> dict[str, Any]:
+def commit_info(machine: Machine) -> dict[str, Any]:
     """`commit_info`: the commit of the directory the run was made in, else of this project's checkout."""
     described = machine.get("user_commit") or machine.get("project_commit") or "unversioned"
     return {
@@ -207,7 +200,7 @@ def taken_at(stored: StoredRun) -> str:
     path = stored.path
     for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
         with rows.open("rb") as file:
-            line = file.readline(_LONGEST_LINE)
+            line = file.readline()
         with suppress(*_NO_TIME):
             return _iso(float(json.loads(line)["at"]))
     kept = path if path.is_file() else path / "summary.csv"
@@ -312,6 +305,7 @@ def export_pytest_benchmark(stored: StoredRun) -> Exported:
 
 def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
     which = overrides(line)
+    columns = {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
     name = f"{formatting.printable(line.impl)}[{which}]"
     assert line.time_s is not None
     if values_s:
@@ -325,7 +319,7 @@ def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str,
         "fullname": f"attn-harness::{name}",
         "params": line.case.as_dict(),
         "param": which,
-        "extra_info": {**plain_cells(line), "rounds_are": "trials" if values_s else "an interval"},
+        "extra_info": {**columns, "rounds_are": "trials" if values_s else "an interval"},
         "options": {
             "disable_gc": True,
             "timer": "perf_counter",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.extras.export import script_parts
-from harness.extras.export.script_parts import Script
+from harness.extras.export.script_parts import Description, Script
 
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"
@@ -26,7 +26,7 @@ _OF_EACH = """def of_each(function, q, k, v, starts, *others, **keywords):
     return torch.cat([function(*part, **keywords)[0].transpose(0, 1) for part in parts])"""
 
 
-def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
+def differing(described: Sequence[Description]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
     layers = [one["layer"] for one in described if one["inputs"] is None]
     functions = [_in_one_layout(one) for one in described if one["inputs"] is not None]
@@ -42,7 +42,7 @@ def differing(described: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _takes_packed(layer: Mapping[str, Any], inputs: Sequence[Any]) -> bool:
+def _takes_packed(layer: Description, inputs: Sequence[Any]) -> bool:
     """Whether a layer without weights takes the q, k and v of a function side by side, (b, n, 3d)."""
     sizes, *others = inputs[0]
     heads = layer["arguments"].get("num_heads")
@@ -50,7 +50,7 @@ def _takes_packed(layer: Mapping[str, Any], inputs: Sequence[Any]) -> bool:
     return layer["target"].startswith("impls.sdpa.") and alike and len(sizes[0]) == 4 and sizes[0][2] == heads
 
 
-def _in_one_layout(described: Mapping[str, Any]) -> list[Any]:
+def _in_one_layout(described: Description) -> list[Any]:
     """The inputs, tokens before heads. Names count where inputs are passed by name."""
     found = []
     for place, one in enumerate(described["inputs"]):

@@ -1,10 +1,9 @@
 """The part of an exported script that builds, checks and times layers, as text."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness.extras.export import script_parts
-from harness.extras.export.script_parts import REFERENCE, Script, quoted
+from harness.extras.export.script_parts import REFERENCE, Description, Script, quoted
 
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS")
@@ -38,7 +37,7 @@ def _settings(script: Script) -> str:
     return "\n".join(lines)
 
 
-def _takes_keywords(built: Mapping[str, Mapping[str, Any]]) -> bool:
+def _takes_keywords(built: Mapping[str, Description]) -> bool:
     return any(one["keywords"] or one["prepares"] for one in built.values())
 
 

@@ -14,7 +14,7 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, did_you_mean
 from harness.extras.export import function_script, layer_script
 from harness.extras.export.formats import Exported
-from harness.extras.export.script_parts import REFERENCE, Script, ScriptSource, source_of
+from harness.extras.export.script_parts import REFERENCE, Description, Script, ScriptSource, source_of
 from harness.layer_options import NO_OPTIONS, options_of
 from harness.machine import part
 from harness.measure.executor import Executor, short_executor
@@ -118,16 +118,13 @@ def _listed(lines: Sequence[CaseResult]) -> str:
     return formatting.listed([f"'{line.case}'" for line in lines], "case")
 
 
-def _differing(one: Case, other: Case) -> list[str]:
-    return [axis for axis in AXES if axis not in _OF_A_SIDE and getattr(one, axis) != getattr(other, axis)]
-
-
 def _check(lines: Sequence[CaseResult]) -> None:
     """Raise UsageError with the reason if the script cannot hold these cases."""
     first, *others = lines
     for other in others:
-        if differing := _differing(first.case, other.case):
-            raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {differing[0]}")
+        for axis in AXES:
+            if axis not in _OF_A_SIDE and getattr(first, axis) != getattr(other, axis):
+                raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {axis}")
         if first.case == other.case:
             raise UsageError("both cases are the same one: a script compares two layers")
     for line in lines:
@@ -135,7 +132,7 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"{line.case} cannot run: {line.reason}")
 
 
-def _described(case: Case, executor: Executor) -> dict[str, Any]:
+def _described(case: Case, executor: Executor) -> Description:
     """How the layer is built and called: see `harness.extras.export.trials`."""
     outcome = executor.ask("describe_call", case)
     if not outcome.ok:
@@ -146,7 +143,7 @@ def _described(case: Case, executor: Executor) -> dict[str, Any]:
 # The text.
 
 
-def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> str:
+def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
     case = lines[0].case
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
@@ -192,7 +189,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     return {name: own.get(name, name) for name in references}
 
 
-def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
     """The lengths at which the script checks its sides, each with the largest relative error that it allows.
 
     They are the small length of verification and n, where twice the error that the run measured is allowed. A

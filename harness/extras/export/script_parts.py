@@ -131,12 +131,15 @@ DESCRIBE_CALL = TrialKind(
         "modules": object_of(TEXT),
     },
     builds_layer=False,
-    handler="harness.extras.export.trials:describe_call_trial",
+    handler="harness.extras.export.trials:describe_call",
+    takes=("case",),
 )
 
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
+# How a layer is built and called: see `harness.trial.described_call`.
+Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -152,14 +155,14 @@ class Script:
 
     case: Case
     names: Sequence[str]
-    built: Mapping[str, Mapping[str, Any]]
+    built: Mapping[str, Description]
     source: ScriptSource
     truths: Mapping[str, str]
-    described: Sequence[Mapping[str, Any]]
+    described: Sequence[Description]
     checks: Mapping[int, float]
 
     @property
-    def first(self) -> Mapping[str, Any]:
+    def first(self) -> Description:
         """The description of the first side, or of the function beside a layer."""
         return next((one for one in self.described if one["inputs"] is not None), self.described[0])
 

@@ -20,6 +20,7 @@ from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
 from harness.trial.metrics.flops import product_dtypes
 from harness.trial.packed_sequences import is_longest, knows_lengths
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Unsupported
 from impls.adapters.kernel_table import KERNELS
 from impls.adapters.transformers_functions import is_of_model
@@ -29,7 +30,7 @@ _WORDS = {"attn_mask": "causal", "source": "source"}
 _NOT_OF_FUNCTIONS = {"input_width": 1, "source_len": 0, "prefills": False}
 
 
-def describe_call(case: Case) -> dict[str, Any]:
+def describe_call(case: Case) -> Answer:
     """Return how the layer and its reference are built and called in this case.
 
     No layer with weights is built, but an approximation in training: its products decide the limit of its gradients.
@@ -99,7 +100,7 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
     }
 
 
-def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> dict[str, Any]:
+def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> Answer:
     cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
     inputs = layer_protocol.inputs_of(layer_class, case)
     sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]
@@ -193,8 +194,3 @@ def _modules(*classes: Any) -> dict[str, str]:
 def _target(layer_class: type) -> str:
     """The class as `module:Class`. A module that only its file identifies is that file."""
     return f"{file_or_module(layer_class.__module__)}:{layer_class.__qualname__}"
-
-
-def describe_call_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """Answer a request for `describe_call`."""
-    return describe_call(case)

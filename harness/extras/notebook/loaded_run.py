@@ -80,16 +80,11 @@ class Run(StoredRun):
         unknown = wanted.keys() - {name for line in self.lines[:1] for name in vars(line)}
         if unknown:
             raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
-        own = [line for line in self.lines if all(getattr(line, k) == v for k, v in wanted.items())]
-        heads, without = wanted.pop("num_heads", None), layers_without_heads(self.lines)
-        if heads not in {line.num_heads for line in self.lines if line.impl not in without}:
-            return own
-        headless = [
-            replace(line, num_heads=heads)
-            for line in self.lines
-            if line.impl in without and all(getattr(line, k) == v for k, v in wanted.items())
-        ]
-        return [*(line for line in own if line.impl not in without), *headless]
+        heads, without = wanted.get("num_heads"), layers_without_heads(self.lines)
+        lines = self.lines
+        if heads in {line.num_heads for line in lines if line.impl not in without}:
+            lines = [replace(line, num_heads=heads) if line.impl in without else line for line in lines]
+        return [line for line in lines if all(getattr(line, name) == value for name, value in wanted.items())]
 
     @property
     def plot(self) -> "Plots":

@@ -23,6 +23,7 @@ from harness.extras.pytest_plugin.shared_measurements import (
     read_request,
 )
 from harness.fit.laws import Law, Range, exponent_of
+from harness.formatting import NumberText
 from harness.polynomial import Size, leading, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.results.row import FACTS
@@ -133,7 +134,7 @@ class Exponent(float):
 # How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
 _MOST_TIMES, _MOST_FACTS = 2, 1
 _FEWEST = 3
-_UNITS: dict[str, Callable[[float], str]] = {"time": formatting.seconds, "memory": formatting.size}
+_UNITS: dict[str, NumberText] = {"time": formatting.seconds, "memory": formatting.size}
 
 
 class Quantity:
@@ -206,7 +207,7 @@ class Quantity:
             if at in self._measured():
                 return self._measured()[at]
             return predictor_of(found.series, found.law, found.expected)(*at).value
-        line = self._source.line_at(case)
+        (line,) = self._source.facts([case])
         point = point_of(line, self._metric)
         if point is None:
             pytest.fail(f"{self._name} at {case} is not known: {line.facts_unknown}")
@@ -328,11 +329,7 @@ class Scaling:
         line. Sizes may have several values, and the cost model is then in each of them. The others, such as `mode`
         or `dtype`, have one value. The `precision` of times is `quick`, `standard` or `strict`.
         """
-        request = _fail_on_error(
-            lambda: read_request(
-                layer, axis, over, precision, axes, self._measuring.has_heads, self._measuring.axes_text
-            )
-        )
+        request = _fail_on_error(lambda: read_request(layer, axis, over, precision, axes, self._measuring))
         return ScalingLaw(request, self._measuring, self._no_time)
 
     def __repr__(self) -> str:
@@ -370,7 +367,7 @@ class ScalingLaw:
         """
         if timed and self._no_time and "--benchmark-skip" in self._no_time:
             pytest.skip(self._no_time)
-        facts = self._facts(self.request.cases)
+        facts = self.facts(self.request.cases)
         if not timed:
             between = self._measuring.facts(self.request.between(), self.request.precision) if again else []
             return [*facts, *(line for line in between if line.status == "ok")]
@@ -381,11 +378,8 @@ class ScalingLaw:
         take = partial(self._measuring.times, self.request.cases, self.request.precision, again)
         return _checked(self._measuring, self.request.layer, self.request.cases[0], take)
 
-    def line_at(self, case: Case) -> CaseResult:
-        """Return the facts of one case at any size. End the test if it has none."""
-        return self._facts([case])[0]
-
-    def _facts(self, cases: Iterable[Case]) -> list[CaseResult]:
+    def facts(self, cases: Iterable[Case]) -> list[CaseResult]:
+        """Return the facts of cases at any size. End the test if one has none."""
         take = partial(self._measuring.facts, cases, self.request.precision)
         return _checked(self._measuring, self.request.layer, self.request.cases[0], take)
 

@@ -29,6 +29,7 @@ from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
 from harness.results.columns import CaseResult
+from harness.results.row_files import StoredRow
 from harness.results.summarise import summarise
 from harness.sweep_axes import AXES, DEFAULTS, Case
 
@@ -145,7 +146,7 @@ class _Rows:
     def __init__(self) -> None:
         self.by_case: dict[Case, list[dict[str, Any]]] = {}
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: StoredRow) -> None:
         self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
 
 
@@ -336,15 +337,14 @@ def read_request(
     over: Iterable[int] | None,
     precision: str,
     given: Mapping[str, Any],
-    has_heads: Callable[[str], bool],
-    axes_text: Callable[[str], str | None],
+    measuring: PytestSession,
 ) -> Request:
-    """The cases that a test's `scaling(layer, axis, over, …)` means. `has_heads(impl)` says whether an impl has heads.
+    """The cases that a test's `scaling(layer, axis, over, …)` means.
 
-    `axes_text(impl)` are the layer's own axes that are sizes: the axis may be one of them. Raises UsageError if an
-    argument is invalid.
+    `measuring` knows the layer's heads and own axes: the axis may be one of these. Raises UsageError if an argument is
+    invalid.
     """
-    text = axes_text(impl_name_of(layer))
+    text = measuring.axes_text(impl_name_of(layer))
     own = own_axes.axes_of_text(text)
     if axis not in (*OVER, *own):
         known = (*OVER, *own)
@@ -368,7 +368,7 @@ def read_request(
     return Request(
         getattr(layer, "__qualname__", impl_name_of(layer)),
         axis,
-        tuple(sorted(grid(axes, has_heads))),
+        tuple(sorted(grid(axes, measuring.has_heads))),
         precision_named(precision),
         text,
     )

@@ -1,6 +1,7 @@
 """What a comparison with an exponent says, by how well the exponent is known: made of numbers, without a clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 
 import pytest
 from rows import PRECISION, measured
@@ -31,7 +32,7 @@ class Machine:
         rows = [measured(case, self._time_s(case.seq_len, self.measured), 8) for case in self.request.cases]
         return summarise([row | {"own_axes": OWN_AXES} for of_case in rows for row in of_case], PRECISION)
 
-    def line_at(self, case: Case) -> CaseResult:
+    def facts(self, cases: Iterable[Case]) -> list[CaseResult]:
         raise NotImplementedError
 
     def tell(self, metric: str, text: str) -> None:
@@ -96,6 +97,7 @@ def test_a_time_where_none_was_taken_is_predicted() -> None:
 
 
 def test_a_time_of_a_layer_with_axes_of_its_own_is_the_measured_one_along_seq_len() -> None:
-    request = read_request("own:Layer", "seq_len", SIZES, "quick", {}, lambda impl: False, lambda impl: OWN_AXES)
+    measuring = SimpleNamespace(has_heads=lambda impl: False, axes_text=lambda impl: OWN_AXES)
+    request = read_request("own:Layer", "seq_len", SIZES, "quick", {}, measuring)  # type: ignore[arg-type]
     quantity = Quantity(Machine(lambda n, time: 1e-6 * n * (1.01 if n == 256 else 1), request=request), "time")
     assert quantity.at(seq_len=256) == quantity.values[256]
