@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtri
@@ -19,6 +19,7 @@ from harness.fit.fit_law import MOST_OFF
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
+from harness.formatting import listed
 from harness.polynomial import OwnSize, Size, Term, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.stats.interval import CONFIDENCE, NORMAL
@@ -306,7 +307,17 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
 def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
     one = series_of(lines, metric)
     law = law_of(one, expected) if one else None
+    if law and metric == "time" and (reason := _no_host_in_common(lines)):
+        law = replace(law, determined=False, reason=reason)
     return (one, law) if one and law else None
+
+
+def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
+    """Why the times of different sizes are not comparable: two of them have no host in common. Empty if they are."""
+    hosts = {frozenset(line.host.split(",")) for line in lines if line.host and line.time_s}
+    if not any(one.isdisjoint(other) for one, other in combinations(hosts, 2)):
+        return ""
+    return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
