@@ -225,7 +225,7 @@ def _status_and_reason(value: Any) -> bool:
 
 TEXT, FLAG = _of_type(str), _of_type(bool)
 COUNT, _whole = _number(0, (int,)), _number(types=(int,))
-FINITE, AT_LEAST_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
 OBJECT, LIST = _of_type(dict), _of_type(list)
 _OF_TYPES: dict[type, Check] = {str: TEXT, int: COUNT, float: AT_LEAST_0}
 _FACT_CHECKS: dict[str, Check] = {
@@ -233,7 +233,7 @@ _FACT_CHECKS: dict[str, Check] = {
     "transient_bytes": _whole,  # the remainder of a peak may be negative
     "block_sizes": _json_of(_rows_of(COUNT, COUNT)),
     "claims": _json_of(object_of(TEXT)),
-    "own_axes": _json_of(lambda value: OBJECT(value) and _rows_of(TEXT, _positive)([*value.values()])),
+    "own_axes": _json_of(lambda value: OBJECT(value) and _rows_of(TEXT, POSITIVE)([*value.values()])),
 }
 
 
@@ -296,9 +296,9 @@ KINDS: dict[str, TrialKind] = {
     ),
     "time": TrialKind(
         {
-            "samples_s": list_of(_positive),
-            "calls_per_sample": _positive,
-            "probe_s": none_or(_positive),
+            "samples_s": list_of(POSITIVE),
+            "calls_per_sample": POSITIVE,
+            "probe_s": none_or(POSITIVE),
             "clock_s": AT_LEAST_0,
         },
         record_of_row,
@@ -306,9 +306,7 @@ KINDS: dict[str, TrialKind] = {
         is_timed=True,
     ),
     "turns": TrialKind({"turns": COUNT, "threads_after": none_or(AT_LEAST_0)}, is_timed=True),
-    "probe": TrialKind({"probe_s": _positive}, builds_layer=False),
-    "flops": TrialKind({"flops_per_s": _positive, "size": COUNT}, builds_layer=False),
-    "bandwidth": TrialKind({"bandwidth_bytes_per_s": _positive}, builds_layer=False),
+    "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
     "trace": TrialKind(
         {
             "operations": _rows_of(TEXT, COUNT, none_or(COUNT), COUNT, _rows_of(TEXT, COUNT)),
@@ -341,7 +339,7 @@ def kind_of(purpose: str) -> TrialKind:
 
 
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.
-LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": _positive}, "turn": {"min_s": _positive, "mean_s": _positive}}
+LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": POSITIVE}, "turn": {"min_s": POSITIVE, "mean_s": POSITIVE}}
 _SECONDS: Check = none_or(lambda value: type(value) in (int, float))
 # Entries of every answer, and those kept from the answer of a failed trial.
 OF_ALL: dict[str, Check] = {"reason": none_or(TEXT), "start_s": _SECONDS}

@@ -24,7 +24,6 @@ from harness.trial import (
     environment,
     layer_protocol,
     nvml,
-    peak_rates,
     result_checks,
     sandbox,
     verify,
@@ -236,8 +235,6 @@ HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
     "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
     "turns": (_turns, (*_SEEDED, "turn_s", "trial_s", "ask", "answer")),
     "probe": (probe_of, _CASE),
-    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
-    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
 }
 
 
