@@ -8,7 +8,7 @@ import pytest
 
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.gate.history_changes import machine_texts
+from harness.extras.commits.history_changes import machine_texts
 from harness.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
 from harness.measure.output_directory import OutputDirectory
 from harness.results import run_directory

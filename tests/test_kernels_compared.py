@@ -10,14 +10,14 @@ from rich.console import Console
 from rows import PRECISION, row
 
 from harness.analysis.analyse import analyse
+from harness.extras.commits.history_page import history_page
+from harness.extras.compare.comparison import Comparison, compare_sides
+from harness.extras.compare.paired_verdicts import MeasuredBlocks
 from harness.formatting import kernels_sentence
-from harness.gate.compare import Comparison, compare_sides
-from harness.gate.history_page import history_page
 from harness.gate.reporters import comparison_sentences
 from harness.report.report_data import Contents, report_markdown, show_answer
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.stats.paired_verdicts import MeasuredBlocks
 from harness.sweep_axes import Case
 
 ON_BOTH_SIDES = "attention.fused ran flash on the base and cudnn on the head: the times are of different kernels."

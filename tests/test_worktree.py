@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.worktree import Worktree, commit_of, commits_between, find_commit, worktree
+from harness.extras.compare.worktree import Worktree, commit_of, commits_between, find_commit, worktree
 
 
 def git(*arguments: str) -> str:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.option_forms import add_keys, add_out, add_outputs, add_overrides, add_run
-from harness.gate.changed_layers import ALL, TOUCHED
+from harness.extras.compare.changed_layers import ALL, TOUCHED
 
 
 def _check(parser: argparse.ArgumentParser) -> None:

@@ -26,20 +26,20 @@ from harness.cli.commands import DONE
 from harness.cli.option_forms import IN_TURNS, MINUTES, THRESHOLD, check_in_turns
 from harness.config import compose
 from harness.errors import UsageError, ended_by_changed_code
+from harness.extras.compare.changed_layers import choice_sentences
+from harness.extras.compare.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
+from harness.extras.compare.comparison import TIME, comparison_table, outcomes_of
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import Verdict
+from harness.extras.compare.side_settings import SideSettings, read_sides
+from harness.extras.compare.worktree import commit_of
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
-from harness.gate.changed_layers import choice_sentences
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.check_rules import ERROR_FACTOR, Outcome
-from harness.gate.compare import TIME, comparison_table, outcomes_of
-from harness.gate.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.gate.reporters import GateReport, check_outputs, comparison_sentences, show_comparison, versions_sentences
-from harness.gate.side_settings import SideSettings, read_sides
 from harness.key_value_options import Key, take_keys, whole
 from harness.results import run_directory, stored_run
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import OWN_ENVIRONMENT
-from harness.worktree import commit_of
 
 _RULES = Rules()
 _KEYS = (

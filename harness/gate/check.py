@@ -14,6 +14,7 @@ from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
+from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome
@@ -23,7 +24,6 @@ from harness.measure.session import COMPILE_CACHE, Phase, Session
 from harness.results import run_directory, summarise
 from harness.results.columns import COLUMNS, COUNTS
 from harness.results.row import row_of
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import AXES, BAD_STATUSES, Case, Setting, readable
 
 # The counts that are judged, by their columns in `summary.csv`, and the metrics in `laws.csv` that show how they grow.

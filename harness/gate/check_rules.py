@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from harness import own_axes
 from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
+from harness.extras.compare.paired_verdicts import Verdict
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.layer_options import NO_OPTIONS
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import SIZES, Case
 
 

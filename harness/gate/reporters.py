@@ -16,13 +16,13 @@ from rich.console import Console
 
 from harness import formatting
 from harness.errors import UsageError, usage_error_about
+from harness.extras.compare.comparison import HELD, TIME, ComparedCase, Comparison, pair_label
+from harness.extras.compare.explanation import Explanation
+from harness.extras.compare.paired_evidence import ratio_text
+from harness.extras.compare.paired_verdicts import Verdict
 from harness.formatting import printable
 from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.gate.compare import HELD, TIME, ComparedCase, Comparison, pair_label
-from harness.gate.explain import Explanation
 from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
-from harness.stats.paired_evidence import ratio_text
-from harness.stats.paired_verdicts import Verdict
 
 OUTCOME_SCHEMA = 1
 SUMMARY = "GITHUB_STEP_SUMMARY"

@@ -17,11 +17,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.case_grid import kinds_of
+from harness.extras.compare.paired_evidence import Rules, ratio_text
+from harness.extras.compare.paired_verdicts import Standing
 from harness.formatting import duration
 from harness.measure.expected_time import REPORT_S, START_S, ExpectedTime
 from harness.measure.outcome import TrialOutcome
-from harness.stats.paired_evidence import Rules, ratio_text
-from harness.stats.paired_verdicts import Standing
 from harness.sweep_axes import Case
 
 # Drawing takes a millisecond. More frequent updates would not be visible.

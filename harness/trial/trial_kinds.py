@@ -15,6 +15,7 @@ import torch
 
 from harness import background_process, gpus, layer_lookup
 from harness.entries import referenced
+from harness.extras.compare.trials import traced_call
 from harness.results.row import kind_of
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
@@ -33,7 +34,6 @@ from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.metrics.traced_call import traced_call
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
 
 

@@ -26,9 +26,16 @@ from rich.console import Console
 from rich.table import Table
 from stats.paired.simulated import Clock, Machine, Noise, parents
 
-from harness.measure.interleaved import controls_among
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import PairedResult, TakeBlock, Verdict, controls_of, measure_blocks, verdicts_of
+from harness.extras.compare.interleaved import controls_among
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import (
+    PairedResult,
+    TakeBlock,
+    Verdict,
+    controls_of,
+    measure_blocks,
+    verdicts_of,
+)
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "40"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "12"))

@@ -23,7 +23,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from harness.stats.paired_evidence import carry_over
+from harness.extras.compare.paired_evidence import carry_over
 
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "10"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "5"))

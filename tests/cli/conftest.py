@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from harness.measure import interleaved
+from harness.extras.compare import interleaved
+from harness.extras.compare.interleaved import Block, Side, Timing
 from harness.measure.executor import Executor
-from harness.measure.interleaved import Block, Side, Timing
 from harness.sweep_axes import Case
 
 

@@ -15,11 +15,11 @@ from cli.repositories import LAYER, enter, git, worktrees
 
 from harness.cli.commands import main
 from harness.errors import UsageError
-from harness.gate import bisect as bisection
-from harness.gate.compared_sides import read_rows
-from harness.measure.interleaved import Block, Side, Sides, Timing
-from harness.stats import change_position
-from harness.stats.paired_evidence import Rules
+from harness.extras.commits import bisect as bisection
+from harness.extras.commits import change_position
+from harness.extras.compare.compared_sides import read_rows
+from harness.extras.compare.interleaved import Block, Side, Sides, Timing
+from harness.extras.compare.paired_evidence import Rules
 
 TINY = ["impl=bisected_layer:Layer", "seq_len=32", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
 

@@ -11,7 +11,7 @@ from cli.test_going_on import LAYER, TINY, files, rows
 
 import impls
 from harness.cli.commands import main
-from harness.measure import interleaved
+from harness.extras.compare import interleaved
 from harness.measure.scheduler import Scheduler
 
 OWN = """\

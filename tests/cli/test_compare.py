@@ -18,7 +18,7 @@ from cli.repositories import LAYER, enter, git, worktrees
 from planted_environments import plant_environment
 
 from harness.cli.commands import main
-from harness.measure import interleaved
+from harness.extras.compare import interleaved
 from harness.sweep_axes import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     enter(tmp_path, monkeypatch)
     # Warm parents take a second to start, and blocks half of one: how exact they are is not what is tested here.
     monkeypatch.setattr(interleaved.Sides, "renew", lambda sides: sides.control.start())
-    monkeypatch.setattr("harness.gate.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(
+        "harness.extras.compare.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016)
+    )
     return tmp_path
 
 

@@ -122,7 +122,7 @@ def test_a_proof_without_a_baseline_or_a_commit_is_an_error(
 
 def test_an_unknown_known_bad_commit_is_an_error(capsys: pytest.CaptureFixture) -> None:
     subprocess.run(["git", "tag", "good"], check=True)
-    from harness.worktree import commit_of
+    from harness.extras.compare.worktree import commit_of
 
     assert commit_of("good").hash == git("rev-parse", "HEAD").strip()
     with pytest.raises(Exception, match="v9: git knows no such commit"):

@@ -9,7 +9,7 @@ import pytest
 from cli.repositories import enter
 
 from harness.cli.commands import main
-from harness.measure import interleaved
+from harness.extras.compare import interleaved
 
 SINKS = """\
 import torch
@@ -35,7 +35,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enter(tmp_path, monkeypatch)
     Path("kern.py").write_text(SINKS)
     monkeypatch.setattr(interleaved.Sides, "renew", lambda sides: sides.control.start())
-    monkeypatch.setattr("harness.gate.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016))
+    monkeypatch.setattr(
+        "harness.extras.compare.compared_sides.Timing", partial(interleaved.Timing, turn_s=0.001, block_s=0.016)
+    )
 
 
 @pytest.mark.usefixtures("planted_blocks")

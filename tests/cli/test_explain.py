@@ -9,10 +9,10 @@ import pytest
 from cli.repositories import enter, git
 
 from harness.cli.commands import main
-from harness.cli.explain import _one_case
 from harness.config import compose
 from harness.errors import UsageError
-from harness.worktree import has_uncommitted_changes
+from harness.extras.compare.commands import _one_case
+from harness.extras.compare.worktree import has_uncommitted_changes
 
 N, D = 64, 16
 SIZES = [f"seq_len={N}", f"d_model={D}", "num_heads=2", "threads=1", "memory_limit=512MiB", "out=found"]

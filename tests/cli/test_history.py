@@ -9,9 +9,9 @@ import pytest
 from cli.repositories import LAYER, git, worktrees
 
 from harness.cli.commands import main
-from harness.gate import history
-from harness.gate.history_file import Header, Ratio, Writer, open_history, read_history
-from harness.measure.interleaved import Timing
+from harness.extras.commits import history
+from harness.extras.commits.history_file import Header, Ratio, Writer, open_history, read_history
+from harness.extras.compare.interleaved import Timing
 from tests.cli.test_bisect import commit, repository  # noqa: F401  (a fixture)
 from tests.gate import histories
 
@@ -176,7 +176,7 @@ def test_a_pair_whose_measurement_failed_is_measured_again(monkeypatch: pytest.M
         compared.append((before, after))
         writer.append(histories.directly(5, 6, 0.08))
 
-    monkeypatch.setattr("harness.cli.commits.compare_directly", compare_directly)
+    monkeypatch.setattr("harness.extras.commits.commands.compare_directly", compare_directly)
     assert main(["history", "page", FILE, "--confirm"]) == 1
     assert main(["history", "page", FILE, "--confirm"]) == 1
     assert compared == [(histories.name(5), histories.name(6))]

@@ -12,7 +12,7 @@ from rows import measured
 
 from harness.cli.commands import main
 from harness.errors import UsageError
-from harness.gate.history_file import read_history
+from harness.extras.commits.history_file import read_history
 from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from rows import PRECISION, row
 
-from harness.gate.compare import Comparison, compare_sides
+from harness.extras.compare.comparison import Comparison, compare_sides
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import Blocks, MeasuredBlocks
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import Blocks, MeasuredBlocks
 from harness.sweep_axes import Case
 
 RULES = Rules()

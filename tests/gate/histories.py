@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.gate.history_file import (
+from harness.extras.commits.history_file import (
     Blessing,
     CommitLine,
     CostModel,
@@ -15,7 +15,7 @@ from harness.gate.history_file import (
     MeasuredCase,
     Ratio,
 )
-from harness.stats.paired_evidence import mean_interval
+from harness.extras.compare.paired_evidence import mean_interval
 from harness.sweep_axes import Case
 
 CASE = Case("mine:Layer", 128, 64, 4, allocator="steady").key

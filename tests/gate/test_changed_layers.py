@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.gate.changed_layers import ALL, TOUCHED, LayerFiles, choice_sentences, touched_layers
+from harness.extras.compare.changed_layers import ALL, TOUCHED, LayerFiles, choice_sentences, touched_layers
 
 
 def files(defining: str, *imported: str) -> LayerFiles:

@@ -6,9 +6,9 @@ import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.errors import UsageError
-from harness.gate.compare import FAILED, HELD, NONE, is_invalidated
-from harness.gate.compared_sides import read_rows
-from harness.measure.interleaved import is_block_row
+from harness.extras.compare.compared_sides import read_rows
+from harness.extras.compare.comparison import FAILED, HELD, NONE, is_invalidated
+from harness.extras.compare.interleaved import is_block_row
 
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 
+from harness.extras.compare.comparison import outcomes_of, pair_label, ratio_text, smallest_visible_difference
+from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.check_rules import exit_status
-from harness.gate.compare import outcomes_of, pair_label, ratio_text, smallest_visible_difference
-from harness.stats.paired_verdicts import Verdict
 
 
 @pytest.mark.parametrize(

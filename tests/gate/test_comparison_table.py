@@ -9,7 +9,7 @@ import pytest
 from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
-from harness.gate.compare import Comparison, comparison_table, outcomes_of
+from harness.extras.compare.comparison import Comparison, comparison_table, outcomes_of
 from harness.gate.reporters import GateReport, show_comparison
 from harness.sweep_axes import AXES
 

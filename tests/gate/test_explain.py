@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from gate.comparisons import blocks, comparison
 from rich.console import Console
 
-from harness.gate.compared_sides import explain_slower
-from harness.gate.explain import Explanation, Total, TracedCall, difference
+from harness.extras.compare.compared_sides import explain_slower
+from harness.extras.compare.explanation import Explanation, Total, TracedCall, difference
 from harness.gate.reporters import GateReport, show_comparison
 from harness.measure.executor import Executor
 from harness.report.document import Table, markdown

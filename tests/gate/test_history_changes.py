@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from gate.histories import CASE, blessing, commit, directly, history, ratio, stepping
 
-from harness.gate.history_changes import (
+from harness.extras.commits.history_changes import (
     Confirmation,
     TimeChange,
     fact_changes,
@@ -13,9 +13,9 @@ from harness.gate.history_changes import (
     time_series,
     unblessed_regressions,
 )
-from harness.gate.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
-from harness.gate.history_page import history_page
-from harness.stats.paired_verdicts import Verdict
+from harness.extras.commits.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
+from harness.extras.commits.history_page import history_page
+from harness.extras.compare.paired_verdicts import Verdict
 
 
 def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:

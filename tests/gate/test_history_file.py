@@ -7,7 +7,7 @@ import pytest
 from gate.histories import CASE, blessing, commit, name, ratio
 
 from harness.errors import UsageError
-from harness.gate.history_file import Header, open_history, read_history
+from harness.extras.commits.history_file import Header, open_history, read_history
 
 HEADER = Header.model_validate({"schema": 1, "harness": "0.1", "anchor": name(0), "settings": ["impl=mine:Layer"]})
 

@@ -11,7 +11,7 @@ from planted_environments import packages_of, plant_environment, plant_version
 from harness.background_process import check_interpreter
 from harness.cli.gates import read_comparison_request
 from harness.errors import UsageError
-from harness.gate.compared_sides import ComparisonRequest
+from harness.extras.compare.compared_sides import ComparisonRequest
 from harness.measure.fork_client import Runtime
 
 

@@ -7,12 +7,12 @@ from gate.comparisons import CASE, blocks, comparison, line, of_lines
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
+from harness.extras.compare.comparison import Comparison, outcomes_of
+from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.baseline import ClaimKept, FindingId, group
 from harness.gate.check import check_remarks, judge_baseline
 from harness.gate.check_rules import Outcome
-from harness.gate.compare import Comparison, outcomes_of
 from harness.gate.reporters import GateReport, show_comparison
-from harness.stats.paired_verdicts import Verdict
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
 FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(Verdict)]

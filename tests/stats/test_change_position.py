@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.change_position import FOUND, TIME_IS_UP, TWO_STEPS, Answer, ChangePosition, search_step
-from harness.stats.paired_verdicts import BlockFailed
+from harness.extras.commits.change_position import FOUND, TIME_IS_UP, TWO_STEPS, Answer, ChangePosition, search_step
+from harness.extras.compare.paired_verdicts import BlockFailed
 
 LAST = 64
 APART = math.log1p(0.015)

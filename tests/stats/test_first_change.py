@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from harness.stats.change_position import FirstChange, first_change
+from harness.extras.commits.change_position import FirstChange, first_change
 
 
 def searched(values: list[int | None]) -> tuple[FirstChange[int] | None, int]:

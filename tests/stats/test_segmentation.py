@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.segmentation import Segment, penalty, segments, standard_errors
+from harness.extras.commits.segmentation import Segment, penalty, segments, standard_errors
 
 COMMITS, GENERATIONS = 60, 8
 REPEATS = 200

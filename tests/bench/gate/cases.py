@@ -5,7 +5,7 @@ from itertools import cycle, product
 
 from bench.gate.planting import CALLS, IMPLS, class_name
 
-from harness.measure.interleaved import Pair
+from harness.extras.compare.interleaved import Pair
 from harness.sweep_axes import Case
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.extras.compare.interleaved import Pair, Sides, Timing, time_pairs
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import MeasuredBlocks, Verdict, controls_of, verdicts_of
 from harness.measure.executor import Executor
-from harness.measure.interleaved import Pair, Sides, Timing, time_pairs
 from harness.measure.progress import ComparisonScreen
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import MeasuredBlocks, Verdict, controls_of, verdicts_of
 
 SLOWER = Verdict.WORSE.time
 ALARMS = (SLOWER, Verdict.BETTER.time)

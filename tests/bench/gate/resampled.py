@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from bench.gate.recorded import Recorded
 
-from harness.stats.paired_verdicts import TakeBlock
+from harness.extras.compare.paired_verdicts import TakeBlock
 
 
 def stretches(recorded: Sequence[Recorded], case: int) -> list[list[float]]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import TakeBlock
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import TakeBlock
 
 Floats = NDArray[np.float64]
 # The orders of a block's four turns; the blocks of a case that share their fork servers.

@@ -9,11 +9,11 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from harness.extras.compare.interleaved import Block, Side, Timing, take_block
+from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
-from harness.measure.interleaved import Block, Side, Timing, take_block
 from harness.measure.outcome import TrialOutcome
-from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)

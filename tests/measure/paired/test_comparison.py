@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.measure import interleaved
-from harness.measure.fork_client import Turn
-from harness.measure.interleaved import (
+from harness.extras.compare import interleaved
+from harness.extras.compare.interleaved import (
     Block,
     Pair,
     Side,
@@ -23,9 +22,10 @@ from harness.measure.interleaved import (
     controls_among,
     time_pairs,
 )
+from harness.extras.compare.paired_evidence import Evidence, Rules
+from harness.extras.compare.paired_verdicts import BlockFailed, MeasuredBlocks, Standing
+from harness.measure.fork_client import Turn
 from harness.measure.progress import ComparisonScreen
-from harness.stats.paired_evidence import Evidence, Rules
-from harness.stats.paired_verdicts import BlockFailed, MeasuredBlocks, Standing
 from harness.sweep_axes import Case
 
 ONE_LOOK = Rules(looks=(8,))

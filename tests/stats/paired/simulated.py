@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import Host
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import Host
 
 # `(generator, number of the block, state of the case) -> log ratio`; the state lives as long as the case is measured.
 Noise = Callable[[np.random.Generator, int, dict[str, float]], float]

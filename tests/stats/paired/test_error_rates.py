@@ -5,9 +5,9 @@ import math
 import pytest
 from stats.paired.simulated import KINDS, Clock, Machine, Noise, quiet
 
-from harness.measure.interleaved import controls_among
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import PairedResult, Verdict, measure_blocks, verdicts_of
+from harness.extras.compare.interleaved import controls_among
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import PairedResult, Verdict, measure_blocks, verdicts_of
 
 RULES = Rules()
 CASES = 12

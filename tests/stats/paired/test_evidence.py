@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from harness.stats.paired_evidence import (
+from harness.extras.compare.paired_evidence import (
     Evidence,
     Rules,
     carry_over,

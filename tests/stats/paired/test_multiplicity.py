@@ -1,7 +1,7 @@
 """Benjamini and Hochberg's rule, by examples worked out by hand."""
 
-from harness.stats.paired_evidence import Evidence
-from harness.stats.paired_verdicts import Verdict, _discoveries
+from harness.extras.compare.paired_evidence import Evidence
+from harness.extras.compare.paired_verdicts import Verdict, _discoveries
 
 
 def slower(p_values: list[float]) -> list[bool]:

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from harness.stats.paired_evidence import Rules
-from harness.stats.paired_verdicts import (
+from harness.extras.compare.paired_evidence import Rules
+from harness.extras.compare.paired_verdicts import (
     BlockFailed,
     Blocks,
     Host,

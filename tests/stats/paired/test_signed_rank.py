@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
-from harness.stats.paired_evidence import (
+from harness.extras.compare.paired_evidence import (
     p_value_above,
     p_value_below,
     pseudomedian,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
-from harness.stats.paired_evidence import (
+from harness.extras.compare.paired_evidence import (
     Evidence,
     Rules,
     chance_of_decision,

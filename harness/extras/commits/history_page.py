@@ -9,10 +9,8 @@ from typing import Any
 
 from harness import formatting
 from harness.errors import UsageError
-from harness.gate import history_changes
-from harness.gate.baseline import parse_case, parse_finding_id
-from harness.gate.compare import pair_label
-from harness.gate.history_changes import (
+from harness.extras.commits import history_changes
+from harness.extras.commits.history_changes import (
     FACT_TITLES,
     LAYER,
     MEASURED,
@@ -25,13 +23,15 @@ from harness.gate.history_changes import (
     fact_text,
     impl_of,
 )
-from harness.gate.history_file import CommitLine, History, Ratio
+from harness.extras.commits.history_file import CommitLine, History, Ratio
+from harness.extras.compare.comparison import pair_label
+from harness.extras.compare.paired_verdicts import Verdict
+from harness.gate.baseline import parse_case, parse_finding_id
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
 from harness.report.layer_looks import looks_of
-from harness.stats.paired_verdicts import Verdict
 
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.

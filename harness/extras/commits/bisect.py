@@ -25,19 +25,19 @@ import yaml
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.gate.compared_sides import commit_lacks, read_rows, session_of_side
+from harness.extras.commits.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
+from harness.extras.compare.compared_sides import commit_lacks, read_rows, session_of_side
+from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
+from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_verdicts import BlockFailed
+from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 from harness.machine import unlike
 from harness.measure.executor import Executor
 from harness.measure.fork_client import OF_DRIVER
-from harness.measure.interleaved import Side, Sides, Timing, take_block
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
-from harness.stats.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
-from harness.stats.paired_evidence import Rules, mean_interval
-from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
-from harness.worktree import Commit, OpenWorktrees, Worktree
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.

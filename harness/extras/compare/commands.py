@@ -16,14 +16,14 @@ from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import STEADY
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
-from harness.gate.explain import trace_pair
+from harness.extras.compare.explanation import trace_pair
+from harness.extras.compare.worktree import find_commit, has_uncommitted_changes, worktree
 from harness.key_value_options import present_option
 from harness.measure.fork_client import Runtime
 from harness.measure.session import Session
 from harness.report.document import markdown, show
 from harness.results import run_directory
 from harness.sweep_axes import Case
-from harness.worktree import find_commit, has_uncommitted_changes, worktree
 
 _FORMS = (
     "'python -m harness explain attention.naive attention.fused', or "

@@ -16,10 +16,10 @@ from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
 
 from harness import file_io, formatting
 from harness.errors import UsageError, usage_error_about
+from harness.extras.compare.worktree import Commit
 from harness.file_validation import Damaged, OpenModel, checked, validator
 from harness.gate.baseline import parse_case, parse_finding_id
 from harness.results.columns import COUNTS
-from harness.worktree import Commit
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness import formatting
+from harness.extras.compare import paired_verdicts
+from harness.extras.compare.paired_evidence import Rules, ratio_text
+from harness.extras.compare.paired_verdicts import Control, MeasuredBlocks, PairedResult, Verdict
 from harness.gate.check_rules import Outcome, judge_count
 from harness.layer_options import NO_OPTIONS
 from harness.results.columns import CaseResult
-from harness.stats import paired_verdicts
-from harness.stats.paired_evidence import Rules, ratio_text
-from harness.stats.paired_verdicts import Control, MeasuredBlocks, PairedResult, Verdict
 from harness.sweep_axes import AXES, Case
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.gate.explain import Explanation
+    from harness.extras.compare.explanation import Explanation
 
 
 # Statuses that another trial would only repeat.

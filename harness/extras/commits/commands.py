@@ -21,18 +21,26 @@ from harness.cli.option_forms import IN_TURNS, MINUTES, STEADY, THRESHOLD, check
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
 from harness.errors import UsageError, usage_error_about
-from harness.gate.bisect import CONTROL_DIFFERS, ENDS_UNCLEAR, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
-from harness.gate.history import HistoryRequest, add, compare_directly
-from harness.gate.history_changes import time_changes, time_series
-from harness.gate.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
-from harness.gate.history_page import history_page
+from harness.extras.commits.bisect import (
+    CONTROL_DIFFERS,
+    ENDS_UNCLEAR,
+    NO_DIFFERENCE,
+    BisectRequest,
+    Findings,
+    Step,
+    bisect,
+)
+from harness.extras.commits.change_position import TIME_IS_UP, TWO_STEPS
+from harness.extras.commits.history import HistoryRequest, add, compare_directly
+from harness.extras.commits.history_changes import time_changes, time_series
+from harness.extras.commits.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
+from harness.extras.commits.history_page import history_page
+from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
 from harness.key_value_options import Key, present_option, read_keys, take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
-from harness.stats.change_position import TIME_IS_UP, TWO_STEPS
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
-from harness.worktree import Commit, commit_of, commits_between, unmeasured_changes
 
 _WORSE = 1
 _ADD = (Key("anchor"), Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"))

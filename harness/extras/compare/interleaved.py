@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
+from harness.extras.compare.paired_evidence import PATTERN, Rules, carry_over
+from harness.extras.compare.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.measure.executor import Executor
 from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
 from harness.measure.progress import ComparisonScreen
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
-from harness.stats.paired_evidence import PATTERN, Rules, carry_over
-from harness.stats.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from harness.sweep_axes import Case
 
 _T = TypeVar("_T")

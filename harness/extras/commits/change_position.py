@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from harness.stats.paired_verdicts import BlockFailed
+from harness.extras.compare.paired_verdicts import BlockFailed
 
 Floats = NDArray[np.float64]
 Value = TypeVar("Value")

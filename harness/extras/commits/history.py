@@ -23,19 +23,27 @@ from harness.analysis.fitted_laws import fit_laws
 from harness.case_grid import grid, kinds_of
 from harness.config import SweepConfig
 from harness.errors import UsageError
+from harness.extras.commits.history_file import (
+    ABSENT,
+    CommitLine,
+    CostModel,
+    DirectComparison,
+    MeasuredCase,
+    Ratio,
+    Writer,
+)
+from harness.extras.compare.compared_sides import commit_lacks, session_of_side
+from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
+from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_verdicts import BlockFailed
+from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
 from harness.formatting import duration
 from harness.gate.baseline import FindingId
-from harness.gate.compared_sides import commit_lacks, session_of_side
-from harness.gate.history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 from harness.machine import kind_of_machine, versions_text
 from harness.measure.fork_client import Runtime
-from harness.measure.interleaved import Side, Timing, renew_servers, take_block
 from harness.measure.session import Session
 from harness.results.columns import FACT_NAMES, lines_of_records
-from harness.stats.paired_evidence import Rules, mean_interval
-from harness.stats.paired_verdicts import BlockFailed
 from harness.sweep_axes import Case
-from harness.worktree import Commit, Worktree, place_of, worktree
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
 _LEAST, _MOST, _DIRECT = 4, 10, 12

@@ -1,0 +1,1 @@
+"""What layers cost commit by commit: the commit that changed one, and its history as a page."""

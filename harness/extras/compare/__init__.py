@@ -1,0 +1,1 @@
+"""Two layers, commits, environments or settings, side by side: which is slower, and where they differ."""
