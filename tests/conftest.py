@@ -35,11 +35,10 @@ _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
     *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
+    *("extras/attention/test_attention_map_command.py", "extras/compare/test_compare_command.py"),
+    *("extras/compare/test_turn_trial.py", "extras/compare/paired/test_error_rates.py"),
     # Whole commands.
-    *(
-        f"cli/test_{name}.py"
-        for name in ("attention_map", "beyond_peak", "calibrate", "changed_code", "command_lines", "compare")
-    ),
+    *(f"cli/test_{name}.py" for name in ("beyond_peak", "calibrate", "changed_code", "command_lines")),
     *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "launched", "papers", "steady")),
     *("pytest_plugin/test_elsewhere.py", "pytest_plugin/test_measuring.py", "pytest_plugin/test_quiet.py"),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
@@ -47,7 +46,7 @@ _SLOW = (
     # A browser.
     *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
     # Many trials in processes of their own, or many calls of a layer.
-    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module", "turn_trial")),
+    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module")),
     *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
     *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
     *("trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
@@ -64,7 +63,6 @@ _SLOW = (
     "impls/test_layers.py::test_a_block_around_any_other",
     # Simulations of statistics.
     *(
-        "stats/paired/test_error_rates.py",
         "stats/test_coverage.py",
         *(f"stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
         "calibration/test_noise.py",

@@ -14,10 +14,9 @@ from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
-from harness.gate.check_rules import Outcome
+from harness.gate.check_rules import Outcome, Verdict
 from harness.layer_options import NO_OPTIONS, options_of, with_options, without_defaults
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session

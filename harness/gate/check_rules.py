@@ -3,15 +3,31 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import pairwise
 
 from harness import own_axes
 from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.layer_options import NO_OPTIONS
 from harness.sweep_axes import SIZES, Case
+
+
+class Verdict(Enum):
+    """The conclusion about a side, or about a new measurement, compared with another. The worst comes first.
+
+    Each has a word for times (`time`), for memory and FLOPs (`amount`), and for the outcomes of a gate (`outcome`).
+    """
+
+    WORSE = "slower", "more", "regression"
+    UNMEASURED = "unmeasured", "unknown", "unmeasured"
+    UNDECIDED = "undecided", "undecided", "undecided"
+    BETTER = "faster", "less", "improved"
+    EQUIVALENT = "equivalent", "equivalent", "passed"
+
+    def __init__(self, time: str, amount: str, outcome: str) -> None:
+        self.time, self.amount, self.outcome = time, amount, outcome
 
 
 @dataclass(frozen=True)

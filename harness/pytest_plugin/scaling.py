@@ -15,8 +15,8 @@ from harness.analysis.claim_rules import exponent_text
 from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
 from harness.analysis.series import point_of, series_of
 from harness.errors import UsageError, did_you_mean
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.fit.laws import Law, Range, exponent_of
+from harness.gate.check_rules import Verdict
 from harness.polynomial import Size, leading, sizes_by_letter
 from harness.pytest_plugin.shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 from harness.results.columns import CaseResult

@@ -183,7 +183,7 @@ def _number(least: float = -math.inf, types: tuple[type, ...] = (int, float)) ->
     )
 
 
-def _none_or(fits: Check) -> Check:
+def none_or(fits: Check) -> Check:
     return lambda value: value is None or fits(value)
 
 
@@ -191,7 +191,7 @@ def list_of(fits: Check) -> Check:
     return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
 
 
-def _rows_of(*cells: Check) -> Check:
+def rows_of(*cells: Check) -> Check:
     def is_row(value: Any) -> bool:
         of_length = isinstance(value, list) and len(value) == len(cells)
         return of_length and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
@@ -228,17 +228,17 @@ def _status_and_reason(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
 
 
-_text, FLAG = _of_type(str), _of_type(bool)
-_count, _whole = _number(0, (int,)), _number(types=(int,))
-FINITE, AT_LEAST_0, _positive = _number(), _number(0), _number(math.ulp(0.0))
+TEXT, FLAG = _of_type(str), _of_type(bool)
+COUNT, _whole = _number(0, (int,)), _number(types=(int,))
+FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
 _object, _list = _of_type(dict), _of_type(list)
-_OF_TYPES: dict[type, Check] = {str: _text, int: _count, float: AT_LEAST_0}
+_OF_TYPES: dict[type, Check] = {str: TEXT, int: COUNT, float: AT_LEAST_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
-    "block_sizes": _json_of(_rows_of(_count, _count)),
-    "claims": _json_of(_object_of(_text)),
-    "own_axes": _json_of(lambda value: _object(value) and _rows_of(_text, _positive)([*value.values()])),
+    "block_sizes": _json_of(rows_of(COUNT, COUNT)),
+    "claims": _json_of(_object_of(TEXT)),
+    "own_axes": _json_of(lambda value: _object(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
 }
 
 
@@ -250,6 +250,7 @@ class TrialKind:
     - `value`: what is kept of a row of this kind; it returns None for an invalid row. `invalid` describes such a row.
     - `builds_layer`: the trial may compile, and gets more time if it does.
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
+    - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
     - `handler`: in the process of the trial, `module:function(request, case)` of an extra.
     """
@@ -259,93 +260,91 @@ class TrialKind:
     invalid: str = ""
     builds_layer: bool = True
     is_timed: bool = False
+    calls_layer: bool = False
     once: bool = False
     handler: str = ""
 
 
 KINDS: dict[str, TrialKind] = {
-    "machine": TrialKind({"harness": _none_or(_text), "version": _text, "gpu": _none_or(_text)}, builds_layer=False),
+    "machine": TrialKind({"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)}, builds_layer=False),
     "describe": TrialKind(
         {
             "import_s": AT_LEAST_0,
             **dict.fromkeys(("forkable", "has_heads", "compiled"), FLAG),
-            "family": _text,
-            **dict.fromkeys(("refused", "file"), _none_or(_text)),
-            "files": _object_of(_text),
-            "imports": _none_or(list_of(_text)),
+            "family": TEXT,
+            **dict.fromkeys(("refused", "file"), none_or(TEXT)),
+            "files": _object_of(TEXT),
+            "imports": none_or(list_of(TEXT)),
         },
         builds_layer=False,
     ),
     "verify": TrialKind(
         {
-            "against": _text,
+            "against": TEXT,
             "tolerance": AT_LEAST_0,
-            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), _none_or(AT_LEAST_0)),
-            "compiled": _none_or(FLAG),
-        }
+            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), none_or(AT_LEAST_0)),
+            "compiled": none_or(FLAG),
+        },
+        calls_layer=True,
     ),
     "reference": TrialKind({"projections": list_of(FINITE)}),
     "compile": TrialKind(
-        {"compile_s": AT_LEAST_0, "graphs": _count, "graph_breaks": _count}, _compile_s_of_row, once=True
+        {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
+        _compile_s_of_row,
+        calls_layer=True,
+        once=True,
     ),
     "facts": TrialKind(
         {
-            **{name: _none_or(fits) for name, fits in _FACT_CHECKS.items()},
-            "inputs_bytes": _count,
+            **{name: none_or(fits) for name, fits in _FACT_CHECKS.items()},
+            "inputs_bytes": COUNT,
         },
         facts_of_row,
         "its facts are not of their types",
+        calls_layer=True,
         once=True,
     ),
     "time": TrialKind(
         {
-            "samples_s": list_of(_positive),
-            "calls_per_sample": _positive,
-            "probe_s": _none_or(_positive),
+            "samples_s": list_of(POSITIVE),
+            "calls_per_sample": POSITIVE,
+            "probe_s": none_or(POSITIVE),
             "clock_s": AT_LEAST_0,
         },
         record_of_row,
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
+        calls_layer=True,
     ),
-    "turns": TrialKind({"turns": _count, "threads_after": _none_or(AT_LEAST_0)}, is_timed=True),
-    "probe": TrialKind({"probe_s": _positive}, builds_layer=False),
-    "flops": TrialKind({"flops_per_s": _positive, "size": _count}, builds_layer=False),
-    "bandwidth": TrialKind({"bandwidth_bytes_per_s": _positive}, builds_layer=False),
-    "trace": TrialKind(
-        {
-            "operations": _rows_of(_text, _count, _none_or(_count), _count, _rows_of(_text, _count)),
-            "tensors": _rows_of(_text, _text, _text, _count, _count),
-            "shares": _rows_of(_text, AT_LEAST_0),
-            "unknown": lambda value: isinstance(value, list) and all(map(_text, value)),
-        }
-    ),
+    "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
+    "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
+    "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
     "describe_call": TrialKind(
         {
             "layer": _built,
-            "reference": _none_or(_built),
-            **dict.fromkeys(("input_width", "source_len", "small_len"), _count),
+            "reference": none_or(_built),
+            **dict.fromkeys(("input_width", "source_len", "small_len"), COUNT),
             "prefills": FLAG,
-            "inputs": _none_or(list_of(_object)),
-            "output": _none_or(list_of(list_of(_count))),
-            "lengths": _none_or(list_of(_list)),
+            "inputs": none_or(list_of(_object)),
+            "output": none_or(list_of(list_of(COUNT))),
+            "lengths": none_or(list_of(_list)),
             **dict.fromkeys(("tolerance", "gradient_tolerance"), AT_LEAST_0),
-            "modules": _object_of(_text),
+            "modules": _object_of(TEXT),
         },
         builds_layer=False,
     ),
     "describe_page": TrialKind(
         {
-            **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), _text),
+            **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
             **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
-            "claims": _object_of(_text),
-            "axes": _rows_of(_text, _text, lambda value: type(value) in (int, float, bool, str, type(None))),
-            "inputs": _rows_of(_text, _text, _text),
+            "claims": _object_of(TEXT),
+            "axes": rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
+            "inputs": rows_of(TEXT, TEXT, TEXT),
             **dict.fromkeys(("modes", "masks", "takes"), _list),
         },
         builds_layer=False,
     ),
-    "refusals": TrialKind({"refusals": list_of(_none_or(_status_and_reason))}, builds_layer=False),
+    "refusals": TrialKind({"refusals": list_of(none_or(_status_and_reason))}, builds_layer=False),
 }
 
 
@@ -357,9 +356,7 @@ def kind_of(purpose: str) -> TrialKind:
     return kind
 
 
-# Lines that an interleaved trial sends before its answer. They are no trials of their own.
-LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": _positive}, "turn": {"min_s": _positive, "mean_s": _positive}}
-_SECONDS: Check = _none_or(lambda value: type(value) in (int, float))
+_SECONDS: Check = none_or(lambda value: type(value) in (int, float))
 # Entries of every answer, and those kept from the answer of a failed trial.
-OF_ALL: dict[str, Check] = {"reason": _none_or(_text), "start_s": _SECONDS}
-OF_FAILURES: dict[str, Check] = {"status": _text, "reason": _text, "traceback": _none_or(_text), "start_s": _SECONDS}
+OF_ALL: dict[str, Check] = {"reason": none_or(TEXT), "start_s": _SECONDS}
+OF_FAILURES: dict[str, Check] = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT), "start_s": _SECONDS}

@@ -15,7 +15,6 @@ import torch
 
 from harness import background_process, gpus, layer_lookup
 from harness.entries import referenced
-from harness.extras.compare.trials import traced_call
 from harness.results.row import kind_of
 from harness.sweep_axes import Case, device_kind
 from harness.trial import (
@@ -34,7 +33,7 @@ from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
+from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of
 
 
 def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -201,15 +200,6 @@ def _facts(case: Case, seed: int) -> dict[str, Any]:
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-def _turns(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
-    if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        raise workload.Unsupported(
-            "CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'"
-        )
-    return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
-
-
 # What each kind of trial does, but for those of extras (see `harness.results.row.kind_of`). A trial about the machine
 # has no case.
 HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
@@ -226,11 +216,9 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "reference": lambda request, case: verify.project_reference(case, request["seed"]),
     "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
     "facts": lambda request, case: _facts(case, request["seed"]),
-    "trace": lambda request, case: traced_call(case, request["seed"], request["chrome"]),
     "time": lambda request, case: measure_time(
         case, request["seed"], request["trial_s"], request.get("check_last_call", True)
     ),
-    "turns": _turns,
     "probe": lambda request, case: probe_of(case),
     "flops": lambda request, case: peak_rates.take_flops(
         case, request["trial_s"], request["memory_limit"], request.get("with_sustained", False)
@@ -240,8 +228,11 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
         with_sustained=request.get("with_sustained", False),
     ),
 }
-# Trials of a layer's calls, which use the code that earlier trials of the case compiled.
-_OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
+
+
+def handler_of(purpose: str) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
+    """Return what carries out a trial of this kind."""
+    return HANDLERS.get(purpose) or referenced(kind_of(purpose).handler)
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
@@ -257,14 +248,14 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
-    if case is None or purpose not in _OF_CALLS:
-        handle = HANDLERS.get(purpose) or referenced(kind_of(purpose).handler)
+    handle = handler_of(purpose)
+    if case is None or not kind_of(purpose).calls_layer:
         return handle(request, case)
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
     compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
-    outcome = HANDLERS[purpose](request, case)
+    outcome = handle(request, case)
     workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)

@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.config import compose
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.baseline import Baseline
 from harness.gate.check import Remeasurement, judge_baseline
-from harness.gate.check_rules import Outcome, exit_status
+from harness.gate.check_rules import Outcome, Verdict, exit_status
 from harness.gate.reporters import alike_outcomes
 from harness.sweep_axes import Case
 

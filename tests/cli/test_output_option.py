@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.commands import COMMANDS
 from harness.cli.option_forms import with_output_flag
 from harness.cli.parsers import parse_options
 from harness.config import compose
@@ -12,8 +13,9 @@ from harness.key_value_options import Key, read_keys
 
 # What each command needs beside the option, and where its parsed options have the output.
 FLAGS = {"report": ["run"], "baseline": ["run"], "export": ["run", "--format", "csv"], "calibrate": ["threads=1"]}
-KEYS = {"attention-map": ["a b"], "gradient-reach": []}
-OVERRIDES = {"sweep": [], "compare": ["ref=main"], "check": ["b.json"]}
+OF_EXTRAS = {"attention-map": ["a b"], "gradient-reach": []}
+KEYS = {command: needs for command, needs in OF_EXTRAS.items() if command in COMMANDS}
+OVERRIDES = {"sweep": [], "check": ["b.json"]}
 
 
 @pytest.mark.parametrize("form", [["-o", "a/b"], ["-oa/b"], ["--out", "a/b"], ["--out=a/b"], ["out=a/b"]])

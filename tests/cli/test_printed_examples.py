@@ -29,7 +29,8 @@ def examples() -> list[str]:
 def documented() -> list[str]:
     """All command lines of the pages that stand on a line of their own and are complete."""
     lines = [line.strip() for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
-    whole = [line for line in lines if line.startswith(PREFIX) and not re.search(r"…|\\\\$|[A-Z]{3,}|[>|&]", line)]
+    ours = tuple(f"{PREFIX}{command}" for command in COMMANDS)
+    whole = [line for line in lines if line.startswith(ours) and not re.search(r"…|\\\\$|[A-Z]{3,}|[>|&]", line)]
     return list(dict.fromkeys(re.sub(r"\s+#.*", "", line) for line in whole))
 
 

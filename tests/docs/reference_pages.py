@@ -14,7 +14,7 @@ import yaml
 from harness.cli.commands import EXIT_STATUSES, commands_by_group
 from harness.cli.parsers import parser_of
 from harness.config import schema
-from harness.extras.compare.paired_verdicts import Verdict
+from harness.gate.check_rules import Verdict
 from harness.results.columns import COLUMNS
 from harness.sweep_axes import AXES, BAD_STATUSES, STATUSES
 

@@ -6,7 +6,6 @@ import pytest
 from gate.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
 
 from harness.errors import UsageError
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.baseline import Baseline, ClaimKept, FindingId, group
 from harness.gate.check import (
     check_remarks,
@@ -16,7 +15,7 @@ from harness.gate.check import (
     split_filters,
     with_confirmation,
 )
-from harness.gate.check_rules import Outcome, exit_status
+from harness.gate.check_rules import Outcome, Verdict, exit_status
 from harness.sweep_axes import Case
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from harness.cli.parsers import parse_options
 from harness.errors import UsageError
-from harness.extras.compare.paired_verdicts import Verdict
-from harness.gate.check_rules import Outcome
+from harness.gate.check_rules import Outcome, Verdict
 from harness.gate.reporters import GateReport, check_outputs
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"

@@ -1,11 +1,11 @@
 """Commands about commits: `bisect` finds the one that changed a layer, and `history` records what each one costs."""
 
 import argparse
-import math
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -17,7 +17,6 @@ from rich.text import Text
 import harness
 from harness import file_io, formatting
 from harness.cli.commands import CASES_FAILED, DONE
-from harness.cli.option_forms import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
 from harness.errors import UsageError, usage_error_about
@@ -35,6 +34,7 @@ from harness.extras.commits.history import HistoryRequest, add, compare_directly
 from harness.extras.commits.history_changes import time_changes, time_series
 from harness.extras.commits.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
 from harness.extras.commits.history_page import history_page
+from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
 from harness.key_value_options import Key, present_option, read_keys, take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
@@ -43,10 +43,8 @@ from harness.results.columns import FACT_NAMES
 from harness.sweep_axes import OWN_ENVIRONMENT, Case
 
 _WORSE = 1
-_ADD = (Key("anchor"), Key("minutes", float, 5.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0"))
-_PAGE = (
-    Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes="a number from 0.001 on, below 1"),
-)
+_ADD = (Key("anchor"), replace(MINUTES, default=5.0))
+_PAGE = (THRESHOLD,)
 _BLESS = (Key("reason"),)
 # The flags that one action alone has.
 _FLAGS = {"add": ("exact",), "page": ("confirm", "out"), "bless": ()}

@@ -12,11 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from harness import formatting
+from harness.extras.commits.change_position import Segment, segments, standard_errors
 from harness.extras.commits.history_file import ABSENT, CommitLine, History, Ratio
-from harness.extras.commits.segmentation import Segment, segments, standard_errors
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.baseline import parse_case, parse_finding_id
-from harness.gate.check_rules import judge_count, judge_kernel
+from harness.gate.check_rules import Verdict, judge_count, judge_kernel
 from harness.results.columns import COLUMNS, FACT_NAMES
 from harness.stats.interval import NORMAL
 

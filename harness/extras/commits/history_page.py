@@ -25,8 +25,8 @@ from harness.extras.commits.history_changes import (
 )
 from harness.extras.commits.history_file import CommitLine, History, Ratio
 from harness.extras.compare.comparison import pair_label
-from harness.extras.compare.paired_verdicts import Verdict
 from harness.gate.baseline import parse_case, parse_finding_id
+from harness.gate.check_rules import Verdict
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.html.chart_data import marker_symbols

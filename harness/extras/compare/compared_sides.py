@@ -20,23 +20,28 @@ from harness.case_grid import collapsed
 from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
-from harness.extras.compare.changed_layers import LEFT_OUT, LayerFiles, choice_sentences, touched_layers
-from harness.extras.compare.comparison import HELD, TIME, Comparison, compare_sides, pair_label
+from harness.extras.compare.comparison import (
+    FLOAT64,
+    HELD,
+    TIME,
+    Comparison,
+    compare_sides,
+    pair_label,
+    versions_sentences,
+)
 from harness.extras.compare.explanation import Explanation, trace_pair
-from harness.extras.compare.interleaved import Pair, Sides, Timing, is_block_row, time_pairs
+from harness.extras.compare.interleaved import ComparisonScreen, Pair, Sides, Timing, is_block_row, time_pairs
 from harness.extras.compare.paired_evidence import Rules
-from harness.extras.compare.paired_verdicts import MeasuredBlocks, Verdict
+from harness.extras.compare.paired_verdicts import MeasuredBlocks
 from harness.extras.compare.side_settings import SideSettings
-from harness.extras.compare.worktree import Worktree, worktree
+from harness.extras.compare.worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
 from harness.file_validation import OpenModel, checked
-from harness.gate.check_rules import Outcome
-from harness.gate.reporters import FLOAT64, versions_sentences
+from harness.gate.check_rules import Outcome, Verdict
 from harness.layer_lookup import Traits
 from harness.machine import unlike, versions_text
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.outcome import TrialOutcome
 from harness.measure.output_directory import code_digests
-from harness.measure.progress import ComparisonScreen
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory, summarise

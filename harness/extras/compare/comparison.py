@@ -4,16 +4,22 @@ The results are outcomes of a gate, where a slower head, or one that takes more,
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from harness import formatting
 from harness.extras.compare import paired_verdicts
 from harness.extras.compare.paired_evidence import Rules, ratio_text
-from harness.extras.compare.paired_verdicts import Control, MeasuredBlocks, PairedResult, Verdict
-from harness.gate.check_rules import Outcome, judge_count
+from harness.extras.compare.paired_verdicts import Control, MeasuredBlocks, PairedResult
+from harness.gate.check_rules import Outcome, Verdict, judge_count
+from harness.gate.reporters import COLORS, GateReport
 from harness.layer_options import NO_OPTIONS
+from harness.report.document import Cell, Row, Table, show
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, Case
 
@@ -261,3 +267,88 @@ def _row(one: ComparedCase, control: str) -> dict[str, Any]:
         "flops_verdict": one.flops.verdict.amount,
         "flops_ratio": one.flops.ratio,
     }
+
+
+# What to do about a time that is undecided.
+ADVICE = ". To decide, repeat it with more blocks= or minutes=, on a quiet machine."
+# The property that tells whether both sides have equal outputs in float64.
+FLOAT64 = "outputs in float64"
+
+
+def versions_sentences(properties: Mapping[str, str]) -> list[str]:
+    """Sentences that name the versions of each side of a comparison, and say if the sides compute different outputs."""
+    base, head = (properties[f"{side} versions"] for side in ("base", "head"))
+    found = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
+    if properties.get(FLOAT64) == "different":
+        found.append(
+            "The outputs of both sides differ in float64: the layer computes something else, or draws other weights "
+            "from the same seed."
+        )
+    return found
+
+
+def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
+    """Print a comparison: a table with one row per pair, then sentences about the results.
+
+    The column `detectable` holds the smallest slow-down that this measurement would have detected.
+    """
+    columns = {"head": "", "time, 95 % interval": "whole", "detectable": "n", "memory": "", "flops": ""}
+    table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
+    explained = (one.parts(brief=True) for one in comparison.explanations)
+    show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
+
+
+def _comparison_row(one: ComparedCase) -> Row:
+    # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
+    impl, _, sizes = one.label.partition(" ")
+    time, seen = "", ""
+    if one.time is not None:
+        least = one.time.smallest_detectable
+        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
+    amounts = []
+    for amount in (one.memory, one.flops):
+        times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
+        amounts.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
+    return (Cell(impl, below=sizes), Cell(one.verdict.time, COLORS.get(one.verdict, ""), below=time), seen, *amounts)
+
+
+def comparison_sentences(comparison: Comparison) -> Iterator[str]:
+    """Sentences to print below the table."""
+    for one in comparison.compared:
+        why = one.time.reason if one.time is not None else one.reason
+        if one.verdict is not Verdict.EQUIVALENT:
+            yield f"{one.label}: {one.verdict.time}: {why}."
+    yield from dict.fromkeys(one.kernels for one in comparison.compared if one.kernels)
+    for case, control in comparison.controls:
+        if control.failure is not None:
+            yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
+        if control.differs:
+            yield (
+                f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
+                f"{ratio_text(control.evidence)}. Nothing is concluded about time: measure again when the machine is "
+                "quiet."
+            )
+    if comparison.control == HELD:
+        number = sum(control.held for _, control in comparison.controls)
+        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
+    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
+    if known:
+        ratio, lo, hi = max(known)
+        yield (
+            f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
+            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
+        )
+
+
+def closing_sentence(report: GateReport) -> str:
+    """How many times of a comparison were decided, and why it has this exit status."""
+    times = Counter(one.verdict for one in report.outcomes if one.quantity == TIME)
+    open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
+    counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
+    worse, failed = (
+        list(dict.fromkeys(one.quantity for one in report.outcomes if one.verdict is verdict))
+        for verdict in (Verdict.WORSE, Verdict.UNMEASURED)
+    )
+    why = f"got worse: {', '.join(worse)}" if worse else f"could not be measured: {', '.join(failed) or 'anything'}"
+    of_time = f"{times.total() - open_ones} of {times.total()} times decided ({counted or 'none'})"
+    return f"{of_time}; exit status {report.exit_status}: {why if report.exit_status else 'nothing got worse'}."

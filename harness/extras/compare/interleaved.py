@@ -16,11 +16,17 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
-from harness.extras.compare.paired_evidence import PATTERN, Rules, carry_over
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from harness.extras.compare.paired_evidence import PATTERN, Rules, carry_over, ratio_text
 from harness.extras.compare.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
+from harness.extras.compare.turn_trial import Turn, TurnTrial, TurnTrialFailed, begin_turns
+from harness.formatting import duration
 from harness.measure.executor import Executor
-from harness.measure.fork_client import Turn, TurnTrial, TurnTrialFailed
-from harness.measure.progress import ComparisonScreen
+from harness.measure.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.sweep_axes import Case
 
@@ -84,7 +90,7 @@ def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
         sides = {"A": a, "B": b}
         call_s = 0.0
         for name, side in rng.sample(list(sides.items()), 2):
-            trials[name] = _for_side(side, side.executor.turns, side.case, timing.turn_s)
+            trials[name] = _for_side(side, begin_turns, side.executor, side.case, timing.turn_s)
             call_s += _for_side(side, trials[name].wait_until_warm) / 2
         order = "".join(rng.choice(_PATTERNS) for _ in range(_patterns(call_s, timing)))
         turns = tuple(_take(order, sides, trials))
@@ -123,6 +129,71 @@ def _for_side(side: Side, ask: Callable[..., _T], *arguments: Any) -> _T:
         # A case that fits into memory once may not fit twice.
         twice = "; both sides are in memory at once: compare smaller sizes" if error.outcome.status == "oom" else ""
         raise BlockFailed(f"{side.name}: {error}{twice}") from error
+
+
+class ComparisonScreen(LiveOnTerminal):
+    """Show the progress of a comparison of the pairs with these labels: how far each open one is from a decision.
+
+    A context manager: it removes the live table at its end. Elsewhere than on a terminal, it prints a line every ten
+    seconds at most. The first of these after each look is followed by a line for each open pair.
+    """
+
+    def __init__(self, labels: Sequence[str], rules: Rules, limit_s: float, console: Console) -> None:
+        self._shown = Live(console=console, auto_refresh=False, transient=True)
+        super().__init__(console, self._shown)
+        self._labels, self._threshold, self._limit_s = labels, rules.threshold, limit_s
+        self._last_drawn = time.monotonic()
+        self._used_s = 0.0
+        self._round = ""
+        self._standing: Standing | None = None
+        self._is_after_look = False
+
+    def round(self, stage: str, number: int) -> None:
+        """A round begins, in the first measurement or in the second one of the flagged pairs."""
+        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
+
+    def block(self, used_s: float) -> None:
+        """A block has been measured. The comparison has used this much time."""
+        self._used_s = used_s
+        now = time.monotonic()
+        if now - self._last_drawn < (REDRAW_S if self._console.is_terminal else PLAIN_LINE_S):
+            return
+        self._last_drawn = now
+        if self._console.is_terminal:
+            self._shown.update(self._table(), refresh=True)
+            return
+        self._console.out(self._line(), highlight=False)
+        for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
+            self._console.out(f"         {label}: {ratio} after {blocks}", highlight=False)
+        self._is_after_look = False
+
+    def end_round(self, standing: Standing, is_look: bool) -> None:
+        """A round has ended. After a look, the rules may have closed some pairs."""
+        self._standing = standing
+        self._is_after_look |= is_look
+
+    def _line(self) -> str:
+        known = self._standing
+        closed = f"{known.decided} of {known.cases} pairs decided" if known else ""
+        given_up = f"{known.given_up} given up" if known and known.given_up else ""
+        left = f"at most {duration(max(0.0, self._limit_s - self._used_s))} left"
+        parts = (self._round, closed, given_up, left if math.isfinite(self._limit_s) else "")
+        return "  ".join((f"{self._used_s:5.0f} s", *filter(None, parts)))
+
+    def _open_pairs(self) -> list[tuple[str, str, str]]:
+        """The label, the ratio with its interval, and the number of blocks of each open pair."""
+        found = self._standing.evidence() if self._standing else {}
+        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in found.items()]
+
+    def _table(self) -> Group:
+        rows, most = self._open_pairs(), max(1, self._console.height - 4)
+        table = Table.grid(padding=(0, 2))
+        for row in rows[:most]:
+            table.add_row(*map(Text, row))
+        limit = 1 + self._threshold
+        more = f"… and {len(rows) - most} more; " if len(rows) > most else ""
+        below = f"{more}equivalent between ×{1 / limit:.3f} and ×{limit:.3f}, faster or slower beyond"
+        return Group(Text(self._line()), table, Text(below if rows else ""))
 
 
 # One case in this many is a control: it is also measured against itself.

@@ -17,7 +17,6 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 
 from harness.extras.compare.paired_evidence import (
@@ -28,22 +27,7 @@ from harness.extras.compare.paired_evidence import (
     mean_ratio,
     smallest_detectable,
 )
-
-
-class Verdict(Enum):
-    """The conclusion about a side, or about a new measurement, compared with another. The worst comes first.
-
-    Each has a word for times (`time`), for memory and FLOPs (`amount`), and for the outcomes of a gate (`outcome`).
-    """
-
-    WORSE = "slower", "more", "regression"
-    UNMEASURED = "unmeasured", "unknown", "unmeasured"
-    UNDECIDED = "undecided", "undecided", "undecided"
-    BETTER = "faster", "less", "improved"
-    EQUIVALENT = "equivalent", "equivalent", "passed"
-
-    def __init__(self, time: str, amount: str, outcome: str) -> None:
-        self.time, self.amount, self.outcome = time, amount, outcome
+from harness.gate.check_rules import Verdict
 
 
 class BlockFailed(Exception):

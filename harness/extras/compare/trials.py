@@ -1,5 +1,6 @@
-"""One traced call: what each operation does, the tensors alive at the peak, and a profiler's shares of the time.
+"""The trials of `compare` and `explain`: interleaved samples, and one traced call.
 
+A traced call tells what each operation does, the tensors alive at the peak, and a profiler's shares of the time.
 Operations and tensors are exact. They come from one observed call without a profiler. Another call runs under torch's
 profiler, which slows it down unevenly: its shares are estimates.
 """
@@ -30,7 +31,8 @@ from harness.trial.device import allocator_peak
 from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
-from harness.trial.workload import Workload, build
+from harness.trial.timing.timed_trial import take_turns
+from harness.trial.workload import Unsupported, Workload, build
 
 
 class LiveStorages(Storages):
@@ -248,3 +250,15 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     work.forget()
     shares = profiled_shares(work, device_kind(case.device), Path(chrome))
     return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}
+
+
+def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Carry out a trial of the kind `trace`."""
+    return traced_call(case, request["seed"], request["chrome"])
+
+
+def turns_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
+    if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
+    return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
