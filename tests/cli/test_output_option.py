@@ -58,8 +58,9 @@ def test_an_output_is_given_once(command: str) -> None:
 def test_the_name_of_an_output_may_be_anything(name: str) -> None:
     options = parse_options("sweep", ["-o", name])
     assert compose(options.overrides, for_sweep=True).out == Path(name)
-    options = parse_options("gradient-reach", ["-o", name])
-    assert read_keys(options.keys, [Key("out")])["out"] == name
+    for command, needs in KEYS.items():
+        options = parse_options(command, [*needs, "-o", name])
+        assert read_keys(options.keys, [Key("out")])["out"] == name
 
 
 @pytest.mark.parametrize("command", ["report", "calibrate"])
