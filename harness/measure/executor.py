@@ -172,13 +172,7 @@ class Executor:
         """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
         self._compiling.learn(purpose, case, outcome)
 
-    def begin(
-        self,
-        purpose: str,
-        case: Case,
-        extra: dict[str, Any],
-        start: Callable[[ForkServer, dict[str, Any], float, Callable[[], None]], _Trial],
-    ) -> _Trial:
+    def begin(self, purpose: str, case: Case, extra: dict[str, Any], start: Callable[..., _Trial]) -> _Trial:
         """Start a trial that the caller ends, and return what `start(server, request, limit_s, ended)` returns.
 
         `start` forks the trial, and calls `ended` once it has ended. That raises CodeChanged, as `run` does. Raises

@@ -218,7 +218,7 @@ def run_bisect(options: argparse.Namespace) -> int:
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console()
     try:
-        found = bisect(request, out, lambda line: console.out(formatting.printable(line), highlight=False))
+        found = bisect(request, out, _say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
     return _show_findings(request, found, str(out), console)

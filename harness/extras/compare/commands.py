@@ -245,7 +245,7 @@ def _settings_of_sides(
     if texts:
         if own["ref"] is not None:
             raise UsageError(f"ref={own['ref']} gives both sides: leave side= and env= out")
-        sides = read_sides(texts, overrides, config_dir, IN_TURNS)
+        sides = read_sides(texts, overrides, config_dir)
         if len(sides[0].config.axes["impl"]) != 1:
             raise UsageError("two sides are of one layer: give impl=LAYER")
     if own["control"] is not None and not (sides and sides[0].runtime.python):

@@ -12,6 +12,7 @@ from typing import Any
 from harness.background_process import interpreter_of
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError, unknown_key
+from harness.extras.compare.options import IN_TURNS
 from harness.key_value_options import present_option
 from harness.layer_options import with_options
 from harness.measure.fork_client import Runtime
@@ -56,9 +57,9 @@ class SideSettings:
 
 
 def read_sides(
-    texts: Sequence[str], overrides: Sequence[str], config_dir: Path | None, usual: Sequence[str]
+    texts: Sequence[str], overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[SideSettings, SideSettings]:
-    """The settings of base and head. `overrides` are those of both sides, `usual` as `compose` takes them.
+    """The settings of base and head. `overrides` are those of both sides.
 
     Raises UsageError for another number of sides, for invalid settings, and if the sides do not differ.
     """
@@ -69,8 +70,7 @@ def read_sides(
         if all(option.partition("=")[0] in axes for _, axes, _ in parsed):
             raise UsageError(f"{option} has no effect, because both sides set it: leave it out")
     base, head = (
-        SideSettings(text, *_configured(text, axes, overrides, config_dir, usual), runtime)
-        for text, axes, runtime in parsed
+        SideSettings(text, *_configured(text, axes, overrides, config_dir), runtime) for text, axes, runtime in parsed
     )
     if base.is_like(head):
         raise UsageError(f"both sides are the same, side='{base.text}' and side='{head.text}': let one setting differ")
@@ -112,11 +112,11 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
 
 
 def _configured(
-    text: str, axes: Mapping[str, str], overrides: Sequence[str], config_dir: Path | None, usual: Sequence[str]
+    text: str, axes: Mapping[str, str], overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[dict[str, Any], SweepConfig]:
     """The values of the side's own axes, and its whole configuration."""
     others = [option for option in overrides if option.partition("=")[0] not in axes]
-    config = compose([*others, *axes.values()], config_dir, usual=usual)
+    config = compose([*others, *axes.values()], config_dir, usual=IN_TURNS)
     for axis in axes:
         if len(config.axes[axis]) != 1:
             raise UsageError(f"side='{text}': a side has one value of {axis}")

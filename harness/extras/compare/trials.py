@@ -230,8 +230,8 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
     return [[name, share] for name, share in sorted(shares, key=lambda one: (-one[1], one[0])) if share]
 
 
-def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
-    """Return what one call of the case does, operation by operation. Write a Chrome trace of another call to `chrome`.
+def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+    """Return what one call of the case does, operation by operation. Write a Chrome trace of another to `chrome`.
 
     | key | meaning |
     | --- | --- |
@@ -240,7 +240,7 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     | `shares` | name and share of the time of each operation: estimates from one profiled call |
     | `unknown` | one line for each reason why an exact part is missing or incomplete |
     """
-    work = build(case, seed)
+    work = build(case, request["seed"])
     work.call()  # the first call loads pools, caches and code
     work.sync()
     work.forget()
@@ -248,13 +248,8 @@ def traced_call(case: Case, seed: int, chrome: str) -> dict[str, Any]:
     unknown: list[str] = []
     exact = told(lambda: observed_operations(work, unknown, ran), "operations", unknown)
     work.forget()
-    shares = profiled_shares(work, device_kind(case.device), Path(chrome))
+    shares = profiled_shares(work, device_kind(case.device), Path(request["chrome"]))
     return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}
-
-
-def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """Carry out a trial of the kind `trace`."""
-    return traced_call(case, request["seed"], request["chrome"])
 
 
 def turns_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
