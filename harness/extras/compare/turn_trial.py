@@ -1,6 +1,6 @@
 """The kinds of trials that `compare` and `explain` need, and the driver's end of an interleaved trial.
 
-The trial's process reads its kind here too. In another environment it has only torch and numpy.
+The trial's process reads its kind here too. It may be of an environment with few packages, so this file needs none.
 """
 
 import contextlib
