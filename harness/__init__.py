@@ -3,43 +3,30 @@
 From a notebook: `run = harness.load("results/latest")`; `run.table`, `run.laws`, `run.plot.overview()`.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-
-    from harness.notebook import Plots, Run
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 
-def load(path: "str | Path") -> "Run":
-    """Load a run directory or a pytest-benchmark JSON file, with its tables, cost models and plots.
+def _added(name: str) -> Any:
+    """Return what an extra adds to this package by its table PUBLIC. Raises AttributeError if none has the name."""
+    from harness.entries import entries, referenced  # imported here: pytest loads this package in any test suite
 
-    Raises `harness.errors.UsageError` if `path` is neither.
-    """
-    from harness import notebook  # imported here to keep `python -m harness --help` fast
-
-    return notebook.load(path)
-
-
-def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Fit cost models to a tidy table.
-
-    The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
-    """
-    from harness import notebook
-
-    return notebook.laws_of(table)
+    places = dict(entries("PUBLIC"))
+    if name not in places:
+        raise AttributeError(f"module 'harness' has no attribute '{name}', and no package in harness/extras adds one")
+    return referenced(places[name])
 
 
-def plots_of(table: "pd.DataFrame") -> "Plots":
-    """Draw the plots of a tidy table: `harness.plots_of(table).overview()`.
+def __dir__() -> list[str]:
+    from harness.entries import entries
 
-    The table needs a column `seq_len` and a cost such as `time_s`; other columns are optional.
-    """
-    from harness import notebook
+    return [*globals(), *dict(entries("PUBLIC"))]
 
-    return notebook.plots_of(table)
+
+if TYPE_CHECKING:  # a checker would take any misspelt name for one that `__getattr__` returns
+    load: Any
+    laws_of: Any
+    plots_of: Any
+else:
+    __getattr__ = _added

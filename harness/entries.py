@@ -30,9 +30,10 @@ def entries(table: str) -> list[Any]:
 
 
 def referenced(place: str) -> Any:
-    """Return what `module:name` refers to."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    """Return what `module:name` refers to, or the module itself for `module` alone."""
+    module_name, _, name = place.partition(":")
+    module = importlib.import_module(module_name)
+    return getattr(module, name) if name else module
 
 
 class Out(Enum):

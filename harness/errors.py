@@ -1,7 +1,8 @@
 """Errors a user can cause: one line that says what is wrong and what to do."""
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from harness.other_names import MEANT, OPTIONS
@@ -38,25 +39,47 @@ def usage_error_about(what: object) -> Iterator[None]:
         raise UsageError(f"{what}: {error.strerror or error}") from error
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near.
+def notify(*messages: object) -> None:
+    """Print each message on a line of stderr that begins with the name of the program."""
+    for message in messages:
+        print(f"harness: {message}", file=sys.stderr)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name nearest to `name`; empty if none is near.
 
     Another tool's word for a known name counts as the nearest: `num_heads` for `heads`.
     """
     names = list(known)
-    meant = MEANT.get(name.lower())
+    meant = MEANT.get(name.lower(), "")
+    near = [meant] if meant in names else difflib.get_close_matches(name, names, n=1)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near.
+
+    Of `precision.foo`, only the last part is compared, with those of all names that begin with `precision.`
+    """
+    names = list(known)
     option = OPTIONS.get(name.lower(), "")
     if option.partition("=")[0] in names:
         return f"; did you mean {option}?"
-    near = [meant] if meant in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    group = name[: name.rfind(".") + 1]
+    of_group = [other for other in names if other.startswith(group)]
+    if group and of_group:
+        names = of_group
+        near = nearest(name.removeprefix(group), [other.removeprefix(group) for other in of_group])
+    else:
+        group, near = "", nearest(name, names)
     if near:
-        return f"; did you mean '{near[0]}'?"
+        return f"; did you mean '{group}{near}'?"
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
-def unknown_key(name: str, known: Collection[str], suggest: Callable[..., str] = did_you_mean) -> str:
+def unknown_key(name: str, known: Collection[str]) -> str:
     """The message about an unknown key. A key like none of those known may be a keyword of the layer."""
-    instead = suggest(name, known)
+    instead = did_you_mean(name, known)
     is_option = "options" in known and name.isidentifier() and "; known: " in instead
     return f"unknown key '{name}'{instead}" + (f"; a keyword of the layer is layer.{name}=…" if is_option else "")

@@ -140,6 +140,11 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def write_json(path: Path, content: object) -> None:
+    """Write the content as indented JSON, as `write_atomically` does. Raises ValueError for an infinity or NaN."""
+    write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
 def is_leftover(name: str, of: str) -> bool:
     """Whether `name` is a temporary file left by a killed writer of the file `of`."""
     return name.startswith(f".{of}.") and name.endswith(_END)
@@ -167,25 +172,12 @@ def make_scratch() -> Path:
 
 def is_empty_scratch(directory: Path) -> bool:
     """Whether the directory is still there, usable and empty."""
-    return os.access(directory, os.R_OK | os.W_OK | os.X_OK) and not (directory.is_symlink() or os.listdir(directory))
+    return os.access(directory, os.R_OK | os.W_OK | os.X_OK) and not os.listdir(directory)
 
 
 def remove_scratch(directory: Path) -> None:
-    """Remove the directory with its content as far as possible, even if a layer has removed its own permissions.
-
-    Of a link, only the link itself is removed: a layer may replace its directory by one.
-    """
-    if directory.is_symlink():
-        with contextlib.suppress(OSError):
-            directory.unlink()
-        return
-    with contextlib.suppress(RecursionError):  # a layer may nest a thousand directories
-        for at, names, _ in os.walk(directory):
-            for path in (os.path.join(at, name) for name in names):
-                if not os.path.islink(path):  # a link may lead out of the directory
-                    with contextlib.suppress(OSError):
-                        os.chmod(path, 0o700)
-        shutil.rmtree(directory, ignore_errors=True)
+    """Remove the directory with its content as far as possible."""
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _pid_namespace() -> int:

@@ -133,7 +133,7 @@ _MACHINE = _part(
     "host kernel libc python project_commit user_commit calibration_note",
     "memory_bytes",
     cpu=_part("model", "threads usable"),
-    torch=_part("version cuda triton gpu cpu_capability", "cudnn", gpu_states=dict[_Text, _State], gpu_state=_State),
+    torch=_part("version cuda triton gpu cpu_capability", "cudnn", gpu_states=dict[_Text, _State]),
     **dict.fromkeys(("libraries", "packages", "environment", "environments"), _Texts),
     layers=dict[_Text, _Texts],
     calibration=_part(

@@ -13,6 +13,8 @@ MORE_BYTE_UNITS = {
     **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
     **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
 }
+# Writes a number with its unit.
+NumberText = Callable[[float], str]
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 _MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MOST_LISTED = 4
@@ -92,7 +94,7 @@ def change(log_ratio: float) -> str:
     return f"{100 * math.expm1(log_ratio):+.1f} %"
 
 
-def between(lo: float, hi: float, text: Callable[[float], str]) -> str:
+def between(lo: float, hi: float, text: NumberText) -> str:
     """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
     if math.isfinite(lo) and math.isfinite(hi):
         return f"{text(lo)} to {text(hi)}"
@@ -121,6 +123,11 @@ def round_text(text: str) -> str:
     if number.replace(".", "").isdecimal():
         number = f"{float(number):g}"
     return f"{number} {unit}".rstrip()
+
+
+def if_known(value: float | None, text: NumberText) -> str:
+    """The text of a value; empty if it is not known."""
+    return "" if value is None else text(value)
 
 
 def three(value: float) -> str:

@@ -3,7 +3,6 @@
 An option is read by a table of keys, or by Hydra's grammar in `harness.config`. An invalid value is a one-line error.
 """
 
-import difflib
 import fnmatch
 import itertools
 import math
@@ -230,14 +229,9 @@ def any_impl(found: list[str], text: str, pattern: str, impls: Sequence[str]) ->
     """The layers among `impls` that `pattern` has found. Raises UsageError without any; `text` is the override."""
     if found:
         return found
-    family, _, rest = pattern.partition(".")
-    families = dict.fromkeys(name.partition(".")[0] for name in impls)
-    near = difflib.get_close_matches(family.rstrip("*"), families, n=1, cutoff=0.5)
-    meant = f"{near[0]}.{rest or '*'}" if near else ""
-    if fnmatch.filter(impls, meant):
-        raise UsageError(f"{text}: no impl matches; did you mean 'impl={meant}'?")
-    known = impls if len(impls) <= _MOST_NAMED else [f"{name}.*" for name in families]
-    raise UsageError(f"{text}: no impl matches; known: {', '.join(known)}")
+    families = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in impls)
+    known = impls if len(impls) <= _MOST_NAMED else families
+    raise UsageError(f"{text}: no impl matches{did_you_mean(pattern, known)}")
 
 
 def _checked(axis: str, value: Any) -> Any:

@@ -13,7 +13,6 @@ The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at t
 `memory`. The sequential depth is `depth`. Operations on the longest path between two positions are `path`.
 """
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -29,11 +28,11 @@ from types import ModuleType
 from typing import Any
 
 from harness import own_axes
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, nearest
 from harness.layer_options import NO_OPTIONS
 from harness.layer_source import find_layers
 from harness.polynomial import Polynomial, constant, own_letter, parse
-from harness.sweep_axes import AXES, LETTERS, SETTINGS, Case
+from harness.sweep_axes import AXES, LETTERS, Case
 from impls.registry import IMPLS, Impl
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
@@ -117,8 +116,8 @@ def near_layer(name: str, known: Sequence[str]) -> str:
     An existing layer, or a user's own, is no misspelling, so no other is suggested for it.
     """
     exists = name in IMPLS or is_foreign(name)
-    near = [] if exists else difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else f"; it has {', '.join(known)}"
+    near = "" if exists else nearest(name, known)
+    return f"; did you mean '{near}'?" if near else f"; it has {', '.join(known)}"
 
 
 def is_foreign(name: str) -> bool:
@@ -163,11 +162,11 @@ def _instead(name: str) -> str:
     if any(known.startswith(f"{name}.") for known in IMPLS):
         return f"; did you mean 'impl={name}.*'?"
     module, attribute, layers = find_layers(name)
-    if near := difflib.get_close_matches(attribute, layers, n=1):
-        return f"; did you mean '{module}:{near[0]}'?"
+    if near := nearest(attribute, layers):
+        return f"; did you mean '{module}:{near}'?"
     is_class = attribute[:1].isupper() or (layers and not attribute)  # registered names are in small letters
-    if not is_class and (meant := difflib.get_close_matches(name, IMPLS, n=1)):
-        return f"; did you mean '{meant[0]}'? (your own layer: impl=module:Class)"
+    if not is_class and (near := nearest(name, IMPLS)):
+        return f"; did you mean '{near}'? (your own layer: impl=module:Class)"
     if layers:
         return f"; give a class or function of it, as impl={module}:{layers[0]}: {_listed(layers)}"
     if attribute:
@@ -266,8 +265,8 @@ def load_reference(name: str) -> type | None:
             return _reference_of_function(layer, _find(found)) if of_function else _load(found)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
             raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
-    near = difflib.get_close_matches(str(found), IMPLS, n=1)
-    meant = f"; did you mean '{near[0]}'?" if near else "."
+    near = nearest(str(found), IMPLS)
+    meant = f"; did you mean '{near}'?" if near else "."
     raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
 
 
@@ -336,8 +335,8 @@ def _classes_in(module: ModuleType, near: str = "") -> str:
     public = {name: value for name, value in vars(module).items() if name[0] != "_"}
     classes = {name: value for name, value in public.items() if isinstance(value, type) or inspect.isfunction(value)}
     names = [name for name, value in classes.items() if value.__module__ == module.__name__] or list(classes)
-    meant = difflib.get_close_matches(near, classes, n=1)
-    return f"did you mean '{meant[0]}'?" if meant else _listed(names)
+    meant = nearest(near, classes)
+    return f"did you mean '{meant}'?" if meant else _listed(names)
 
 
 def _listed(classes: Sequence[str]) -> str:
@@ -359,7 +358,7 @@ CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
 BY_ORDER = ("memory", "depth", "path")
 _BIG_O = re.compile(r"\s*O\((.*)\)\s*")
 # Letters of settings, each with its axis.
-_SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].of_layer and name in SETTINGS}
+_SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].own}
 
 
 def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
@@ -395,7 +394,7 @@ def _values_of_letters(
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
     The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
-    if their values are sizes.
+    if their values are sizes, and m stays if there is a source.
     """
     values = {}
     for letter, axis in _SETTING_LETTERS.items():
@@ -403,7 +402,8 @@ def _values_of_letters(
         if number := _default_of(layer_class, axis.name):
             own = constant(number)
         value = getattr(at, axis.name, axis.default)
-        values[letter] = own if value == axis.default else constant(value)
+        size = constant(value) if axis.of_layer else own_letter(letter)
+        values[letter] = own if value == axis.default else size
     sizes = dict(own_axes.own_size(own_axes.axes_text(layer_class), getattr(at, "options", NO_OPTIONS)))
     for letter, value in own_axes.own_letters(layer_class, at).items():
         values[letter] = own_letter(letter) if letter in sizes else constant(value)

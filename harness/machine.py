@@ -62,6 +62,12 @@ _SHORT = 12
 ENVIRONMENTS = "environments"
 
 
+# The description of a machine, as `describe_machine` makes it. A damaged file may hold only a part.
+Machine = Mapping[str, Any]
+# What `harness.trial.nvml.gpu_state` describes.
+GpuState = Mapping[str, Any]
+
+
 def describe_machine(
     torch: Mapping[str, Any], usable: int | None = None, variables: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -105,8 +111,6 @@ def describe_machine(
         },
         "project": str(PLACE),
         "project_commit": _project_commit(PLACE),
-        "trials_project": of_trials,
-        "trials_project_commit": _project_commit(Path(of_trials)) if of_trials else None,
         "user_commit": _commit(Path.cwd()) if Path.cwd() != PLACE else None,
     }
 
@@ -132,7 +136,7 @@ def keep_gpus_initialised() -> bool:
     return True
 
 
-def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unlike(before: Machine, now: Machine) -> list[str]:
     """The differences that make times of two machines incomparable, such as `"torch 2.6.0 before and 2.13.0 now"`.
 
     Both arguments are results of `describe_machine`, possibly read from a damaged file.
@@ -148,12 +152,12 @@ def unlike(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [*found, *(f"env={name} {then[name]} before and {today[name]} now" for name in changed)]
 
 
-def unlike_gpus(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def unlike_gpus(before: Machine, now: Machine) -> list[str]:
     """The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`."""
     return _gpu_differences(before, now, _DECISIVE_OF_GPU)
 
 
-def changed_gpu_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def changed_gpu_settings(before: Machine, now: Machine) -> list[str]:
     """The differences in the settings of GPUs that may change times: `"ECC mode 1 before and 0 now"`.
 
     The arguments are as for `unlike`. Times remain comparable with care.
@@ -161,9 +165,7 @@ def changed_gpu_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> l
     return _gpu_differences(before, now, _NOTED_OF_GPU)
 
 
-def _gpu_differences(
-    before: Mapping[str, Any], now: Mapping[str, Any], decisive: Mapping[str, tuple[str, str]]
-) -> list[str]:
+def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple[str, str]]) -> list[str]:
     """How the GPUs differ now: each from itself, or from all earlier ones if it was not among them.
 
     What NVML did not tell is no difference.
@@ -184,32 +186,31 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def gpu_states(machine: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The state of each GPU in a description, by UUID. A run of an older version holds that of one GPU, without it."""
-    torch = part(machine, "torch")
-    known = part(torch, GPU_STATES) or ({"": torch["gpu_state"]} if "gpu_state" in torch else {})
-    return {uuid: state for uuid, state in known.items() if isinstance(state, Mapping)}
+def gpu_states(machine: Machine) -> dict[str, GpuState]:
+    """The state of each GPU in a description, by UUID."""
+    states = part(part(machine, "torch"), GPU_STATES)
+    return {uuid: state for uuid, state in states.items() if isinstance(state, Mapping)}
 
 
-def with_gpus(machine: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def with_gpus(machine: Machine, states: Mapping[str, GpuState]) -> dict[str, Any]:
     """The description with the states of these GPUs instead of all that torch sees."""
-    torch = {name: value for name, value in part(machine, "torch").items() if name not in (GPU_STATES, "gpu_state")}
+    torch = {name: value for name, value in part(machine, "torch").items() if name != GPU_STATES}
     return {**machine, "torch": {**torch, GPU_STATES: states} if states else torch}
 
 
-def gpu_state_of(machine: Mapping[str, Any], device: str) -> dict[str, Any] | None:
+def gpu_state_of(machine: Machine, device: str) -> dict[str, Any] | None:
     """The state of the GPU that is this device; None if the description has none of it."""
     states = gpu_states(with_gpus_of(machine, [device]))
     return next((dict(state) for state in states.values()), None)
 
 
-def with_gpus_of(machine: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Any]:
+def with_gpus_of(machine: Machine, devices: Iterable[str]) -> dict[str, Any]:
     """The description with the states of the GPUs that are these devices, such as `cuda:1`."""
     used = {int(device.partition(":")[2] or 0) for device in devices if device_kind(device) == "cuda"}
     return with_gpus(machine, {uuid: one for uuid, one in gpu_states(machine).items() if one.get("index") in used})
 
 
-def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
+def is_locked(state: GpuState, rates_mhz: Collection[float]) -> bool:
     """Whether the clock rates of trials, in MHz, are those of a locked clock.
 
     NVML does not tell that `nvidia-smi -lgc` has locked it, but such a rate stays below the highest one in every trial.
@@ -222,10 +223,10 @@ def is_locked(state: Mapping[str, Any], rates_mhz: Collection[float]) -> bool:
     return max(rates_mhz) < _LOCKED_BELOW * highest and max(rates_mhz) <= (1 + _LOCKED_STEADY) * min(rates_mhz)
 
 
-def clock_advice(how: str, state: Mapping[str, Any]) -> str:
+def clock_advice(how: str, state: GpuState) -> str:
     """Advice to lock the clock rate as `how` says, or to leave it alone on a machine that may not be the user's.
 
-    Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says. Older runs lack the entry.
+    Entry `borrowed` of a GPU's state is why it may not be, as `borrowed_because` says.
     """
     if why := state.get("borrowed"):
         return (
@@ -235,7 +236,7 @@ def clock_advice(how: str, state: Mapping[str, Any]) -> str:
     return f"{how} On a machine that others use too, leave the clock rate alone."
 
 
-def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> str | None:
+def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | None:
     """How to lock the clock rate and what that costs; None if it is locked, or without a state.
 
     The arguments are as for `is_locked` and `clock_advice`.
@@ -259,7 +260,7 @@ def lock_advice(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> 
     )
 
 
-def _base_mhz(state: Mapping[str, Any]) -> int | None:
+def _base_mhz(state: GpuState) -> int | None:
     """The default application clock, or the present one, if it is below the highest rate; or a share of that."""
     highest = state.get("sm_clock_max_mhz")
     if not highest:
@@ -269,7 +270,7 @@ def _base_mhz(state: Mapping[str, Any]) -> int | None:
     return lower[0] if lower else int(_HELD_SHARE * highest) // _STEP_MHZ * _STEP_MHZ
 
 
-def versions_text(machine: Mapping[str, Any]) -> str:
+def versions_text(machine: Machine) -> str:
     """The versions in a description that matter for times: `python 3.11.7, torch 2.6.0, CUDA 12.4, my-layers 1.0`."""
     torch = part(machine, "torch")
     named = {"torch": "version", "CUDA": "cuda", "cuDNN": "cudnn", "triton": "triton"}
@@ -277,7 +278,7 @@ def versions_text(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in {**found, **part(machine, "packages")}.items() if version)
 
 
-def kind_of_machine(machine: Mapping[str, Any]) -> dict[str, str]:
+def kind_of_machine(machine: Machine) -> dict[str, str]:
     """The properties of the machine that stay the same from run to run."""
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
     known = {
@@ -291,7 +292,7 @@ def kind_of_machine(machine: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def gpu_settings(machine: Mapping[str, Any]) -> str | None:
+def gpu_settings(machine: Machine) -> str | None:
     """The drivers and power limits of the GPUs, as text; None if unknown."""
     found = dict.fromkeys(
         f"{name} {_shown(state[key])}{unit}"
@@ -302,7 +303,7 @@ def gpu_settings(machine: Mapping[str, Any]) -> str | None:
     return ", ".join(found) or None
 
 
-def part(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def part(machine: Machine, name: str) -> Mapping[str, Any]:
     """One part of a machine's description, such as `cpu`; empty if a damaged file holds anything else there."""
     found = machine.get(name)
     return found if isinstance(found, Mapping) else {}

@@ -117,6 +117,12 @@ def own_size(text: str | None, options: str) -> OwnSize:
     return tuple(sorted((letter, value) for letter, value in values.items() if is_size(value)))
 
 
+def sizes_of(at: Any, text: str | None) -> OwnSize:
+    """The value of each letter in the text, at the options of a case, and of m if the case has a source."""
+    own = own_size(text, at.options)
+    return tuple(sorted((*own, ("m", at.kv_len)))) if at.kv_len else own
+
+
 @cache
 def other_options(text: str | None, options: str) -> str:
     """The options that are no size along an axis in the text."""

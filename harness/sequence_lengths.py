@@ -14,10 +14,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, nearest
 from harness.polynomial import Polynomial
 from harness.sweep_axes import EQUAL, Case
 
@@ -67,9 +66,10 @@ def _read(file: str) -> list[int]:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         shown = file[:80] if file.isprintable() else ascii(file[:80])
-        near = did_you_mean(file[:80], (EQUAL, ZIPF)) if get_close_matches(file[:80], (EQUAL, ZIPF)) else ""
+        near = nearest(file[:80], (EQUAL, ZIPF))
+        meant = f"; did you mean '{near}'?" if near else ""
         what = f"lengths={shown} is no file that can be read: give {EQUAL}, {ZIPF}, {ZIPF}:SEED or a file of lengths"
-        raise UsageError(f"{what}{near}") from error
+        raise UsageError(f"{what}{meant}") from error
     found = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()

@@ -186,6 +186,7 @@ class Case:
         phrase=lambda m: f"source of {m}" if m else "no source",
         quiet=(0,),
         is_setting=True,
+        own="n",
         unit="token",
         help="cross-attention: the length of the source; 0: none",
     )
@@ -384,6 +385,10 @@ def setting_text(values: Mapping[str, Any]) -> str:
 _SettingValues: Any = cast(Any, namedtuple)("Setting", SETTINGS, defaults=map(DEFAULTS.get, SETTINGS))
 
 
+# The `kv_len` of a setting whose cases have sources of any length.
+_ANY_SOURCE = -1
+
+
 class Setting(_SettingValues):
     """What all points of a series have in common besides the layer: a value for every axis in `SETTINGS`."""
 
@@ -392,9 +397,15 @@ class Setting(_SettingValues):
         """The setting of a case, or of anything with its axes as attributes."""
         return cls(*(getattr(case, name) for name in SETTINGS))
 
+    @property
+    def of_any_source(self) -> "Setting":
+        """The setting with a source of any length, whose cost models are in m. Without a source, the same setting."""
+        return self._replace(kv_len=self.kv_len and _ANY_SOURCE)
+
     def as_dict(self) -> dict[str, Any]:
-        """The values by axis."""
-        return {name: getattr(self, name) for name in SETTINGS}
+        """The values by axis. The length of any source is `m`."""
+        values = {name: getattr(self, name) for name in SETTINGS}
+        return {**values, "kv_len": "m"} if self.kv_len == _ANY_SOURCE else values
 
     def __repr__(self) -> str:
         return f"Setting({setting_text(self.as_dict())})"

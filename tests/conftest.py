@@ -34,15 +34,16 @@ if os.environ.get("HARNESS_SIMULATED_CUDA"):
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
-    *("faults/", "slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
-    *("extras/attention/test_attention_map_command.py", "extras/compare/test_compare_command.py"),
-    *("extras/compare/test_turn_trial.py", "extras/compare/paired/test_error_rates.py"),
+    *("faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
+    *("extras/attention/test_attention_map_command.py", "extras/cluster/test_launched.py"),
+    *("extras/compare/test_compare_command.py", "extras/compare/test_turn_trial.py"),
+    *("extras/compare/paired/test_error_rates.py", "extras/papers/test_papers_command.py"),
     # Whole commands.
     *(f"cli/test_{name}.py" for name in ("beyond_peak", "calibrate", "changed_code", "command_lines")),
-    *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "launched", "papers", "steady")),
-    *("pytest_plugin/test_elsewhere.py", "pytest_plugin/test_measuring.py", "pytest_plugin/test_quiet.py"),
+    *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "steady")),
+    *(f"extras/pytest_plugin/test_{name}.py" for name in ("elsewhere", "measuring", "quiet")),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
-    "export/test_bench_registry.py",
+    "results/test_bench_registry.py",
     # A browser.
     *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
     # Many trials in processes of their own, or many calls of a layer.
@@ -53,9 +54,9 @@ _SLOW = (
     *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py", "simulated_cuda/"),
     # Whole commands beside quick tests.
     *("cli/test_letters.py::test_a_layer_is_measured", "cli/test_usage.py::test_a_reader_that_goes_away"),
-    *("cli/test_usage.py::test_a_dry_run_prints", "cli/test_export.py::test_a_report_is_made"),
+    *("cli/test_usage.py::test_a_dry_run_prints", "extras/export/test_export_command.py::test_a_report_is_made"),
     *(
-        "export/test_pytest_benchmark.py",
+        "extras/export/test_pytest_benchmark.py",
         "report/plots/test_draw.py",
         "report/plots/test_ladder.py::test_a_run_of_many",
     ),

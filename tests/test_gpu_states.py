@@ -73,13 +73,6 @@ def test_each_gpu_is_compared_with_itself_and_a_new_one_with_all_that_there_were
     ]
 
 
-def test_the_state_in_a_file_of_an_older_version_counts() -> None:
-    old = machine()
-    old["torch"] = {"version": "2.13.0", "gpu": "H100", "gpu_state": {"driver": "550.1", "power_limit_w": 700.0}}
-    (difference,) = unlike(old, machine(**{"GPU-12345678-9": {}}))
-    assert difference == "GPU driver of GPU-12345678 550.1 before and 570.86 now"
-
-
 def test_a_damaged_state_is_no_state() -> None:
     for damaged in (3, {"a": 3}, {"a": {"driver": ["x"]}}):
         broken = machine()

@@ -14,7 +14,6 @@ import pytest
 from harness import gpus
 from harness.config.compose import compose
 from harness.errors import UsageError
-from harness.measure.cluster_shards import _choose_gpu
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
@@ -133,18 +132,6 @@ def test_a_gpu_is_the_same_one_by_any_number_and_in_any_order_of_the_visible_one
     assert gpus.entries("cuda", 2, {"CUDA_VISIBLE_DEVICES": "1,0"}) == [slow, fast]
 
 
-def test_a_shard_sees_its_gpu_by_uuid_so_that_no_order_makes_it_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = {"cuda": {"count": 2, "names": ["A", "A"], "uuids": ["GPU-2", "GPU-1"], "lacking": None}}
-    executor = Executor(seed=0, trial_s=0.01, timeout_s=1)
-    answer = SimpleNamespace(run=lambda *_: TrialOutcome("ok", None, {"devices": seen}))
-    monkeypatch.setattr(Executor, "_warm_server", lambda self, which: answer)
-    known = Session(executor, compose([]).precision, 0).visible_gpus(compose(["device=cuda"]))
-    assert known == ["GPU-2", "GPU-1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert _choose_gpu(compose(["device=cuda"]), known) == 0
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-2"
-
-
 # Appends `+` when a trial begins and `-` when it ends to the file of its GPU: as many as run at once are seen.
 TRIALS = """
 import sys, time
@@ -211,18 +198,6 @@ def test_each_shard_gets_a_gpu_of_its_own_until_it_ends(tmp_path: Path) -> None:
         for one in (first, second):
             if one is not None and one.poll() is None:
                 one.communicate()
-
-
-def test_a_shard_whose_cases_name_a_gpu_sees_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert _choose_gpu(compose(["device=cuda:1"]), ["4", "7"]) == 0
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,7"
-    assert _choose_gpu(compose(["device=cuda"]), ["4", "7"]) == 0
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4"
-    assert _choose_gpu(compose(["device=cuda"]), ["4", "7"]) == 1  # this process has the other one
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
-    assert _choose_gpu(compose([]), None) == 0
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_an_executor_has_the_gpu_to_itself_while_a_trial_runs_and_not_between_trials(

@@ -3,35 +3,51 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from harness.analysis.claims_table import ClaimVerdict, verdicts
 from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.analysis.predict import HeldOut, hold_out
-from harness.analysis.published_claims import FigureComparison, JudgedClaim, figures_beside, judge_claims
-from harness.analysis.published_papers import Paper, paper_of
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
+from harness.entries import entries, referenced
+from harness.machine import Machine
 from harness.results.columns import CaseResult
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Row = TypeVar("_Row", Table1Row, BeyondRow)
 
 
-@dataclass(frozen=True)
-class PublishedFindings:
-    """A paper, its published figures beside the measured ones, and the verdicts on its claims."""
+class MoreFindings(Protocol):
+    """What an extra has found in a run.
 
-    paper: Paper
-    figures: list[FigureComparison]
-    claims: list[JudgedClaim]
+    - `title`: a word for its section, such as `Published`.
+    - `kind`: one of its `sentences` in words, such as `published claim`.
+    - `sentences`: for the terminal, the most important first.
+    - `tables`: the files to write beside the others.
+    """
+
+    title: str
+    kind: str
+
+    @property
+    def sentences(self) -> list[str]: ...
+
+    @property
+    def tables(self) -> "Mapping[str, pd.DataFrame]": ...
+
+    def section(self, hardware: str) -> Any:
+        """Return its section of the report. `hardware` is that of the run; it is empty if unknown."""
 
 
 @dataclass(frozen=True)
 class Analysis:
     """The findings of a run. Any list may be empty if the run is too small.
 
-    `published` is None if the run does not use a paper's setting.
+    `more` holds the findings of extras.
     """
 
     laws: list[FittedLaw] = field(default_factory=list)
@@ -42,23 +58,21 @@ class Analysis:
     held_out: list[HeldOut] = field(default_factory=list)
     roofs: list[Roof] = field(default_factory=list)
     roof_points: list[RoofPoint] = field(default_factory=list)
-    published: PublishedFindings | None = None
+    more: list[MoreFindings] = field(default_factory=list)
 
 
 def analyse(
-    lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None, config: Mapping[str, Any] | None = None
+    lines: Sequence[CaseResult], machine: Machine | None = None, config: Mapping[str, Any] | None = None
 ) -> Analysis:
     """Return all findings of a run's lines.
 
-    The run's machine.json is `machine`; its calibration is needed for the roofline. The run's config.yaml is `config`;
-    it may hold what a paper has published for the setting. Raises UsageError if the published part cannot be read.
+    The run's machine.json is `machine`; its calibration is needed for the roofline. The run's config.yaml is `config`.
+    Raises UsageError as `more_findings` does.
     """
     held_out = hold_out(lines)
     laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
     known = roofs(machine or {})
     found = verdicts(lines, laws)
-    paper = paper_of(config or {})
-    published = PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines)) if paper else None
     return Analysis(
         laws=laws,
         verdicts=found,
@@ -68,8 +82,17 @@ def analyse(
         held_out=held_out,
         roofs=known,
         roof_points=roof_points(lines, known),
-        published=published,
+        more=more_findings(config or {}, lines),
     )
+
+
+def more_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -> list[MoreFindings]:
+    """Return what extras find in the lines of a run with this configuration.
+
+    Raises UsageError if an extra cannot read its part of the configuration.
+    """
+    found = [referenced(place)(config, lines) for place in entries("FINDINGS")]
+    return [one for one in found if one is not None]
 
 
 def _compared_kinds(rows: list[_Row]) -> list[_Row]:

@@ -191,15 +191,22 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
 
 
+# Why no path was found is in `facts_unknown`, behind this.
+_PATH = "path: "
+
+
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge the claimed path length from the sequential depth, which is an upper bound.
 
     No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
-    of its own order and refutes a claim of a higher order. It cannot tell whether a shorter path exists.
+    of its own order and refutes a claim of a higher order, not of a lower one. Nothing is confirmed without a path.
     """
     one = judge_depth(lines, claim)
     if not one.measured:
         return one
+    unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
+    if unknown and one.verdict == CONFIRMED:
+        return Judgement(f"at most {one.measured}", UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0])
     bound = Judgement(
         f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
     )

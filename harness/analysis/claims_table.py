@@ -14,7 +14,7 @@ from harness.analysis.series import series_groups
 from harness.errors import UsageError
 from harness.fit.laws import Range, exponent_of
 from harness.layer_lookup import BY_ORDER, claims_of_impl, work_of
-from harness.polynomial import Polynomial, parse
+from harness.polynomial import Polynomial, own_letter, parse
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, Setting
 from impls.registry import IMPLS
@@ -34,6 +34,7 @@ _BY_MODE = {
 OWN_FORMULA = "its own formula"
 # Stands for a claim that nobody made, in a row that says which one could be judged. It does not count as a claim.
 NOT_CLAIMED = "not claimed"
+_OF_ONE_LENGTH = "claimed of a layer that attends to its own n tokens: a claim in m covers a source of m tokens"
 _OF_A_PASS = "`work` is claimed of a whole pass: claim `work_decode` of one token"
 
 
@@ -98,13 +99,17 @@ def _judge_layer(
 ) -> Iterator[tuple[str, str, Judgement]]:
     """Yield (quantity, claim as text, judgement) for each claim of one layer in one setting."""
     stated = claims_of(lines)
-    read, unreadable = _read(stated, own_axes.letters_of_texts(line.own_axes for line in lines))
+    letters = own_axes.letters_of_texts(line.own_axes for line in lines)
+    if lines[0].kv_len:
+        letters["m"] = own_letter("m")
+    read, unreadable = _read(stated, letters)
     if others := own_axes.unclaimed_options(lines[0].impl, lines[0].own_axes, lines[0].options):
         read, unreadable = {}, dict.fromkeys(stated, f"claimed at the layer's default, not at {others}")
     judges = {"memory": claim_rules.judge_memory, "depth": claim_rules.judge_depth, "path": claim_rules.judge_path}
     judge_work = partial(claim_rules.judge_work, law=of_work.law if of_work else None)
-    if lines[0].kv_len:  # claims cover only self-attention over one length, not a source of another length
-        return
+    if lines[0].kv_len:
+        unreadable |= {name: _OF_ONE_LENGTH for name, claim in read.items() if not claim.growth("m")[0]}
+        read = {name: claim for name, claim in read.items() if name not in unreadable}
     if mode == "backward" and (difference := work_of(read, mode)):
         read["work_backward"] = difference
         stated = {**stated, "work_backward": str(difference)}

@@ -4,9 +4,8 @@ measured times → suspects and bounds from physics → times with the cost mode
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from harness import own_axes
 from harness.analysis.crossovers import layers_without_heads, ratio_at, unlikeness
@@ -14,12 +13,11 @@ from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.errors import UsageError, did_you_mean
+from harness.machine import Machine
 from harness.results.columns import CaseResult
 
 
-def complete_lines(
-    lines: Sequence[CaseResult], machine: Mapping[str, Any], baseline: str | None = None
-) -> list[CaseResult]:
+def complete_lines(lines: Sequence[CaseResult], machine: Machine, baseline: str | None = None) -> list[CaseResult]:
     """The lines of a run with all derived columns, and sizes along own axes stated where they vary.
 
     `machine` is the run's machine.json.
@@ -44,7 +42,7 @@ def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     return in_order if any(varied.values()) else found
 
 
-def with_speeds(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[CaseResult]:
+def with_speeds(lines: Sequence[CaseResult], machine: Machine) -> list[CaseResult]:
     """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and shares of the peak where that is known."""
     known, headless = roofs(machine), layers_without_heads(lines)
     return [_with_speed(line, known, line.impl in headless) for line in lines]

@@ -9,16 +9,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING, Any
 
+from scipy.special import ndtri
+
 from harness.analysis.series import Point, Series, series_groups, series_of
+from harness.fit.fit_law import MOST_OFF
 from harness.fit.integer_laws import exact_pieces
 from harness.fit.laws import Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
+from harness.formatting import listed
 from harness.polynomial import OwnSize, Size, Term, sizes_by_letter
 from harness.results.columns import CaseResult
-from harness.sweep_axes import SETTINGS, SIZES
+from harness.stats.interval import CONFIDENCE, NORMAL
+from harness.sweep_axes import LETTERS, SETTINGS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,13 +41,17 @@ FAR = 2.0
 
 @dataclass(frozen=True)
 class Prediction:
-    """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured."""
+    """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured.
+
+    `exact` says whether a determined exact law gives the cost to the last digit.
+    """
 
     value: float
     lo: float
     hi: float
     measured: bool
     warnings: tuple[str, ...] = ()
+    exact: bool = False
 
     @property
     def too_uncertain(self) -> bool:
@@ -72,9 +81,9 @@ class FittedLaw:
     def predict(self, n: int, d: int, h: int, b: int, own: OwnSize = ()) -> Prediction:
         """Return the cost at a size.
 
-        This is the measured cost if exactly this size was measured. Otherwise it is the prediction, but no less than
-        the cost of any smaller size, and its lower end no less than theirs. Raises ValueError with the reason if the
-        law cannot predict the size. One such size differs along an axis of which only one value was measured.
+        This is the measured cost if exactly this size was measured. Otherwise it is the prediction, or the cost of a
+        smaller size that surely costs more. Its lower end is no less than theirs. Raises ValueError with the reason if
+        the law cannot predict the size. One such size differs along an axis of which only one value was measured.
         """
         size: Size = n, d, h, b, own
         for point in self.series.points:
@@ -84,9 +93,13 @@ class FittedLaw:
         found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
         one = found[0] if len(found) == 1 else _either(*found)
         smaller = [point for point in self._rising if _is_at_most(point.size, size)]
-        least = max((point.lo for point in smaller), default=0.0)
-        value = max((point.value for point in smaller), default=0.0)
-        return replace(one, value=max(one.value, value), lo=max(one.lo, least), hi=max(one.hi, value))
+        # The highest of many measurements is high by chance. All lower ends hold together with 95 % (Bonferroni).
+        reach = float(ndtri(1 - (1 - CONFIDENCE) / 2 / max(len(smaller), 1))) / NORMAL
+        least = [(point.value, point.value * (point.lo / point.value) ** reach) for point in smaller]
+        # A wide interval does not excuse a law that misses a point by more than `MOST_OFF`.
+        dearer = [value for value, end in least if one.value < max(end, (1 - MOST_OFF) * value)]
+        value = max([one.value, *dearer])
+        return replace(one, value=value, lo=max([one.lo, *(end for _, end in least)]), hi=max(one.hi, value))
 
     def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
         """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
@@ -147,6 +160,10 @@ class _Piece:
             raise ValueError(f"no law is known of n below {self.until:g}")
         return below
 
+    @property
+    def _is_counted(self) -> bool:
+        return self.fitted.series.metric != "time"
+
     @cached_property
     def _predictor(self) -> Predictor:
         """All points of the series show how far to trust the law of the last piece."""
@@ -165,17 +182,41 @@ class _Piece:
         ]
         if fixed:
             raise ValueError("; ".join(fixed))
-        predicted = predict(*size)
-        n, *others = size
-        below = 1 << n.bit_length() - 1
-        if self.law.exact and below < n and any(term.log for term in self.law.terms):
-            # Between powers of two, counts may have steps: ⌈log₂ n⌉ rounds, for example.
-            reach = [predicted, *(predict(power, *others) for power in (below, 2 * below))]
-            predicted = replace(predicted, lo=min(one.lo for one in reach), hi=max(one.hi for one in reach))
+        predicted, warnings = predict(*size), _warnings(self.points, predict, size, names)
         if predicted.value <= 0:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
-        warnings = _warnings(self.points, predict, size, names)
-        return Prediction(predicted.value, predicted.lo, predicted.hi, False, warnings)
+        beside: dict[str, tuple[float, ...]] = {}
+        for axis, wanted in sizes_by_letter(size).items():
+            beside[axis], known = self._known_beside(axis, wanted)
+            if known and self.law.exact:
+                key = _name(axis, names)
+                warnings += (f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between",)
+        letters = [*beside][4:]
+        corners = (
+            (n, d, h, b, tuple(zip(letters, own, strict=True))) for n, d, h, b, *own in product(*beside.values())
+        )
+        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self._is_counted else ())]
+        lo, hi = float(min(costs)), float(max(costs))
+        return Prediction(predicted.value, lo, hi, False, warnings, self.law.exact and self.law.determined and lo == hi)
+
+    def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
+        """The values around the wanted one at which the law of counts is known, and which those are in words.
+
+        Counts may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law is known at the
+        measured values alone. Without steps, the wanted value is returned, and no words.
+        """
+        values = _measured_values(self.points, axis)
+        if not self._is_counted or wanted in values or all(term.without(axis) == term for term in self.law.terms):
+            return (wanted,), ""
+        if not self.law.determined:
+            below = max((value for value in values if value < wanted), default=wanted)
+            return (below, min((value for value in values if value > wanted), default=wanted)), ""
+        step = math.gcd(*map(int, values)) or 1
+        known = f"multiples of {step}"
+        if axis == "n" and any(term.log for term in self.law.terms):
+            step, known = 1 << int(wanted).bit_length() - 1, "powers of two"
+        below = wanted // step * step
+        return ((wanted,), "") if below == wanted else ((max(below, 1), below + step), known)
 
 
 def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
@@ -184,7 +225,7 @@ def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
 
 def _name(axis: str, names: Mapping[str, str]) -> str:
     """The key by which a size along an axis is given."""
-    return SIZES.get(axis) or f"layer.{names[axis]}"
+    return LETTERS.get(axis) or f"layer.{names[axis]}"
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
@@ -266,7 +307,17 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
 def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
     one = series_of(lines, metric)
     law = law_of(one, expected) if one else None
+    if law and metric == "time" and (reason := _no_host_in_common(lines)):
+        law = replace(law, determined=False, reason=reason)
     return (one, law) if one and law else None
+
+
+def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
+    """Why the times of different sizes are not comparable: two of them have no host in common. Empty if they are."""
+    hosts = {frozenset(line.host.split(",")) for line in lines if line.host and line.time_s}
+    if not any(one.isdisjoint(other) for one, other in combinations(hosts, 2)):
+        return ""
+    return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
@@ -286,7 +337,7 @@ def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """Return the predictor of the series at other sizes."""
     found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
     # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
-    return replace(found, drift=0.0) if law.exact and one.metric in COUNTS else found
+    return replace(found, drift=0.0) if law.exact and law.determined and one.metric in COUNTS else found
 
 
 def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
@@ -315,7 +366,7 @@ def _law_row(fitted: FittedLaw) -> dict[str, Any]:
         str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
     }
     return {
-        **one.setting.as_dict(),
+        **one.shown_setting.as_dict(),
         **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
         "impl": one.impl,
         "metric": one.metric,

@@ -40,8 +40,9 @@ class SizeRequest:
 
     def __str__(self) -> str:
         n, d, h, b = self.size
-        own = "".join(f", {name} = {value:g}" for name, value in self.own.items())
-        return f"n = {n}, d = {d}, h = {h}{own}, batch {b} ({setting_text(self.setting.as_dict())})"
+        own = "".join(f", {name} = {value:g}" for name, value in self.own.items() if name not in SETTINGS)
+        setting = setting_text({**self.setting.as_dict(), **self.own})
+        return f"n = {n}, d = {d}, h = {h}{own}, batch {b} ({setting})"
 
 
 def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: object) -> list[SizeRequest]:
@@ -57,7 +58,10 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     if not timed:
         raise UsageError(f"{run} has no times to predict from")
     wanted, options = _own_values(run, given["options"], timed)
-    setting = _setting(run, [series.setting for series in timed], {**given, "options": options})
+    settings = (
+        series.setting._replace(kv_len=dict(point.own).get("m", 0)) for series in timed for point in series.points
+    )
+    setting = _setting(run, settings, {**given, "options": options}).of_any_source
     there = [series for series in timed if series.setting == setting]
     if given.get("impl"):  # the sizes of other layers do not matter
         there = [series for series in there if series.impl in given["impl"]] or there
@@ -75,7 +79,10 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
         for point in series.points if series.setting == setting and series.impl in impls else ():
             for letter, value in point.own:
                 known.setdefault(series.names[letter], set()).add(value)
-    own = {name: _one_value(f"layer.{name}", wanted.get(name), values) for name, values in known.items()}
+    if given.get("kv_len"):
+        wanted["kv_len"] = given["kv_len"]
+    keys = {name: name if name in SETTINGS else f"{OPTION}{name}" for name in known}
+    own = {name: _one_value(keys[name], wanted.get(name), values) for name, values in known.items()}
     return [SizeRequest((n, d, h, b), setting, own) for n in given["seq_len"]]
 
 
@@ -86,7 +93,7 @@ def _own_values(run: object, options: str | None, timed: Sequence[Series]) -> tu
     """
     if options is None:
         return {}, None
-    names = {name for series in timed for name in series.names.values()}
+    names = {name for series in timed for name in series.names.values() if name not in SETTINGS}
     known = sorted(f"{OPTION}{name}" for name in names.union(*(options_of(one.setting.options) for one in timed)))
     for name in options_of(options):
         if known and (key := f"{OPTION}{name}") not in known:
@@ -125,7 +132,7 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
     for name in SETTINGS:
         values = list(map(str, sorted({getattr(setting, name) for setting in left})))
         if name in wanted:
-            left = [setting for setting in left if _is_value(getattr(setting, name), wanted[name])]
+            left = [setting for setting in left if _is_value(name, getattr(setting, name), wanted[name])]
             if not left and name == "options":
                 has = ", ".join(map(typed, values))
                 raise UsageError(f"{run} has no times for {typed(wanted[name])}; it has {has}")
@@ -137,8 +144,10 @@ def _setting(run: object, known: Iterable[Setting], given: Mapping[str, Any]) ->
     return left[0]
 
 
-def _is_value(value: Any, text: str) -> bool:
-    """Whether the text stands for the value: `0` for 0.0."""
+def _is_value(name: str, value: Any, text: Any) -> bool:
+    """Whether the text stands for the value: `0` for 0.0. Cost models hold for sources of any length."""
+    if name == "kv_len":
+        return bool(value) == bool(text)
     try:
         return bool(type(value)(text) == value)
     except ValueError:
@@ -333,7 +342,7 @@ def recommend(
     sizes = {impl: where.of_layer(one, without) for impl, one in series.items()}
     left_out = _suspects(of_run, where.setting) | _failed(of_run, where.setting, sizes)
     in_law = [line for line in of_run if line.time_in_law_s is not None]
-    measured = {(line.impl, line.series, line.size): line.best_known_time for line in in_law}
+    measured = {(line.impl, line.law_setting, line.size): line.best_known_time for line in in_law}
     by_impl: dict[str, dict[str, FittedLaw]] = {}
     for law in fitted:
         by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
@@ -361,7 +370,7 @@ def recommend(
         return Recommendation(*found)
     costs = [one.time for one in ranked]
     first, second = ((cost.value, cost.lo, cost.hi) for cost in costs[:2])
-    timed = [line for line in of_run if line.time_s and line.series == where.setting]
+    timed = [line for line in of_run if line.time_s and line.law_setting == where.setting]
     timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
     decisive = {line.impl: line for line in timed}
     known_by = [decisive[one.impl] for one in ranked]
@@ -379,7 +388,7 @@ def _suspects(lines: Iterable[CaseResult], setting: Setting) -> dict[str, str]:
     return {
         line.impl: f"its time at n={line.seq_len} d={line.d_model} is suspect: {line.suspect}"
         for line in lines
-        if line.suspect and line.series == setting
+        if line.suspect and line.law_setting == setting
     }
 
 
@@ -388,7 +397,7 @@ def _failed(lines: Iterable[CaseResult], setting: Setting, sizes: Mapping[str, S
     return {
         line.impl: f"{line.status} there" + (f": {line.reason}" if line.reason else "")
         for line in lines
-        if line.status != "ok" and line.series == setting and line.size == sizes.get(line.impl)
+        if line.status != "ok" and line.law_setting == setting and line.size == sizes.get(line.impl)
     }
 
 

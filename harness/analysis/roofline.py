@@ -6,13 +6,12 @@ fastest rate that calibration measured, so the machine can reach at least that. 
 difference between two measurements of the same thing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from harness.formatting import counted
-from harness.machine import part
+from harness.machine import Machine, part
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
 from harness.sweep_axes import Setting
 
@@ -62,7 +61,7 @@ class RoofPoint:
     bound: str
 
 
-def roofs(machine: Mapping[str, Any]) -> list[Roof]:
+def roofs(machine: Machine) -> list[Roof]:
     """Return a roof for each dtype whose peak was calibrated, from a run's machine.json; none without calibration."""
     made = part(machine, "calibration")
     moved = part(made, "bandwidth")
@@ -87,7 +86,7 @@ def roofs(machine: Mapping[str, Any]) -> list[Roof]:
     ]
 
 
-def why_no_roof(machine: Mapping[str, Any], lacking: str = "No roofline") -> str:
+def why_no_roof(machine: Machine, lacking: str = "No roofline") -> str:
     """Return what is lacking and how to get a roofline, for a run without one; empty if the run has a roofline."""
     if roofs(machine):
         return ""

@@ -47,7 +47,7 @@ class Series:
     """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
 
     The cost of the page faults of times is in `faults`, None if it is not known. The layer's own axes have the `names`,
-    by letter.
+    by letter, and so has the length m of a source.
     """
 
     impl: str
@@ -56,6 +56,12 @@ class Series:
     points: tuple[Point, ...]
     faults: PageFaults | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown_setting(self) -> Setting:
+        """The setting, with the length of the source if all points have the same."""
+        lengths = {dict(point.own).get("m", 0) for point in self.points}
+        return self.setting._replace(kv_len=lengths.pop()) if len(lengths) == 1 else self.setting
 
     @property
     def sizes(self) -> Sizes:
@@ -84,7 +90,7 @@ def series_groups(lines: Iterable[CaseResult]) -> dict[tuple[str, Setting], list
     """Group the lines by layer and the setting of their series, in the order of the lines."""
     found: dict[tuple[str, Setting], list[CaseResult]] = {}
     for line in lines:
-        found.setdefault((line.impl, line.series), []).append(line)
+        found.setdefault((line.impl, line.law_setting), []).append(line)
     return found
 
 
@@ -122,7 +128,9 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
     faults = page_faults_of(held) if metric == "time" else None
     names = own_axes.names_of_letters(line.own_axes for line in held)
-    return Series(held[0].impl, held[0].series, metric, tuple(points), faults, names) if points else None
+    if held[0].kv_len:
+        names["m"] = "kv_len"
+    return Series(held[0].impl, held[0].law_setting, metric, tuple(points), faults, names) if points else None
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:

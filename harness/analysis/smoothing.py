@@ -114,7 +114,7 @@ def with_times_in_law(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) ->
                     known[fitted.series.impl, fitted.series.setting, size] = cost
     found = []
     for line in lines:
-        time, lo, hi = known.get((line.impl, line.series, line.size)) or (None, None, None)
+        time, lo, hi = known.get((line.impl, line.law_setting, line.size)) or (None, None, None)
         found.append(replace(line, time_in_law_s=time, time_in_law_lo_s=lo, time_in_law_hi_s=hi))
     return found
 

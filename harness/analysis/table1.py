@@ -192,9 +192,10 @@ class _Seen:
     """The measurements and verdicts by layer and setting. A cell is that of the worst setting with its mode."""
 
     def __init__(self, lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]) -> None:
-        self._lines = series_groups(lines)
+        # The paper's layers attend to their own input.
+        self._lines = series_groups(line for line in lines if not line.kv_len)
         self._laws = {(law.series.impl, law.series.setting): law for law in laws if law.series.metric == "flops"}
-        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found}
+        self._verdicts = {(one.impl, one.setting, one.quantity): one for one in found if not one.setting.kv_len}
 
     def rows(self, *modes: str) -> Iterator[tuple[_Kind, str | None]]:
         """Yield each kind with every layer of it that was measured in one of the modes, or with None without any."""
@@ -265,6 +266,8 @@ class _Seen:
             return Cell(claimed, own.measured, own.verdict, own.reason)
         judge = {"depth": judge_depth, "path": judge_path}[quantity]
         one = judge(self._lines[impl, setting], _polynomial(claimed))
+        if (quantity, own, one.verdict) == ("path", None, CONFIRMED) and impl not in IMPLS:
+            return Cell(claimed, one.measured, UNDETERMINED, "claim `path`: a sweep then looks for one from end to end")
         text = f"; the layer itself claims {own.claimed}" if own is not None else ""
         return Cell(claimed, one.measured, one.verdict, one.reason + text)
 

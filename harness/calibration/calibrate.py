@@ -32,6 +32,7 @@ from harness.measure.outcome import TrialOutcome
 from harness.measure.scheduler import Watcher
 from harness.measure.session import Session
 from harness.results.row import trial_of_row
+from harness.results.row_files import StoredRow
 from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
 from harness.stats.interval import CONFIDENCE
 from harness.sweep_axes import DTYPES, Case
@@ -70,10 +71,10 @@ class _Log:
 
     def __init__(self) -> None:
         self.trials: dict[Replicate, list[Trial]] = {}
-        self.rows: list[Mapping[str, Any]] = []
+        self.rows: list[StoredRow] = []
         self.failures: dict[Replicate, str] = {}
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: StoredRow) -> None:
         twin = Replicate(**row["case"])
         if row["status"] != "ok":
             self.failures[twin] = f"{Case.from_dict(row['case'])}: {row['status']}: {row['reason']}"

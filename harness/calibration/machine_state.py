@@ -38,7 +38,6 @@ class MachineState:
     cpu_quota: float | None
     on_battery: bool | None
     swap_used_bytes: int
-    memory_available_bytes: int
     unreadable: tuple[str, ...]
 
 
@@ -48,9 +47,10 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
     usable = getattr(psutil.Process(), "cpu_affinity", lambda: [*range(os.cpu_count() or 1)])()
     quota, quota_is_known = cpu_quota(root)
     huge_pages = read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    governors = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")
     found = {
         "usable_cores": usable_cores(root, usable),
-        "governors": _distinct(root, f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor"),
+        "governors": tuple(sorted({*filter(None, map(read_setting, governors))})) or None,
         "scaling_driver": read_setting(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
         "turbo": turbo(root),
         "smt": _flag(root / _CPUS / "smt/active"),
@@ -66,7 +66,6 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
     return MachineState(
         usable_cpus=len(usable),
         swap_used_bytes=psutil.swap_memory().used,
-        memory_available_bytes=psutil.virtual_memory().available,
         unreadable=tuple(sorted(unreadable)),
         **found,  # type: ignore[arg-type]
     )
@@ -96,10 +95,6 @@ def on_battery() -> bool | None:
 def _flag(path: Path) -> bool | None:
     text = read_setting(path)
     return None if text is None else text == "1"
-
-
-def _distinct(root: Path, pattern: str) -> tuple[str, ...] | None:
-    return tuple(sorted({text for path in root.glob(pattern) if (text := read_setting(path))})) or None
 
 
 # At most this many processes are named, and only those that took at least this share of one core.

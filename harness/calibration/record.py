@@ -1,7 +1,6 @@
 """A calibration on the terminal, with advice, and on disk: the file `calibration.json`, attached to later runs."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rich.text import Text
 from harness import file_io, formatting
 from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
-from harness.machine import gpu_state_of, lock_advice, unlike_gpus, with_gpus
+from harness.machine import GpuState, Machine, gpu_state_of, lock_advice, unlike_gpus, with_gpus
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -83,6 +82,8 @@ def verdict(advice: list[Advice]) -> str:
     return VERDICTS[advice[0].level if advice else "note"]
 
 
+# The rows of a table: the name of each, and its text.
+NamedTexts = Iterator[tuple[str, str]]
 # A rule's level, None if there is nothing to say, and its text.
 Rule = tuple[str | None, str]
 
@@ -195,7 +196,7 @@ def _of_settings(c: Calibration) -> list[Rule]:
     ]
 
 
-def gpu_rules(state: Mapping[str, Any], rates_mhz: Collection[float] = ()) -> list[Rule]:
+def gpu_rules(state: GpuState, rates_mhz: Collection[float] = ()) -> list[Rule]:
     """Advice about a GPU in this state, as `harness.trial.nvml.gpu_state` describes it.
 
     `rates_mhz` are clock rates that trials have seen.
@@ -236,7 +237,7 @@ def show_calibration(c: Calibration, console: Console) -> None:
         console.print(Text(f"- {one.level}: {one.text}"))
 
 
-def _noise_rows(c: Calibration) -> Iterator[tuple[str, str]]:
+def _noise_rows(c: Calibration) -> NamedTexts:
     noise = c.noise
     if noise is None:
         yield "noise floor", "not measured"
@@ -261,7 +262,7 @@ def _short(key: str) -> str:
     return str(Case(fields["impl"], int(fields["seq_len"]), int(fields["d_model"]), int(fields["num_heads"])))
 
 
-def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
+def _peak_rows(c: Calibration) -> NamedTexts:
     for dtype, flops in c.peak_flops_per_s.items():
         sustained = c.sustained_flops_per_s.get(dtype)
         more = f", {formatting.flops_rate(sustained)} sustained" if sustained else ""
@@ -272,7 +273,7 @@ def _peak_rows(c: Calibration) -> Iterator[tuple[str, str]]:
         yield "memory bandwidth, read + write", f"{rates} (arrays of {formatting.size(b['buffer_bytes'])})"
 
 
-def _machine_rows(c: Calibration) -> Iterator[tuple[str, str]]:
+def _machine_rows(c: Calibration) -> NamedTexts:
     s = c.state
     driver = f" ({s.scaling_driver})" if s.scaling_driver else ""
     yield "governor", ", ".join(s.governors) + driver if s.governors else _NOT_READABLE
@@ -334,8 +335,7 @@ def check_calibration_path(path: Path) -> None:
 def save(calibration: Calibration, path: Path) -> None:
     """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_dict(calibration), indent=2, ensure_ascii=False, allow_nan=False)
-    file_io.write_atomically(path, text + "\n")
+    file_io.write_json(path, as_dict(calibration))
 
 
 def save_peaks(peaks: Calibration, path: Path) -> str:
@@ -351,9 +351,7 @@ def save_peaks(peaks: Calibration, path: Path) -> str:
     return f"the peaks are saved in {path}"
 
 
-def attachment(
-    path: Path, machine: Mapping[str, Any], threads: Collection[int], devices: Collection[str]
-) -> dict[str, Any]:
+def attachment(path: Path, machine: Machine, threads: Collection[int], devices: Collection[str]) -> dict[str, Any]:
     """The entries of a run's `machine.json`: `calibration`, or the reason why it is missing in `calibration_note`.
 
     A calibration counts only if it was made on this host, processor, GPU and torch. Its device and its number of

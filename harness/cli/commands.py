@@ -13,7 +13,7 @@ from typing import IO, Any, NoReturn
 
 from harness import __version__
 from harness.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, notify
 
 _TABLE = [
     Command(
@@ -50,13 +50,6 @@ _TABLE = [
         READ,
         "recommend a layer for a size, measured or not, and say how sure that is",
         "harness.cli.predict",
-    ),
-    Command(
-        "export",
-        READ,
-        "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
-        "harness.cli.stored_runs",
-        out=Out.FLAG,
     ),
     Command(
         "baseline",
@@ -128,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             out.flush()
             if out.lost:
-                print(f"harness: standard output cannot be written to ({out.lost}): {_UNSAID}", file=sys.stderr)
+                notify(f"standard output cannot be written to ({out.lost}): {_UNSAID}")
     return USAGE if out.lost and status == DONE else status
 
 
@@ -143,7 +136,7 @@ def _carry_out(arguments: Sequence[str]) -> int:
         print(f"attn-harness {__version__}")
         return DONE
     if not hasattr(os, "waitid"):
-        print("harness: it needs Linux (WSL on Windows), or macOS with Python 3.13 or newer", file=sys.stderr)
+        notify("it needs Linux (WSL on Windows), or macOS with Python 3.13 or newer")
         return USAGE
     handled = [signal.SIGTERM, signal.SIGALRM, *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) != signal.SIG_IGN)]
     interrupt = _interrupt()
@@ -155,10 +148,10 @@ def _carry_out(arguments: Sequence[str]) -> int:
         options = importlib.import_module("harness.cli.parsers").parse_options(name, arguments[1:])
         return COMMANDS[name].run(options)
     except (UsageError, OSError) as error:  # an OSError: a full disk, a removed directory
-        print(f"harness: {' '.join(str(error).splitlines())}", file=sys.stderr)  # the input may contain line breaks
+        notify(" ".join(str(error).splitlines()))  # the input may contain line breaks
         return USAGE
     except KeyboardInterrupt as interrupted:  # it may say how to go on
-        print("harness: interrupted", *interrupted.args, sep="; ", file=sys.stderr)
+        notify("; ".join(("interrupted", *interrupted.args)))
         return INTERRUPTED
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

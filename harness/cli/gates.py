@@ -5,7 +5,6 @@ It measures a baseline's cases again, with the scheduler of `sweep`. The overrid
 
 import argparse
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from harness import formatting
 from harness.analysis import claims_table, fitted_laws
 from harness.cli.commands import DONE
 from harness.config import compose
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
 from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.gate.check_rules import ERROR_FACTOR
@@ -40,7 +39,7 @@ def run_check(options: argparse.Namespace) -> int:
     if not any(text.startswith("seed=") for text in others):
         others.append(f"seed={was.seed}")
     config = compose(others)
-    console = Console()
+    console = Console(highlight=False)
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
         with measured.session as session:
@@ -64,15 +63,14 @@ def _known_bad(options: argparse.Namespace) -> tuple[str, ...]:
         try:
             before = read_baseline(options.out).known_bad
         except UsageError as error:
-            print(f"harness: {error}; it is replaced, with its known-bad commits if it had any", file=sys.stderr)
-    return tuple(dict.fromkeys([*before, *(full_hash() for full_hash in options.known_bad)]))
+            notify(f"{error}; it is replaced, with its known-bad commits if it had any")
+    return tuple(dict.fromkeys([*before, *(full_hash for full_hash in options.known_bad)]))
 
 
 def run_baseline(options: argparse.Namespace) -> int:
     """Write the known facts of a run's cases to a file that `check` reads."""
     stored = stored_run.read_run_directory(options.run)
-    for notice in stored.notices:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices)
     if not any(line.status == "ok" for line in stored.lines):
         raise UsageError(f"{options.run} has no case that could be measured: its baseline would be empty")
     if all(line.flops is None and line.ops is None and line.peak_bytes is None for line in stored.lines):
@@ -82,7 +80,7 @@ def run_baseline(options: argparse.Namespace) -> int:
     for line in stored.lines:
         if line.status in _BY_CHANCE:
             text = f"{line.case}: {line.status}: `check` never judges this case; measure it again"
-            print(f"harness: {text}", file=sys.stderr)
+            notify(text)
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")

@@ -49,15 +49,15 @@ def run_list(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps([page], indent=1, ensure_ascii=False))
         else:
-            _print_page(page, Console())
+            _print_page(page, Console(highlight=False))
         return DONE
     layers = _chosen(pattern)
     if options.json:
         print(json.dumps([described(impl) for impl in layers], indent=1, ensure_ascii=False))
     elif pattern in IMPLS:
-        _print_page(described(layers[0]), Console())
+        _print_page(described(layers[0]), Console(highlight=False))
     else:
-        _print_tables(layers, pattern is None, Console())
+        _print_tables(layers, pattern is None, Console(highlight=False))
     return DONE
 
 
@@ -73,7 +73,11 @@ def _chosen(pattern: str | None) -> list[Impl]:
     return [IMPLS[name] for name in any_impl(fnmatch.filter(IMPLS, pattern), pattern, pattern, list(IMPLS))]
 
 
-def described(impl: Impl) -> dict[str, Any]:
+# What the page of a layer says, by the names of its JSON.
+Page = dict[str, Any]
+
+
+def described(impl: Impl) -> Page:
     """The registry's entry of a layer, and what its source says, in types of JSON."""
     source = read_layer_source(impl.target)
     return {
@@ -101,7 +105,7 @@ def described(impl: Impl) -> dict[str, Any]:
 _EXTRAS = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
 
 
-def _print_page(found: dict[str, Any], console: Console) -> None:
+def _print_page(found: Page, console: Console) -> None:
     """The page of one layer, from its entry as `described`, or what a user's own says of itself."""
     impl = IMPLS.get(found["name"])
     around = impl.options.get("attention", "") if impl else ""
@@ -128,11 +132,11 @@ def _print_page(found: dict[str, Any], console: Console) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     title = ": ".join(filter(None, (found["name"], found["summary"])))
-    console.out(f"{title}\n", highlight=False)
+    console.out(f"{title}\n")
     if found["equation"]:
-        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n", highlight=False)
+        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n")
     console.print(table)
-    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}", highlight=False)
+    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}")
 
 
 def _option(name: str, default: Any) -> str:
@@ -143,7 +147,7 @@ def _input(shape: str, fill: str) -> str:
     return shape if fill in ("", "normal") else f"{shape}, {fill}"
 
 
-def _own_page(name: str) -> dict[str, Any]:
+def _own_page(name: str) -> Page:
     """What a user's own layer says of itself, with the keys of `described`.
 
     Raises UsageError if it cannot be loaded.
@@ -158,7 +162,7 @@ def _own_page(name: str) -> dict[str, Any]:
     return {"name": name, "kind": "", "target": name, "file": found.pop("place"), "package": "", "limits": "", **found}
 
 
-def _needs(found: dict[str, Any]) -> Iterable[str]:
+def _needs(found: Page) -> Iterable[str]:
     if found["package"]:
         yield f"the package {found['package']}"
     if found["compiled"]:
@@ -188,7 +192,7 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
             table.add_row(*row)
         if rows:
             console.print(table)
-    console.out("One layer: python -m harness list attention.fused", highlight=False)
+    console.out("One layer: python -m harness list attention.fused")
 
 
 # Small, quick and the same for every user; any axis can be overridden. `train` checks gradients too.
@@ -290,5 +294,11 @@ def _layer_lines(name: str, outcomes: Sequence[_Outcome], column: int) -> Iterat
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
     """Wrap the text to lines of at most 80 columns. A longer word exceeds that: no name is cut."""
-    unbroken: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent or _INDENT, **unbroken)
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent or _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

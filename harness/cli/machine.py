@@ -5,10 +5,9 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -16,11 +15,12 @@ from harness import __version__, formatting
 from harness.background_process import PLACE
 from harness.calibration import record
 from harness.calibration.calibrate import Plan, measure_peaks, with_noise
+from harness.calibration.record import NamedTexts
 from harness.cli.commands import DONE
 from harness.config import SweepConfig, compose
 from harness.errors import UsageError
 from harness.file_io import cpu_quota
-from harness.machine import describe_machine, gpu_states
+from harness.machine import Machine, describe_machine, gpu_states
 from harness.measure.executor import Executor
 from harness.measure.expected_time import ExpectedTime
 from harness.measure.progress import Screen
@@ -51,7 +51,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _versions(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _versions(machine: Machine) -> NamedTexts:
     torch = machine["torch"]
     commit = machine["project_commit"]
     yield "attn-harness", f"{__version__}{f', commit {commit}' if commit else ''}"
@@ -59,7 +59,7 @@ def _versions(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "torch", f"{torch['version']}, CUDA {torch['cuda'] or 'not built in'}" if torch else "not usable"
 
 
-def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _hardware(machine: Machine) -> NamedTexts:
     cpu, torch = machine["cpu"], machine["torch"]
     yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
     load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
@@ -82,7 +82,7 @@ def _hardware(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("gpu-advice", text) for text in advice)
 
 
-def _packages(machine: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _packages(machine: Machine) -> NamedTexts:
     installed = [f"{name} {version}" for name, version in machine["libraries"].items() if version]
     absent = [name for name, version in machine["libraries"].items() if not version]
     yield "packages", ", ".join(installed)
@@ -102,7 +102,7 @@ def _version(module: str) -> str:
     return importlib.metadata.version(names[0]) if names else "present"
 
 
-def _files(results: Path) -> Iterator[tuple[str, str]]:
+def _files(results: Path) -> NamedTexts:
     try:
         check_writable(results, str(results))
         state = "writable"
@@ -113,7 +113,7 @@ def _files(results: Path) -> Iterator[tuple[str, str]]:
     yield "results", f"{os.path.join(results, '')} in {Path.cwd()}: {state}, {free} free"
 
 
-def _calibration(machine: Mapping[str, Any]) -> str:
+def _calibration(machine: Machine) -> str:
     if not record.PATH.exists():
         return "none; make one with: python -m harness calibrate"
     try:

@@ -15,6 +15,8 @@ from harness.sweep_axes import AXES, LETTERS
 
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
+# A name, `=` and a value, of which two or all are arguments of their own.
+_APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
 
 
 def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
@@ -78,25 +80,15 @@ def with_output_key(command: str, options: argparse.Namespace) -> argparse.Names
 
 def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
+    if apart := _APART.search("\0".join(arguments)):
+        raise UsageError(f"write {apart[1]}={apart[2] or apart[3]}, without spaces around '='")
     for index, text in enumerate(arguments):
-        before, after = arguments[index - 1 : index], arguments[index + 1 : index + 2]
-        if text == "=" and before and after:
-            raise UsageError(f"write {''.join([*before, text, *after])}, without spaces around '='")
-        if text.startswith("=") and text != "=" and before and before[0].isidentifier():
-            raise UsageError(f"write {before[0]}{text}, without spaces around '='")
-        if (
-            text.endswith("=")
-            and text[:-1].isidentifier()
-            and after
-            and not after[0].startswith("-")
-            and "=" not in after[0]
-        ):
-            raise UsageError(f"write {text}{after[0]}, without spaces around '='")
         flag, equals, value = text.partition("=")
         name = flag.lstrip("-").replace("-", "_")
         if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
             continue
-        given = value if equals else next((one for one in after if not one.startswith("-")), "…")
+        after = [] if equals else [one for one in arguments[index + 1 : index + 2] if not one.startswith("-")]
+        given = value if equals else (*after, "…")[0]
         raise UsageError(f"{flag} is not a flag: write {name}={given}")
 
 

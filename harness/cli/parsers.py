@@ -146,31 +146,6 @@ def _report(parser: argparse.ArgumentParser) -> None:
     add_open(parser)
 
 
-def _export(parser: argparse.ArgumentParser) -> None:
-    """Write a run in another tool's format, or a case of it as a script for an issue. Measures nothing.
-
-    formats:
-      pytest-benchmark          as --benchmark-json writes it, for pytest-benchmark compare; this harness reads it too
-      csv                       the summary, one line per case
-      parquet                   the same with types and units; needs -o, or standard output that is not a terminal
-      github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
-      script                    one case, or two that differ in the layer, as Python without the harness: your own
-                                files, a check, a timer, and the measured figures as a comment
-
-    examples:
-      python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
-      python -m harness export results/latest --format parquet -o layers.parquet
-      python -m harness export results/latest --format script --case 'attention.fused n=512' -o issue.py
-
-    exit status: 0 done; 2 usage error, or a run with nothing to export
-    """
-    add_run(parser)
-    parser.add_argument("--format", required=True, metavar="FORMAT", help="one of the formats below, such as script")
-    about = "with script: words of the case's name, such as the layer; give it twice to compare two layers"
-    parser.add_argument("--case", action="append", default=[], metavar="'LAYER n=N …'", help=about)
-    add_out(parser, "where to write; default: standard output", "FILE")
-
-
 def _list(parser: argparse.ArgumentParser) -> None:
     """List the layers that can be measured and what theory claims of them, or describe one layer.
 

@@ -5,8 +5,7 @@ Both take a size and one of the run's settings. Neither measures anything.
 
 import argparse
 import math
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -18,8 +17,8 @@ from harness.analysis.predict import Recommendation, SizeRequest
 from harness.analysis.roofline import roofs, with_suspects
 from harness.analysis.smoothing import with_times_in_law
 from harness.cli.commands import DONE
-from harness.errors import UsageError
-from harness.formatting import BYTE_UNITS
+from harness.errors import UsageError, notify
+from harness.formatting import BYTE_UNITS, NumberText
 from harness.key_value_options import Key, bytes_in, read_keys, whole
 from harness.report.document import Table, show
 from harness.report.text.cost_models import held_out_sentences
@@ -31,7 +30,8 @@ from harness.sweep_axes import SETTINGS
 _KEYS = (
     Key("seq_len", whole, many=True),
     *(Key(name, whole) for name in ("d_model", "num_heads", "batch_size")),
-    *map(Key, SETTINGS),
+    *(Key(name) for name in SETTINGS if name != "kv_len"),
+    Key("kv_len", whole, least=0),
 )
 _MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes, or a number with {', '.join(BYTE_UNITS)}")
 
@@ -46,8 +46,7 @@ def _read(
     """
     given = read_keys(options.keys, (own, *_KEYS))
     stored = read_run_directory(options.run)
-    for notice in stored.notices:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices)
     lines = with_suspects(stored.lines, roofs(stored.machine))
     laws = fit_laws(lines)
     return given, with_times_in_law(lines, laws), laws, predict.sizes_requested(given, laws, options.run)
@@ -105,7 +104,7 @@ def predictions(
 
 def _cells(metric: str, found: Prediction) -> tuple[str, str, str]:
     shown = _SHOWN[metric]
-    kind = "measured" if found.measured else "exact law" if found.lo == found.hi else "predicted"
+    kind = "measured" if found.measured else "exact law" if found.exact else "predicted"
     if found.lo == found.hi:
         return shown(found.value), "", kind
     return "" if found.too_uncertain else shown(found.value), _between(found, shown), kind
@@ -173,7 +172,7 @@ def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) 
     return text + [f"Left out: {impl}: {why}." for impl, why in found.unknown]
 
 
-def _between(cost: Prediction, shown: Callable[[float], str]) -> str:
+def _between(cost: Prediction, shown: NumberText) -> str:
     if cost.too_uncertain:
         return _TOO_UNCERTAIN
     return "one trial" if cost.hi == math.inf else f"{shown(cost.lo)} to {shown(cost.hi)}"

@@ -1,8 +1,6 @@
-"""The commands `report RUN`, `export RUN` and `status RUN`, which read a run."""
+"""The commands `report RUN` and `status RUN`, which read a run."""
 
 import argparse
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,16 +10,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.errors import UsageError, usage_error_about
-from harness.export.formats import BINARY, SCRIPT, Exported, check_format, export
-from harness.formatting import counted, duration
-from harness.measure.cluster_shards import read_plan, read_state
+from harness.errors import UsageError, notify
+from harness.formatting import counted
+from harness.measure.output_directory import launchers
 from harness.report.background_plots import BackgroundPlots
-from harness.report.document import Table, show
+from harness.report.document import show
 from harness.results import run_directory, stored_run
 from harness.results.columns import CaseResult
 from harness.results.run_directory import holder
-from harness.sweep_axes import Case
 
 if TYPE_CHECKING:
     from harness.report.report_data import Contents
@@ -31,9 +27,8 @@ def run_report(options: argparse.Namespace) -> int:
     """Rebuild a run's tables and plots and print its answer."""
     _check(options.run, options.out)
     contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
-    for notice in contents.notices:
-        print(f"harness: {notice}", file=sys.stderr)
-    show_report(contents, options.run, options.out or options.run, written, Console())
+    notify(*contents.notices)
+    show_report(contents, options.run, options.out or options.run, written, Console(highlight=False))
     if options.open:
         open_report(options.out or options.run)
     return DONE
@@ -56,7 +51,7 @@ def show_report(contents: "Contents", run: Path, directory: Path, written: Seque
 
     show_answer(contents, console)
     for line in next_steps(contents, run, directory, written):
-        console.out(line, highlight=False)
+        console.out(line)
 
 
 def open_report(directory: Path) -> None:
@@ -69,7 +64,7 @@ def open_report(directory: Path) -> None:
     except webbrowser.Error:
         browser = None
     if browser is None or not browser.open(page.as_uri()):
-        print(f"harness: no browser could be started here: open {page} yourself", file=sys.stderr)
+        notify(f"no browser could be started here: open {page} yourself")
 
 
 def _check(run: Path, out: Path | None) -> None:
@@ -80,75 +75,26 @@ def _check(run: Path, out: Path | None) -> None:
         raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
 
 
-def run_export(options: argparse.Namespace) -> int:
-    """Write a run in another tool's format."""
-    name, out = options.format, options.out
-    check_format(name)
-    if options.case and name != SCRIPT:
-        raise UsageError(f"--case chooses the cases of a script: give --format {SCRIPT}, or leave it out")
-    if out is None and name in BINARY and sys.stdout.isatty():
-        raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE")
-    stored = stored_run.read_run_directory(options.run)
-    exported = _script(stored, options.case) if name == SCRIPT else export(stored, name)
-    for notice in [*stored.notices, *exported.notices]:
-        print(f"harness: {notice}", file=sys.stderr)
-    if out is None:
-        sys.stdout.buffer.write(exported.content)
-        sys.stdout.buffer.flush()
-        return DONE
-    with usage_error_about(out):
-        out.write_bytes(exported.content)
-    print(f"{out}: {counted(exported.cases, 'case')}, {name}")
-    return DONE
-
-
-def _script(stored: stored_run.StoredRun, cases: Sequence[str]) -> Exported:
-    """The script of some cases. Trials tell how their layers are called."""
-    from harness.export.script import export_script  # loads what starts trials
-    from harness.measure.executor import short_executor
-
-    with short_executor() as executor:
-        return export_script(stored, cases, executor)
-
-
 def run_status(options: argparse.Namespace) -> int:
     """Show the progress of a run."""
     path = options.run
     run_directory.check_run(path)
     stored = stored_run.read_run_directory(path)
     lines = {line.case: line for line in stored.lines}
-    plan, who = read_plan(path), holder(path)
-    shards = [] if plan is None else [_shards(path, plan, lines)]
-    writer = [_writer(*who)] if plan is None or who[0] is not None else []  # shards hold no lock: states name processes
-    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console())
+    who = holder(path)
+    shards = [table for launcher in launchers() if (table := launcher.shards_table(path, lines)) is not None]
+    writer = [_writer(*who)] if not shards or who[0] is not None else []  # shards hold no lock: states name processes
+    show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console(highlight=False))
     return DONE
 
 
 def _counts(lines: Sequence[CaseResult]) -> str:
     if not lines:
         return "no case has rows yet"
-    finished = sum(map(_is_finished, lines))
+    finished = sum(line.is_finished for line in lines)
     failed = Counter(line.status for line in lines if line.status != "ok")
     text = "".join(f", {number} {status}" for status, number in sorted(failed.items()))
     return f"{counted(len(lines), 'case')} with rows: {finished} finished{text}, {len(lines) - finished} begun"
-
-
-def _is_finished(line: CaseResult) -> bool:
-    return line.stop_reason != "interrupted"
-
-
-def _shards(path: Path, plan: Sequence[Sequence[Case]], lines: dict[Case, CaseResult]) -> Table:
-    rows = []
-    for index, cases in enumerate(plan):
-        known = [lines[case] for case in cases if case in lines]
-        finished = sum(map(_is_finished, known))
-        state = read_state(path, index)
-        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
-        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
-        numbers = (finished, len(known) - finished, len(cases) - len(known))
-        rows.append((str(index), *where, *map(str, numbers), ago))
-    texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
-    return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)
 
 
 def _writer(who: str | None, alive: bool | None) -> str:

@@ -23,11 +23,10 @@ from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.stored_runs import open_report, show_report, write_report
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
-from harness.measure import cluster_launch
-from harness.measure.output_directory import OutputDirectory
+from harness.measure.output_directory import OutputDirectory, launcher_of, launchers
 from harness.measure.session import COMPILE_CACHE, Plan, Session
 from harness.report.document import Table, grouped, show
 from harness.results import run_directory
@@ -43,15 +42,15 @@ def run_sweep(options: argparse.Namespace) -> int:
     if options.profile:
         return profile_case(config, options.profile)
     if config.paper:
-        from harness.analysis.published_papers import read_paper
+        from harness.analysis.analyse import more_findings
 
-        read_paper(config.paper)  # reports errors in the paper's file before anything is measured
-    cluster_launch.check_cluster_settings(config)
-    target, console = OutputDirectory.of(config, options.fresh), Console()
+        more_findings({"paper": config.paper}, [])  # reports errors in the paper's file before anything is measured
+    launcher = launcher_of(config)
+    target, console = OutputDirectory.of(config, options.fresh), Console(highlight=False)
     most, usable = max(config.axes["threads"]), usable_cpus()
     if most > usable and not target.uses_launcher:
         cpus = f"{usable} CPUs are" if usable > 1 else "1 CPU is"
-        print(f"harness: threads={most}: only {cpus} usable here, so threads will wait for each other", file=sys.stderr)
+        notify(f"threads={most}: only {cpus} usable here, so threads will wait for each other")
     with Session.of(config, target.path / COMPILE_CACHE) as session:
         if not options.dry_run:  # while the fork server imports torch: later, the import would cost time
             importlib.import_module("harness.report.build")
@@ -72,15 +71,16 @@ def run_sweep(options: argparse.Namespace) -> int:
         if config.out is None:
             target = replace(target, path=run_directory.make_unused(target.path))
         with run_directory.Lock(target.path, make=not target.continues) as lock:
-            cluster_launch.check_nobody_measures(target)
+            for other in launchers():
+                other.check_nobody_measures(target)
             if lock.left_by:
-                console.out(f"{lock.left_by} has not come to an end there", highlight=False)
+                console.out(f"{lock.left_by} has not come to an end there")
             calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
             target.begin({**machine, **calibration}, session.traits)
-            if not target.uses_launcher:
+            if launcher is None:
                 trials, is_complete = target.measure(session, cases, console), True
             else:
-                trials, is_complete = {}, cluster_launch.launch_on_cluster(target, session, cases, console)
+                trials, is_complete = {}, launcher.launch(target, session, cases, console)
                 if not config.wait:
                     return DONE
             contents, written = write_report(target.path, not options.no_plots, baseline=config.baseline)
@@ -88,16 +88,16 @@ def run_sweep(options: argparse.Namespace) -> int:
                 try:
                     run_directory.link_latest(target.path)
                 except OSError as error:  # such as another user's link
-                    print(f"harness: the link latest still points elsewhere: {error.strerror}", file=sys.stderr)
+                    notify(f"the link latest still points elsewhere: {error.strerror}")
             show_report(contents, target.path, target.path, written, console)
     if options.open and trials is not None:
         open_report(target.path)
     if trials is None:
-        print("harness: interrupted; the measurements so far are reported", file=sys.stderr)
+        notify("interrupted; the measurements so far are reported")
         return INTERRUPTED
     unfinished = target.unfinished(cases, contents.lines, trials) if is_complete else ""
     if unfinished:
-        print(f"harness: {unfinished}", file=sys.stderr)
+        notify(unfinished)
     is_bad = unfinished or not is_complete or any(line.status in BAD_STATUSES for line in contents.lines)
     return CASES_FAILED if is_bad else DONE
 
@@ -188,7 +188,7 @@ def profile_case(config: SweepConfig, tool: str) -> int:
     with gpus.one_trial_on(case.device):
         status = subprocess.run(command, check=False).returncode
     if status:
-        print(f"harness: the command above failed with status {status}", file=sys.stderr)
+        notify(f"the command above failed with status {status}")
         return CASES_FAILED
     print(f"{file}: three calls of {case}, {viewer}")
     return DONE

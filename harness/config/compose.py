@@ -43,13 +43,6 @@ def compose(
     Settings that only a sweep supports, such as `grow` and `retry`, are unknown keys unless `for_sweep`. `usual` are a
     command's own overrides, for keys that `overrides` do not set.
     """
-    try:
-        return _compose(overrides, config_dir, for_sweep, usual)
-    except RecursionError as error:
-        raise UsageError("too many brackets within brackets") from error
-
-
-def _compose(overrides: Sequence[str], config_dir: Path | None, for_sweep: bool, usual: Sequence[str]) -> SweepConfig:
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
     given = [present_option(option) for option in overrides]
@@ -158,13 +151,15 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -
         raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")
 
 
+# The configuration in a run's config.yaml. A damaged file may hold only a part.
+StoredConfig = Mapping[str, Any]
 # These settings say where a sweep writes, what it reports, which work it does now, and what others have published. None
 # of them affects what is measured or how.
 _NOT_COMPARED = ("out", "retry", "baseline", "launcher", "wait", "paper", "overrides", "config_dir")
 _COMPARED = ("paper.name", "paper.scale")
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(before: StoredConfig, now: StoredConfig) -> list[str]:
     """List the differences between the configuration that a run was created with and another.
 
     Each is a text such as `seq_len=64,128 before and 64,256 now`. A single value equals a list of it alone. A setting
@@ -180,7 +175,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _flattened(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flattened(config: StoredConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{prefix}{name}.")

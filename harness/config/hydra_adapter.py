@@ -24,7 +24,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import layer_lookup
-from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys, nearest
+from harness.config.schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
 from harness.errors import UsageError, did_you_mean, unknown_key
 from harness.file_io import MOST_YAML_BYTES, read_text
 from harness.key_value_options import MOST_VALUES, any_impl, flattened
@@ -114,11 +114,17 @@ class UserFiles:
         self._directory = directory
         self._chosen = ["/".join(re.split(r"@[^=]*=|=", choice)) for choice in choices]
         for name in self._chosen:
-            if directory and (path := directory / f"{name}.yaml").exists():
-                _check_readable(path)
+            path = (directory or conf_directory()) / f"{name}.yaml"
+            try:
+                if path.exists():
+                    read_text(path, MOST_YAML_BYTES)
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{path} is not UTF-8 ({error}): save it as that") from error
+            except OSError as error:
+                raise UsageError(f"{path} cannot be read: {error}") from error
 
-    def source(self, *words: str, value: Any = ()) -> str:
-        """`"PATH: "` of the file with one of these words, and preferably the value too; empty if no file has one.
+    def source(self, word: str, value: Any = ()) -> str:
+        """`"PATH: "` of the file with this word, and preferably the value too; empty if no file has it.
 
         A file that is chosen comes first, and a file that `conf/` has too does not count: the built-in one wins.
         """
@@ -129,7 +135,7 @@ class UserFiles:
                 continue
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 text = re.sub(r"(?m)(^|\s)#.*", "", read_text(path, MOST_YAML_BYTES))
-                if any(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text) for word in words):
+                if re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text):
                     exact = all(str(one) in text for one in flattened(value))
                     own.append((below.with_suffix("").as_posix() not in self._chosen, not exact, path))
         return f"{min(own)[-1]}: " if own else ""
@@ -173,7 +179,7 @@ class UserFiles:
         file = next((name for name in self._chosen if name.partition("/")[0] == key), None)
         if file is None:
             shown = (
-                f"{key!r}{nearest(key, keys(for_sweep=True))}"
+                f"{key!r}{did_you_mean(key, keys(for_sweep=True))}"
                 if isinstance(key, str)
                 else f"{key}: a setting has a name"
             )
@@ -182,15 +188,6 @@ class UserFiles:
         if isinstance(value, ListConfig):
             return f"{path} is a list: it takes settings, each `key: value`"
         return f"{path}: its settings would be those of '{key}', which has none: begin it with `# @package _global_`"
-
-
-def _check_readable(path: Path) -> None:
-    try:
-        read_text(path, MOST_YAML_BYTES)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 ({error}): save it as that") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 # A quoted text, or the text between two punctuation marks of Hydra's grammar.
@@ -221,14 +218,15 @@ def split(
             if override.is_delete():
                 raise UsageError(f"'{argument}': a sweep needs all its settings; give {name} another value instead")
         if override is None or (name not in keys and name not in groups):
-            raise UsageError(unknown_key(name, [*keys, *groups], nearest))
+            raise UsageError(unknown_key(name, [*keys, *groups]))
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:
             values[name] = _values(override, layer_lookup.names() if impls is None else impls)
         if name in groups:
             # An axis can be a group of files too (`device`): its first value chooses the file.
-            option = device_kind(str(_first(values[name]))) if name in AXES else argument.partition("=")[2]
+            first = str((*flattened(values.get(name)), "")[0])
+            option = device_kind(first) if name in AXES else argument.partition("=")[2]
             if option not in groups[name]:
                 raise UsageError(f"unknown {name} '{option}'{did_you_mean(option, groups[name])}")
             choices.append(quoted(f"{name}={option}"))
@@ -326,9 +324,3 @@ def _plain(value: Any, override: Override, impls: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_plain(item, override, impls) for item in value]
     return value
-
-
-def _first(values: Any) -> Any:
-    while isinstance(values, list):
-        values = values[0] if values else ""
-    return values

@@ -3,7 +3,6 @@
 An invalid value is an error of one line. Options without effect are errors too, instead of being ignored silently.
 """
 
-import difflib
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -218,7 +217,7 @@ def no_value(key: str) -> str:
 def _message(key: str, value: Any, kind: str, limits: Mapping[str, Any], typed: Mapping[str, str]) -> str:
     """What is wrong with a setting, from the kind of pydantic's error and its context."""
     if kind == "unexpected_keyword_argument":
-        return f"unknown key '{key}'{nearest(key, keys(for_sweep=True))}"
+        return f"unknown key '{key}'{did_you_mean(key, keys(for_sweep=True))}"
     text = f"{key}={value if str(value).isprintable() else ascii(value)}"[:_LONGEST]
     if kind == "value_error":
         return f"{text}{limits['error']}"
@@ -241,55 +240,6 @@ def keys(for_sweep: bool) -> list[str]:
     return [*top, HEAD_DIM, *([SCALE] if for_sweep else ()), *parts]
 
 
-# What each setting is, for the reference. Times are in seconds unless the text says otherwise.
-HELP = {
-    "points": "sizes to measure together, instead of all combinations: `'points=[{seq_len:512,batch_size:32},…]'`",
-    "paper": "a published setting, by its name in `conf/paper`",
-    "precision": "how precisely to measure: `quick`, `standard` or `strict`",
-    "out": "the directory of the run; without it, a new one below `results/`",
-    "seed": "the seed of weights, inputs and the order of the trials",
-    "memory_limit": "the most memory of a trial, as `8GB`; without it, most of what is free at the start",
-    "compile_timeout_s": "the longest time of a trial that compiles and is not timed",
-    "grow": "an axis whose largest size is doubled until a layer fails",
-    "baseline": "the layer to which the report's ratios relate; without it, the fastest",
-    "retry": "statuses whose cases a continued run measures again, such as `timeout,oom`",
-    "launcher": "where the trials run: `here`, `slurm` or `processes`",
-    "wait": "whether the command waits for its shards and writes the report",
-    "head_dim": "the width of a head: sets `d_model` = `num_heads` × `head_dim`",
-    "scale": "the size of a paper's setting: `full`, or `cpu` for a machine without a GPU",
-    "precision.target": "a case stops once its 95 % interval is within ± this share of its time",
-    "precision.min_rounds": "the fewest trials of a case",
-    "precision.max_rounds": "the most trials of a case",
-    "precision.trial_s": "how long a trial samples",
-    "precision.timeout_s": "the longest time of a trial",
-    "precision.case_s": "a case stops after this long, once it has `min_rounds` trials",
-    "precision.patience_s": "how long to wait, in all, for quiet moments in which disturbed cases are repeated",
-    "launcher.cluster": "`here`, `slurm`, or `processes` for shards on this machine",
-    "launcher.partition": "Slurm's partition",
-    "launcher.account": "Slurm's account",
-    "launcher.time": "the time limit of a job, in minutes",
-    "launcher.gres": "Slurm's generic resources, such as `gpu:1`",
-    "launcher.cpus_per_task": "the CPUs of a job, and the default of `threads`",
-    "launcher.exclusive": "whether a job has its node alone",
-    "launcher.array_parallelism": "the most jobs at once",
-    "launcher.setup": "shell commands that a job runs first",
-    "launcher.apart": "axes along which cases may be in different shards, because nobody compares them",
-    "launcher.attempts": "the most jobs that a shard gets",
-    "launcher.silence_s": "a job that reports nothing for this long counts as dead",
-    "launcher.queue_s": "a job that has not started after this long is abandoned",
-}
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """A suggestion for an unknown name. For `precision.foo`: the nearest part of `precision`, or all its parts."""
-    group, dot, part = name.rpartition(".")
-    parts = [key.removeprefix(group + dot) for key in known if dot and key.startswith(group + dot)]
-    if not parts:
-        return did_you_mean(name, known)
-    near = difflib.get_close_matches(part, parts, n=1)
-    return f"; did you mean '{group}.{near[0]}'?" if near else f"; known: {group}.{'|'.join(parts)}"
-
-
 def threads_of(launcher: Launcher) -> int:
     """The default number of threads: `cpus_per_task`, since the CPUs of a node are unknown here.
 
@@ -302,7 +252,11 @@ def threads_of(launcher: Launcher) -> int:
     return launcher.cpus_per_task
 
 
-def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+# The values of each axis.
+AxisValues = Mapping[str, Sequence[Any]]
+
+
+def check_mask_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for an explicit mask, or fraction of padding, that no case would have.
 
     `chosen` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
@@ -323,7 +277,7 @@ def check_mask_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
 
 
-def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+def check_lengths_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for unequal lengths, or an explicit fraction of padding beside them, that no case would have."""
     text = _is_set("lengths", axes)
     if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
@@ -333,12 +287,12 @@ def check_lengths_settings(chosen: Collection[str], axes: Mapping[str, Sequence[
         raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
 
 
-def check_gpu_settings(chosen: Collection[str], axes: Mapping[str, Sequence[Any]]) -> None:
+def check_gpu_settings(chosen: Collection[str], axes: AxisValues) -> None:
     """Raise UsageError for an explicit cache or launch that no case would have, because all are on the CPU."""
     for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():
         if axis in chosen and set(axes[axis]) != {usual}:
             raise UsageError(f"{_is_set(axis, axes)} is of GPUs: give device=cuda too, or leave it out")
 
 
-def _is_set(axis: str, axes: Mapping[str, Sequence[Any]]) -> str:
+def _is_set(axis: str, axes: AxisValues) -> str:
     return f"{axis}={','.join(map(str, axes[axis]))}"

@@ -298,48 +298,52 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
         _law(problem, chosen, axes),
         cv_error=cv_error,
         hidden=_hidden(problem, chosen),
-        trends={axis: _trend(problem, chosen, sizes.axis(axis)) for axis in axes},
+        trends={each: _trend(problem, chosen, sizes.axis(each)) for each in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
-    if axis == "n":
-        law = _covering_powers(problem, chosen, law)
+    for each in axes:
+        law = _covering_powers(problem, chosen, law, each)
+    # The law is determined along the first axis. Along the others, too few values leave the exponent open.
+    untold = {each: _untold(problem, law, each) for each in axes[1:]}
+    unbounded = {each: (-np.inf, np.inf) for each, why in untold.items() if why}
+    law = replace(law, trends={**law.trends, **unbounded})
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    reason = laws.too_few_sizes(problem.sizes, axis, bool(problem.presumed)) or reason
-    return replace(law, determined=not reason, reason=reason)
+    reason = laws.too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
+    return replace(law, determined=not reason, reason=reason or "; ".join(filter(None, untold.values())))
 
 
-def _largest(sizes: Sizes) -> Indices:
-    """The index of the largest size, shape (1,)."""
-    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+def _untold(problem: _Problem, law: Law, axis: str) -> str:
+    """Why the values of an axis beside the first tell no exponent; empty if they, or the exact counts, tell it."""
+    few = "" if problem.presumed else laws.too_few_sizes(problem.sizes, axis, False)
+    return few or laws.too_many_powers(law.terms, axis, problem.sizes)
 
 
-def _covering_powers(problem: _Problem, chosen: int, law: Law) -> Law:
-    """Widen the exponent along n to those of curves that are no sum of terms, at the other sizes of the largest one."""
-    sizes, largest = problem.sizes, _largest(problem.sizes)
-    others = np.stack([sizes.axis(axis) for axis in (*AXES[1:], *sizes.own)])
+def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
+    """Widen the exponent along an axis to those of curves that are no sum of terms, at the largest size's others."""
+    sizes, largest = problem.sizes, laws.largest(problem.sizes)
+    others = np.stack([sizes.axis(other) for other in (*AXES, *sizes.own) if other != axis])
     along = (others == others[:, largest]).all(axis=0)
     target, weights = problem.target[along], (problem.whole / problem.costs)[along]
     off = target - problem.fits.predicted(chosen, problem.columns[along])
-    exponents = laws.power_exponents(sizes.n[along], target, weights, float(off @ off))
+    exponents = laws.power_exponents(sizes.axis(axis)[along], target, weights, float(off @ off))
     fitted = replace(law, known=None, rivals=tuple(replace(rival, known=None) for rival in law.rivals))
-    exponent = laws.exponent_at(fitted, "n", sizes[largest])
+    exponent = laws.exponent_at(fitted, axis, sizes[largest])
     if exponent is None or exponents is None:
         return law
-    down, up = law.trends["n"]
+    down, up = law.trends[axis]
     trend = down + min(exponents[0] - exponent.lo, 0), up + max(exponents[1] - exponent.hi, 0)
-    return replace(law, trends={**law.trends, "n": trend})
+    return replace(law, trends={**law.trends, axis: trend})
 
 
 def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
     """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
-    distinct = len(np.unique(sizes.axis(axis)))
-    if laws.powers_beside(law.terms, axis) >= distinct:
-        return f"{axis} takes {distinct} values, and the law has as many powers of it"
-    exponent = laws.exponent_at(law, axis, sizes[_largest(sizes)])
+    if many := laws.too_many_powers(law.terms, axis, sizes):
+        return many
+    exponent = laws.exponent_at(law, axis, sizes[laws.largest(sizes)])
     if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
         return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
     return ""

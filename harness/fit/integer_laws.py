@@ -14,7 +14,18 @@ from itertools import product
 import numpy as np
 
 from harness.fit.fit_law import subsets
-from harness.fit.laws import FEWEST_SIZES, Break, Coefficient, Floats, Law, Sizes, design, powers_beside, varying_axes
+from harness.fit.laws import (
+    FEWEST_SIZES,
+    Break,
+    Coefficient,
+    Floats,
+    Law,
+    Sizes,
+    design,
+    powers_beside,
+    too_many_powers,
+    varying_axes,
+)
 from harness.polynomial import AXES, Polynomial, Size, Term, leading
 
 # d/h is the width of a head.
@@ -25,6 +36,8 @@ _OWN_FACTORS = {
     2: [Term(d=d, h=h) for d in (0, 1) for h in (0, 1)],
     -1: [Term(n=n, d=d, h=h) for n in (1, 2) for d in (0, 1, 2) for h in (0, 1)],
 }
+# Those of the length m of a source: work for each of its tokens, or with each token of the layer's own input.
+_SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *(Term(n=n, d=1, h=-1) for n in (0, 1))]}
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
@@ -50,8 +63,9 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     The points must outnumber the terms by `spare`, so that no law fits by chance.
 
     The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
-    values. A law with a logarithm and a negative term has not two sizes more than terms in n. An axis takes no more
-    values than the law has powers of it. An equally short law with other leading powers is exact too.
+    values, or none that is twice another. A law with a logarithm and a negative term has not two sizes more than terms
+    in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
+    exact too.
     """
     axes = varying_axes(sizes)
     terms = _candidates(axes)
@@ -121,7 +135,7 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
     terms = [term for term in every if _occurs(term)]
     for own in (axis for axis in axes if axis not in AXES):
-        for power, factors in _OWN_FACTORS.items():
+        for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
             terms += [
                 Term.of({**term.along(axes).powers, "b": b, own: power})
                 for term in factors
@@ -178,14 +192,15 @@ def _uncertainty(
     first = len(np.unique(sizes.axis(axes[0])))
     if first < FEWEST_SIZES:
         return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
+        return f"no {axes[0]} is twice another: steps at powers of two do not show"
     with_log = [terms for terms in with_negative if any(term.log for term in terms)]
     needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
     if (lengths := len(np.unique(sizes.n))) < needed:
         return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
     for axis in axes:
-        distinct = len(np.unique(sizes.axis(axis)))
-        if any(powers_beside(terms, axis) >= distinct for terms in found):
-            return f"{axis} takes {distinct} values, and the law has as many powers of it"
+        if many := "".join({too_many_powers(terms, axis, sizes) for terms in found}):
+            return many
         if len({leading(terms, axis) for terms in found}) > 1:
             return f"laws as short with other powers of {axis} give every point too"
     return ""

@@ -68,6 +68,11 @@ def design(terms: Iterable[Term], sizes: Sizes) -> Floats:
     return np.stack([term(sizes) for term in terms], axis=1)
 
 
+def largest(sizes: Sizes) -> NDArray[np.intp]:
+    """The index of the largest size, shape (1,)."""
+    return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
+
+
 def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))
@@ -81,8 +86,9 @@ def powers_beside(terms: Iterable[Term], axis: str) -> int:
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
-    """Return the axes that take more than one value. A law says nothing about the others."""
-    return tuple(axis for axis in (*AXES, *sizes.own) if len(np.unique(sizes.axis(axis))) > 1)
+    """Return the axes that take more than one value, lengths first. A law says nothing about the others."""
+    axes = sorted((*AXES, *sizes.own), key=lambda axis: axis not in "nm")
+    return tuple(axis for axis in axes if len(np.unique(sizes.axis(axis))) > 1)
 
 
 # The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
@@ -107,6 +113,8 @@ _COSTS = (
 # What each letter w of a layer's own axes may add: work within windows or states, then steps of whole blocks.
 _OWN_TIMES = (Term(), Term(n=1), Term(n=1, h=1), Term(n=1, d=1), Term(d=1))
 _OWN_OVER = (Term(n=1), Term(n=1, d=2))
+# What the length m of a source adds: its projections too.
+_SOURCE_TIMES = (*_OWN_TIMES, Term(d=2))
 
 
 def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
@@ -114,14 +122,15 @@ def candidate_terms(axes: Iterable[str]) -> tuple[Term, ...]:
 
     If the batch size varies, each term occurs with a factor b and without it. Work is done for each sequence, while
     costs paid once do not depend on b. The letter w of a layer's own axis stands for a window, a state or a block: the
-    costs w, nw, hnw, nwd, wd, and n/w, nd²/w.
+    costs w, nw, hnw, nwd, wd, and n/w, nd²/w. The length m of a source has md² too, and no quotients.
     """
     kept = tuple(axes)
     batches = (0, 1) if "b" in kept else (0,)
     every = list(_COSTS)
     for own in (axis for axis in kept if axis not in AXES):
-        every += [Term.of({**term.powers, own: 1}) for term in _OWN_TIMES]
-        every += [Term.of({**term.powers, own: -1}) for term in _OWN_OVER]
+        times, over = (_SOURCE_TIMES, ()) if own == "m" else (_OWN_TIMES, _OWN_OVER)
+        every += [Term.of({**term.powers, own: 1}) for term in times]
+        every += [Term.of({**term.powers, own: -1}) for term in over]
     return tuple(dict.fromkeys(replace(term.along(kept), b=b) for term in every for b in batches))
 
 
@@ -197,7 +206,8 @@ class KnownCost(Protocol):
 class Law:
     """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
 
-    `determined`: no law with another leading term explains the points as well. If not, `reason` says why.
+    `determined`: no law with another leading term along n explains the points as well. If not, `reason` says why. The
+    `reason` of a determined law says why its exponent along another axis is open.
     `exact`: the law gives every point to the last digit.
     `covariance`: covariance of the coefficients, shape (terms, terms). Intervals reach `quantile` standard errors.
     `noise`: relative distance of the points from the law. Imprecise points count less.
@@ -294,14 +304,26 @@ _FEWEST_UNPRESUMED = 5
 
 
 def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
-    """Why the axis takes too few values for any law; empty if it takes enough. Exact counts presume terms."""
+    """Why the sizes are too few for any law along the axis; empty if they are enough. Exact counts presume terms.
+
+    Nor do they decide if the length m of a source is proportional to n.
+    """
     distinct = len(np.unique(sizes.axis(axis)))
     values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
     if distinct < FEWEST_SIZES:
         return f"{values}: a law needs {FEWEST_SIZES} at least"
     if distinct < _FEWEST_UNPRESUMED and not is_presumed:
         return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
+    if "m" in varying_axes(sizes) and not np.ptp(sizes.own["m"] / sizes.n):
+        return "m is proportional to n, so their terms cannot be told apart: vary one alone"
     return ""
+
+
+def too_many_powers(terms: Iterable[Term], axis: str, sizes: Sizes) -> str:
+    """Why the axis takes too few values for these terms: as few as they have powers of it. Empty if it takes more."""
+    distinct = len(np.unique(sizes.axis(axis)))
+    has_many = powers_beside(terms, axis) >= distinct
+    return f"{axis} takes {distinct} values, and the law has as many powers of it" if has_many else ""
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:

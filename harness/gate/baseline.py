@@ -23,7 +23,7 @@ from harness.analysis.roofline import roofs, with_suspects
 from harness.errors import UsageError, usage_error_about
 from harness.file_validation import Damaged, FileModel, checked, one_of
 from harness.fit.laws import Range
-from harness.machine import kind_of_machine, part
+from harness.machine import Machine, kind_of_machine, part
 from harness.report.document import grouped
 from harness.results.columns import COUNTS, CaseResult
 from harness.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
@@ -75,8 +75,10 @@ def parse_finding_id(key: str) -> FindingId:
         raise ValueError("it does not say of what it is (of=…)")
     # A setting has no sizes: complete it to a case of size 1, which can be checked.
     sizes = {name: "1" for name in ("seq_len", "d_model", "num_heads") if name not in parts}
+    if parts.get("kv_len") == "m":
+        sizes["kv_len"] = "1"
     impl, setting = group(_case({**parts, **sizes}))
-    return FindingId(impl, setting, what)
+    return FindingId(impl, setting.of_any_source if "kv_len" in sizes else setting, what)
 
 
 def _parts(key: str, first: str) -> dict[str, Any]:
@@ -145,8 +147,9 @@ class Facts(FileModel):
 
 
 def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
-    """The impl and setting that name the cost models and claims of a case: sizes along own axes are none of it."""
-    return case.impl, Setting.of(case)._replace(options=own_axes.other_options(facts.own_axes, case.options))
+    """The impl and setting that name the cost models and claims of a case: other sizes and sources are none of it."""
+    others = own_axes.other_options(facts.own_axes, case.options)
+    return case.impl, Setting.of(case)._replace(options=others).of_any_source
 
 
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
@@ -258,7 +261,7 @@ def baseline_of(
     lines: Sequence[CaseResult],
     laws: Iterable[FittedLaw],
     verdicts: Iterable[ClaimVerdict],
-    machine: Mapping[str, Any],
+    machine: Machine,
     seed: int,
     harness: str,
 ) -> Baseline:
@@ -368,7 +371,8 @@ class _File(_Findings):
     def _belongs_together(self) -> "_File":
         if not self.cases:
             raise ValueError("it names no case")
-        groups = {_group(case, facts) for case, facts in self.cases.items()}
+        # Files of earlier versions have a cost model for each length of a source.
+        groups = {*(_group(case, facts) for case, facts in self.cases.items()), *map(group, self.cases)}
         for section, of_time in ((self, False), (self.timed, True)):
             for name in (*section.laws, *section.claims):
                 if name.of_time is not of_time:

@@ -14,6 +14,7 @@ from harness.analysis import claims_table, fitted_laws
 from harness.config import SweepConfig, hydra_adapter
 from harness.config.schema import HEAD_DIM
 from harness.errors import UsageError
+from harness.formatting import NumberText
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.gate.check_rules import Outcome, Verdict
@@ -60,7 +61,7 @@ def judge_case(
         if before is not None and after is not None and before != after:
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
             reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
-        texts = ["" if value is None else written(value) for value in (before, after)]
+        texts = [formatting.if_known(value, written) for value in (before, after)]
         yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
     for column in ERRORS:
         was_error, error = getattr(was, column), getattr(now, column)
@@ -68,7 +69,7 @@ def judge_case(
         if found is None:
             continue
         verdict, reason = found
-        texts = ["" if value is None else f"{value:.1e}" for value in (was_error, error)]
+        texts = [formatting.if_known(value, "{:.1e}".format) for value in (was_error, error)]
         quantity = column.replace("_", " ")
         if verdict is Verdict.WORSE:
             reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"
@@ -88,7 +89,7 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
     return Outcome(name, "status", verdict, was.status, status, reason)
 
 
-def _two(was: int, now: int, written: Callable[[float], str]) -> str:
+def _two(was: int, now: int, written: NumberText) -> str:
     """Both numbers, written in full if rounding would make them equal."""
     texts = written(was), written(now)
     return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))
@@ -200,6 +201,10 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
         if not lacking[of_it] and of_it not in whole:
             name = FindingId(*of_it, "").subject
             remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
+    for of_it in {(name.impl, name.setting): None for name in was.laws}:
+        if of_it not in members:
+            name = FindingId(*of_it, "").subject
+            remarks.append(f"{name}: a cost model now covers every kv_len, {no_judgement} Write a new baseline.")
     if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
         remarks.append("Better than the baseline: write a new one, so that it stays so.")
     return remarks
@@ -347,7 +352,8 @@ def choose_cases(
             wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
         for value in wanted:
             if not any(_has(case, axis, value, cases, defaults) for case in cases):
-                names = list(dict.fromkeys(str(getattr(case, axis)) for case in every))
+                known = dict.fromkeys(getattr(case, axis) for case in every)
+                names = list(map(str, known if axis == "options" else sorted(known)))
                 instead = (
                     layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
                 )

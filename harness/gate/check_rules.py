@@ -11,7 +11,7 @@ from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDE
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.layer_options import NO_OPTIONS
-from harness.sweep_axes import SIZES, Case
+from harness.sweep_axes import LETTERS, Case
 
 
 class Verdict(Enum):
@@ -237,8 +237,8 @@ def judge_claims(
 
 def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
     """The size of a case along an axis, and the case without that size."""
-    if axis in SIZES:
-        return getattr(case, SIZES[axis]), case.at(SIZES[axis], 1)
+    if axis in LETTERS:
+        return getattr(case, LETTERS[axis]), case.at(LETTERS[axis], 1)
     text = of.cases[case].own_axes
     name, sizes = own_axes.names_of_letters([text])[axis], dict(own_axes.own_size(text, case.options))
     stated = own_axes.stated_options(text, case.options)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -27,6 +27,7 @@ from harness.measure.fork_client import (
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
+from harness.trial.sandbox import Request
 
 # Share of the free memory that stays free if the user sets no limit.
 _FREE_SHARE = 0.1
@@ -130,12 +131,12 @@ class Executor:
         except NoProcess as error:
             raise UsageError(str(error)) from error
 
-    def ask(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+    def ask(self, purpose: str, case: Case | None = None, extra: Request | None = None) -> TrialOutcome:
         """Run a trial, and once more if it was killed, which may be by chance. Not for trials that are timed."""
         outcome = self.run(purpose, case, extra)
         return self.run(purpose, case, extra) if outcome.status == "killed" else outcome
 
-    def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
+    def run(self, purpose: str, case: Case | None = None, extra: Request | None = None) -> TrialOutcome:
         """Run a trial and return its outcome.
 
         `extra` adds items to the request, or replaces some of the executor's own (`seed`). Raises CodeChanged if a file
@@ -172,7 +173,7 @@ class Executor:
         """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
         self._compiling.learn(purpose, case, outcome)
 
-    def begin(self, purpose: str, case: Case, extra: dict[str, Any], start: Callable[..., _Trial]) -> _Trial:
+    def begin(self, purpose: str, case: Case, extra: Request, start: Callable[..., _Trial]) -> _Trial:
         """Start a trial that the caller ends, and return what `start(server, request, limit_s, ended)` returns.
 
         `start` forks the trial, and calls `ended` once it has ended. That raises CodeChanged, as `run` does. Raises
@@ -247,7 +248,7 @@ class Executor:
         environment = self.environments[0] if case is None else case.env
         return environment, self._compiling.is_due(purpose, case), own.partition(":")[0]
 
-    def _request(self, purpose: str, case: Case | None, extra: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, purpose: str, case: Case | None, extra: Request) -> Request:
         return {
             "purpose": purpose,
             "case": case.as_dict() if case else None,

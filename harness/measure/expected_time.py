@@ -367,14 +367,15 @@ class ExpectedTime:
         return min(self._precision.timeout_s, _process_s("time", case) + _OTHER_CALLS * call_s + samples_s)
 
     def _facts_s(self, case: Case) -> float:
-        counting = self._known(case)[0].ops * _COUNTED_OPERATION_S
-        once = _process_s("facts", case) + _compile_s(case) + counting + reference_accuracy_s(case)
-        return once + min(self._precision.timeout_s, _FACTS_CALLS * self.call_s(case))
+        return self._untimed_s("facts", case, _COUNTED_OPERATION_S, _FACTS_CALLS) + reference_accuracy_s(case)
 
     def _verify_s(self, case: Case) -> float:
-        counting = self._known(case)[0].ops * _VERIFIED_OPERATION_S
-        once = _process_s("verify", case) + _compile_s(case) + counting + reference_verify_s(case)
-        return once + min(self._precision.timeout_s, _VERIFY_CALLS * self.call_s(case))
+        return self._untimed_s("verify", case, _VERIFIED_OPERATION_S, _VERIFY_CALLS) + reference_verify_s(case)
+
+    def _untimed_s(self, purpose: str, case: Case, operation_s: float, calls: int) -> float:
+        compiling = _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
+        once = _process_s(purpose, case) + compiling + self._known(case)[0].ops * operation_s
+        return once + min(self._precision.timeout_s, calls * self.call_s(case))
 
 
 def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:
@@ -388,7 +389,3 @@ def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:
 def _process_s(purpose: str, case: Case) -> float:
     seconds = _ON_CPU if case.device == "cpu" else _ON_GPU
     return seconds[purpose]
-
-
-def _compile_s(case: Case) -> float:
-    return _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0

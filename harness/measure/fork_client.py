@@ -17,7 +17,7 @@ from typing import Any
 from harness import file_io
 from harness.background_process import PLACE, search_path
 from harness.measure.outcome import MOST_BYTES, TrialOutcome
-from harness.trial.sandbox import NOTICE, REFUSED, STOPPED
+from harness.trial.sandbox import NOTICE, REFUSED, STOPPED, Request
 
 # How long a trial may take to end after its answer.
 _GRACE_S = 1.0
@@ -143,7 +143,7 @@ class ForkServer:
                 raise
             self._ready = True
 
-    def run(self, request: dict[str, Any], timeout_s: float, compile_timeout_s: float) -> TrialOutcome:
+    def run(self, request: Request, timeout_s: float, compile_timeout_s: float) -> TrialOutcome:
         """Run a trial of any kind and return its outcome.
 
         A trial that reports that it compiles gets `compile_timeout_s` more. Raises ForkServerLost.
@@ -158,7 +158,7 @@ class ForkServer:
             os.close(reader)
         return self.end(sent, timeout_s)
 
-    def begin(self, request: dict[str, Any], *more: int) -> int:
+    def begin(self, request: Request, *more: int) -> int:
         """Fork a trial and return the descriptor of its answers. The caller closes that descriptor.
 
         The trial inherits the descriptors `more`. An earlier trial that is still running is killed, because only one
@@ -267,7 +267,7 @@ class ForkServer:
                 received += part
         return bytes(received)
 
-    def _send(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    def _send(self, request: Request, descriptors: Sequence[int]) -> None:
         self._socket.settimeout(_ANSWER_S)
         try:
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)

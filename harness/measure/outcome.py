@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.results.row import LARGEST, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, kind_of
 from harness.sweep_axes import FAILURES
+from harness.trial.sandbox import Answer
 
 # The rest of a larger answer is not read.
 MOST_BYTES = 64 * 2**20
@@ -88,7 +89,7 @@ class InvalidAnswer(ValueError):
     """The answer is not valid. The message names the part."""
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parsed(line: bytes) -> Answer:
     """Parse the JSON object in the line. Raises InvalidAnswer if it is too long, no object, or has a bad entry."""
     if len(line) > MOST_BYTES:
         raise InvalidAnswer(f"it is longer than {MOST_BYTES // 2**20} MiB")
@@ -104,7 +105,7 @@ def parsed(line: bytes) -> dict[str, Any]:
     return answer
 
 
-def check(answer: Mapping[str, Any], purpose: str) -> None:
+def check(answer: Answer, purpose: str) -> None:
     """Raise InvalidAnswer unless the answer is complete.
 
     A failure needs its reason. A success needs all entries of the purpose.
@@ -124,7 +125,7 @@ def check(answer: Mapping[str, Any], purpose: str) -> None:
         raise InvalidAnswer(kind.invalid)
 
 
-def check_entries(answer: Mapping[str, Any], entries: Mapping[str, Check]) -> None:
+def check_entries(answer: Answer, entries: Mapping[str, Check]) -> None:
     """Raise InvalidAnswer unless the answer, or a line before it, has these entries."""
     for name, fits in entries.items():
         if name not in answer and not fits(None):

@@ -1,6 +1,5 @@
 """The output directory of a sweep: it holds a new run, a run to continue, or a run that replaces one set aside."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +14,10 @@ from harness import file_io, layer_files, layer_lookup
 from harness.config import SweepConfig
 from harness.config.compose import as_list, differences
 from harness.config.schema import HERE
-from harness.errors import UsageError, ended_by_changed_code
+from harness.entries import entries, referenced
+from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.layer_lookup import Traits
-from harness.machine import changed_gpu_settings, unlike
+from harness.machine import Machine, changed_gpu_settings, unlike
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from harness.measure.scheduler import ResumeState, read_resume_state
 from harness.measure.session import Session
@@ -31,8 +31,32 @@ CODE = "layers"
 _LONG_SWEEP_S = 100.0
 # Number of differences that an error message lists.
 _MOST_TOLD = 6
-# Stop reason in `summary.csv` of a case that needs more trials.
-UNFINISHED = "interrupted"
+
+
+def launchers() -> list[Any]:
+    """Return the modules of extras that start the trials of a sweep elsewhere.
+
+    - `CLUSTERS`: the values of `launcher.cluster` that it starts.
+    - `check_settings(config)`: raises UsageError if they are not available.
+    - `check_nobody_measures(target)`: raises UsageError if trials that it started may still write to the directory.
+    - `launch(target, session, cases, console)`: measures the missing cases. Returns whether the run is complete.
+    - `shards_table(run, lines)`: the progress of each shard as a table; None for a run without shards.
+    """
+    return [referenced(place) for place in entries("LAUNCHERS")]
+
+
+def launcher_of(config: SweepConfig) -> Any:
+    """Return the launcher of the configured cluster; None if trials run here.
+
+    Raises UsageError if no extra has it, or if it is not available.
+    """
+    if config.launcher.cluster == HERE:
+        return None
+    for launcher in launchers():
+        if config.launcher.cluster in launcher.CLUSTERS:
+            launcher.check_settings(config)
+            return launcher
+    raise UsageError(f"launcher={config.launcher.cluster}: it needs the extra harness/extras/cluster")
 
 
 @dataclass(frozen=True)
@@ -95,20 +119,19 @@ class OutputDirectory:
             if impl in before and (files := layer_files.changed_files(before[impl], now))
         }
 
-    def check_machine(self, machine: Mapping[str, Any]) -> None:
+    def check_machine(self, machine: Machine) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
         for before in (
             run_directory.machines(self.path)[0].values() if self.continues and not self.uses_launcher else ()
         ):
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
-                print(
-                    f"harness: out={self.path}: {difference}: times may differ from those of the run. "
-                    "To start anew, give another out=",
-                    file=sys.stderr,
+                notify(
+                    f"out={self.path}: {difference}: times may differ from those of the run. "
+                    "To start anew, give another out="
                 )
 
-    def begin(self, machine: Mapping[str, Any], traits: Mapping[str, Traits]) -> None:
+    def begin(self, machine: Machine, traits: Mapping[str, Traits]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
 
         A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of
@@ -125,7 +148,7 @@ class OutputDirectory:
                 raise UsageError(
                     f"out={self.path}: another sweep has just created this run: repeat the command to continue it"
                 )
-            print(f"harness: what was in {self.path} is now in {run_directory.set_aside(self.path)}", file=sys.stderr)
+            notify(f"what was in {self.path} is now in {run_directory.set_aside(self.path)}")
         run_directory.create(self.path, self.config.record, {**machine, CODE: code})
 
     def _update_paper(self) -> None:
@@ -146,7 +169,7 @@ class OutputDirectory:
         if expected.sweep_s(cases) > _LONG_SWEEP_S:
             expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
         for sentence in expected.timeouts(case for case in cases if case not in past.failures):
-            console.out(sentence, highlight=False)
+            console.out(sentence)
         try:
             with ended_by_changed_code(self.path):
                 return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
@@ -160,25 +183,24 @@ class OutputDirectory:
         if not self.continues:
             return ResumeState()
         past, notices = read_resume_state(self.path)
-        for notice in notices:
-            print(f"harness: {notice}", file=sys.stderr)
+        notify(*notices)
         known = past.trials.keys() | past.failures.keys() | past.facts
         begun = known.intersection(cases)
         grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
-        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}", highlight=False)
+        console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}")
         left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
         again = [status for status in left if status not in ("unsupported", *self.config.retry)]
         if again:
             ended = ", ".join(f"{left[status]} {status}" for status in again)
             text = f"of these ended without a time: {ended}; retry={','.join(again)} takes them again"
-            console.out(text, highlight=False)
+            console.out(text)
         return past.reopening(self.config.retry)
 
     def finished(self) -> dict[Case, str]:
         """The status of each case of the run that will not be measured again."""
         lines = summarise.summarise_run(self.path, self.config.precision)[0] if self.continues else []
         retry = self.config.retry
-        return {line.case: line.status for line in lines if line.stop_reason != UNFINISHED and line.status not in retry}
+        return {line.case: line.status for line in lines if line.is_finished and line.status not in retry}
 
     def unfinished(self, cases: Sequence[Case], lines: Sequence[CaseResult], trials: Mapping[Case, int]) -> str:
         """Say how many cases have no stop reason and fewer trials than the sweep has measured; empty if none.
@@ -188,9 +210,7 @@ class OutputDirectory:
         and a better probe has since shown that some trials were disturbed.
         """
         least = self.config.precision.min_rounds
-        finished = {
-            line.case for line in lines if line.stop_reason != UNFINISHED or line.trials >= trials.get(line.case, least)
-        }
+        finished = {line.case for line in lines if line.is_finished or line.trials >= trials.get(line.case, least)}
         left = len({*cases, *trials} - finished)  # the rows may hold cases of others
         number = f"{left} cases are" if left > 1 else "1 case is"
         return f"{number} unfinished: run the same command with 'out={self.path}' again" if left else ""

@@ -145,7 +145,7 @@ class Screen(LiveOnTerminal):
 
     def _plain(self) -> None:
         elapsed = time.monotonic() - self._began
-        self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}", highlight=False)
+        self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}")
 
     def _line(self, case: str = "") -> tuple[float, str]:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""

@@ -5,7 +5,6 @@ compare, and the pairs of check                     →  Session  →  time_pair
 verify                                              →  Session                 →  Executor
 """
 
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from harness import gpus, layer_files, layer_lookup
 from harness.background_process import check_interpreter, interpreter_of
 from harness.case_grid import grid
 from harness.config import Precision, SweepConfig
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 from harness.layer_lookup import Traits
-from harness.machine import ENVIRONMENTS, describe_machine, versions_text, with_gpus_of
+from harness.machine import ENVIRONMENTS, Machine, describe_machine, versions_text, with_gpus_of
 from harness.measure.described_layers import DescribedLayers
 from harness.measure.executor import Executor
 from harness.measure.expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -27,6 +26,7 @@ from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.progress import Screen
 from harness.measure.scheduler import ResumeState, RowSink, Scheduler, Watcher
 from harness.results import row_files
+from harness.results.row_files import StoredRow
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
@@ -118,9 +118,9 @@ class Session:
         """
         lacked = self.layers.lacked(config, is_strict)
         for name, impls in lacked.items() if is_strict else ():
-            note = f"harness: {', '.join(impls)}: no option '{name}', so measured without it"
+            note = f"{', '.join(impls)}: no option '{name}', so measured without it"
             if note not in self._printed:
-                print(note, file=sys.stderr)
+                notify(note)
             self._printed.add(note)
         return self.layers.without_default_options(cases, lacked)
 
@@ -173,7 +173,7 @@ class Session:
             return None
         return gpus.entries(kind, self._seen_gpus(self.executor.environments[0]).get(kind, {}).get("count", 0))
 
-    def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> dict[str, Any]:
+    def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> Machine:
         """The description of the machine, with `usable` CPUs, the cases' GPUs and the packages of the layers `impls`.
 
         If the cases name environments, the first describes the machine, with the versions in each. The layers are then
@@ -185,7 +185,7 @@ class Session:
         found = {one: self._machine_within(one, usable, self.traits) for one in environments}
         return {**found[environments[0]], ENVIRONMENTS: {name: versions_text(one) for name, one in found.items()}}
 
-    def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> dict[str, Any]:
+    def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> Machine:
         modules = [package for package in map(layer_lookup.package_of, impls) if package]
         facts = self.executor.within(environment).ask("machine", extra={"modules": modules})
         if not facts.ok:
@@ -224,7 +224,7 @@ class Session:
         past: ResumeState | None = None,
         grow: str | None = None,
         order: int = 0,
-        first: Sequence[Mapping[str, Any]] = (),
+        first: Sequence[StoredRow] = (),
         expected: ExpectedTime | None = None,
     ) -> Scheduler:
         """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""

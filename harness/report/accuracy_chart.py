@@ -4,12 +4,11 @@ The front joins the layers of which no other one is both faster and more accurat
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from harness import formatting
 from harness.layer_lookup import ITSELF, is_foreign
 from harness.report.document import grouped
-from harness.report.figure_panels import Panel, decimal_axis, seconds_axis
+from harness.report.figure_panels import Chart, Panel, decimal_axis, seconds_axis
 from harness.results.columns import CaseResult
 
 # An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
@@ -49,7 +48,7 @@ def is_inexact(line: CaseResult) -> bool:
     return not line.allowed_error and error > _LARGE_ERROR and (line.error_ratio or 0.0) > _MUCH_LESS_EXACT
 
 
-def accuracy_chart(panel: Panel) -> dict[str, Any] | None:
+def accuracy_chart(panel: Panel) -> Chart | None:
     """`{"x", "y", "n", "curves": [{impl, n, x, y, lo, hi, text}], "front": {"x", "y"}}`; None if fewer than two layers.
 
     A curve has the time of each case as `x`, with its interval, and the error as `y`. The front is a staircase of the
@@ -93,7 +92,7 @@ def _staircase(front: Sequence[tuple[float, float]], highest: float) -> dict[str
     return {"x": x, "y": y}
 
 
-def _curve(impl: str, lines: Iterable[CaseResult], no_error: float) -> dict[str, Any]:
+def _curve(impl: str, lines: Iterable[CaseResult], no_error: float) -> Chart:
     own = sorted(lines, key=lambda line: line.seq_len)
     return {
         "impl": impl,

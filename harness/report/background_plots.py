@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from harness.background_process import BackgroundProcess
 
 if TYPE_CHECKING:  # only: an early start must not wait for what these imports load
+    from harness.machine import Machine
     from harness.report.overview import Overview
     from harness.results.columns import CaseResult
 
@@ -40,7 +41,7 @@ class BackgroundPlots:
         for path in self._handed_over:
             path.unlink(missing_ok=True)
 
-    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: Mapping[str, Any]) -> None:
+    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: "Machine") -> None:
         """Hand over the lines to draw and, for the roofline, the machine's description. Returns at once."""
         self._hand_over(("draw", (directory, lines, machine)))
 

@@ -4,7 +4,7 @@ import errno
 from dataclasses import replace
 from pathlib import Path
 
-from harness.analysis import crossovers, published_claims
+from harness.analysis import crossovers
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import claims_table
 from harness.analysis.complete_lines import complete_lines
@@ -75,7 +75,6 @@ def _tables(contents: Contents) -> dict[str, str]:
         "claims.csv": to_csv(claims_table(found.verdicts)),
         "crossovers.csv": to_csv(crossovers.crossovers_table(found.crossovers), "%.6g"),
     }
-    if found.published is not None:
-        texts["published.csv"] = to_csv(published_claims.published_table(found.published.figures), "%.6g")
-        texts["published_claims.csv"] = to_csv(published_claims.judged_claims_table(found.published.claims), "%.6g")
+    for more in found.more:
+        texts |= {name: to_csv(rows, "%.6g") for name, rows in more.tables.items()}
     return texts

@@ -6,7 +6,7 @@ macros of `html/templates/parts/macros.html` lay the same tables out. Each back 
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -122,8 +122,7 @@ class Table:
             yield Text(f"no room here for: {', '.join(left_out)}; see report.md".replace("\n", " "))
 
     def _grid(self, shown: Sequence[str], whole: bool, longest_name: int | None = None) -> RichTable:
-        look: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
-        grid = RichTable(**look)
+        grid = RichTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
         for heading in shown:
             if self.is_a("n", heading):
                 grid.add_column(heading, justify="right", overflow="fold", no_wrap=whole)

@@ -9,18 +9,24 @@ import math
 import re
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover, layers_without_heads
 from harness.analysis.roofline import Roof, RoofPoint
+from harness.formatting import NumberText
 from harness.report.document import grouped
-from harness.report.layer_looks import Look, looks_of_run
+from harness.report.layer_looks import Looks, looks_of_run
 from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS, setting_text
 
+# The lines of a run, or some of them.
+Lines = Sequence[CaseResult]
+Axis = dict[str, Any]
+# The data of a chart: lists of numbers and texts by name.
+Chart = dict[str, Any]
 SETTING_AXES = ("batch_size", *SETTINGS)
 # The most widths, and the most numbers of heads, that one plot has room for.
 MOST_SHOWN = 4
@@ -56,10 +62,10 @@ class PanelSetting:
     name: str
     title: str
     panels: tuple[Panel, ...]
-    looks: Mapping[str, Look]
+    looks: Looks
 
 
-def panel_settings(lines: Sequence[CaseResult], looks: Mapping[str, Look] | None = None) -> list[PanelSetting]:
+def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSetting]:
     """Group the run's lines by setting and divide each setting into panels. A layer without an own axis is in each.
 
     `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
@@ -87,7 +93,7 @@ def in_order(value: Any) -> Any:
     return [float(part) if at % 2 else part for at, part in enumerate(parts)] or value
 
 
-def _panels(lines: Sequence[CaseResult], without: Collection[str]) -> Iterator[Panel]:
+def _panels(lines: Lines, without: Collection[str]) -> Iterator[Panel]:
     """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
     with_heads = [line for line in lines if line.impl not in without] or list(lines)
     for d in sorted({line.d_model for line in lines}):
@@ -117,7 +123,7 @@ class OwnAxisPanel:
         return own_axes.sizes_by_name(line.own_axes, line.options)[self.axis]
 
 
-def own_axis_panels(lines: Sequence[CaseResult]) -> list[OwnAxisPanel]:
+def own_axis_panels(lines: Lines) -> list[OwnAxisPanel]:
     """A panel for each own axis of a layer that varies, and for each setting and size beside n."""
     timed, headless = [line for line in lines if line.time_s is not None], layers_without_heads(lines)
     found = []
@@ -188,11 +194,10 @@ _Finding = TypeVar("_Finding", Crossover, RoofPoint)
 
 def by_facet(findings: Iterable[_Finding], without_heads: Collection[str]) -> dict[Facet, list[_Finding]]:
     """Group crossovers, or points of a roofline, by facet. `without_heads` is a result of `layers_without_heads`."""
-    without = set(without_heads)
 
     def facet(one: _Finding) -> Facet:
         at, impls = (one.line, {one.line.impl}) if isinstance(one, RoofPoint) else (one, {one.slower, one.faster})
-        heads = None if impls <= without else at.num_heads
+        heads = None if impls.issubset(without_heads) else at.num_heads
         return (at.batch_size, *one.setting.as_dict().values()), at.d_model, heads
 
     return grouped(findings, facet)
@@ -217,7 +222,7 @@ _MOST_SIZES = 8
 _MOST_TICKS, _ROOM = 16, 1.6
 
 
-def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
+def size_axis(sizes: Iterable[float]) -> Axis:
     """A logarithmic axis that names measured n only."""
     named = sorted(set(sizes))
     step = -(-len(named) // _MOST_SIZES)
@@ -225,9 +230,7 @@ def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
     return {"range": [named[0] / room, named[-1] * room], "ticks": [[n, str(n)] for n in named[::-1][::step][::-1]]}
 
 
-def decimal_axis(
-    values: Collection[float], text: Callable[[float], str], room: float = _ROOM, most: int = _MOST_TICKS
-) -> dict[str, Any]:
+def decimal_axis(values: Collection[float], text: NumberText, room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
     """A logarithmic axis that contains all `values`, with up to three ticks a decade, and at most `most`."""
     lo, hi = min(values) / room, max(values) * room
     steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
@@ -240,7 +243,7 @@ seconds_axis = partial(decimal_axis, text=formatting.seconds)
 count_axis = partial(decimal_axis, text=formatting.count)
 
 
-def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> dict[str, Any]:
+def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
     """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
     lo, hi = min(values) / room, max(values) * room
     steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
@@ -249,9 +252,7 @@ def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST
     return _axis(lo, hi, ladders, formatting.size, most)
 
 
-def _axis(
-    lo: float, hi: float, ladders: Sequence[list[float]], text: Callable[[float], str], most: int
-) -> dict[str, Any]:
+def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: NumberText, most: int) -> Axis:
     """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
     fitting = (one for one in ladders if sum(lo <= value <= hi for value in one) <= most)
     ladder = next(fitting, ladders[-1])
@@ -272,10 +273,10 @@ class Cost:
     label: str
     value: Callable[[CaseResult], float | None]
     band: Callable[[CaseResult], tuple[float, float] | None]
-    text: Callable[[float], str]
-    axis: Callable[..., dict[str, Any]]
+    text: NumberText
+    axis: Callable[..., Axis]
 
-    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> dict[str, Any] | None:
+    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> Axis | None:
         """The axis shared by all panels, so that they can be compared; None if no panel has a value.
 
         It fits the values, not the intervals: a very wide interval must not squeeze the values.
@@ -297,7 +298,10 @@ DEPTH = Cost("sequential depth", lambda line: line.depth or None, lambda _: None
 
 @dataclass(frozen=True)
 class Curve:
-    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None."""
+    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None.
+
+    `host` names those that timed each case, as its line does.
+    """
 
     impl: str
     n: list[int]
@@ -305,12 +309,13 @@ class Curve:
     lo: list[float | None]
     hi: list[float | None]
     text: list[str]
+    host: list[str | None] = field(default_factory=list)
 
     def points(self) -> list[tuple[int, float]]:
         """`(n, cost)` of each case."""
         return list(zip(self.n, self.value, strict=True))
 
-    def ends(self) -> list[tuple[float | None, float | None]]:
+    def ends(self) -> "list[Ends]":
         """The ends of each case's interval."""
         return list(zip(self.lo, self.hi, strict=True))
 
@@ -335,7 +340,7 @@ BEYOND = "arrow heads: beyond the axis"
 HOLLOW = f"hollow: not to be compared, the interval spans more than a factor of {WIDEST:.0f}"
 
 
-def bars_caption(ends: Iterable[Ends], axis: Mapping[str, Any], drawn: bool = True) -> str:
+def bars_caption(ends: Iterable[Ends], axis: Axis, drawn: bool = True) -> str:
     """What to say about intervals with these ends along an axis; empty if nothing is to be said.
 
     Without `drawn` bars, only the markers tell which intervals are too wide.
@@ -372,7 +377,7 @@ def _curve_point(line: CaseResult, cost: Cost) -> tuple[Any, ...]:
         text += f" ({cost.text(lo)} to {cost.text(hi)})"
     elif cost is TIME:
         text += " (one trial)"
-    return line.seq_len, value, lo, hi, text
+    return line.seq_len, value, lo, hi, text, line.host
 
 
 def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:
@@ -400,7 +405,7 @@ def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
     return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))
 
 
-def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> dict[str, Any]:
+def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
     """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
 
     The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).

@@ -1,7 +1,7 @@
 """How each layer of a run is drawn: colour, marker and dashes, alike in every plot of the run and on its page."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from harness import layer_lookup
@@ -26,6 +26,10 @@ class Look(NamedTuple):
     colour: str
     marker: str
     dash: tuple[float, ...] = ()
+
+
+# The look of each layer.
+Looks = Mapping[str, Look]
 
 
 def nth_look(i: int) -> Look:

@@ -6,7 +6,6 @@ The static picture and the page draw the same overview. It is plain data, so tha
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw
@@ -14,7 +13,8 @@ from harness.fit.laws import Range, exponent_of
 from harness.formatting import printable
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
-from harness.report.layer_looks import Look
+from harness.report.figure_panels import Axis
+from harness.report.layer_looks import Looks
 from harness.report.text.cost_models import law_formula
 from harness.report.text.costs import Laws, near_fastest
 from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
@@ -30,7 +30,7 @@ class CostChart:
     metric: str
     title: str
     message: str
-    axis: dict[str, Any]
+    axis: Axis
     curves: list[parts.Curve]
 
 
@@ -58,10 +58,10 @@ class Overview:
     name: str
     title: str
     caption: str
-    n: dict[str, Any]
+    n: Axis
     charts: list[CostChart]
     crossing: Crossing | None
-    looks: Mapping[str, Look]
+    looks: Looks
 
 
 def overviews(
@@ -128,7 +128,7 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
-    own = {line.impl: laws.get((line.impl, line.series, metric)) for line in panel.lines}
+    own = {line.impl: laws.get((line.impl, line.law_setting, metric)) for line in panel.lines}
     fitted = {impl: law for impl, law in own.items() if law is not None}
     shown = [curve.impl for curve in curves]
     if metric == "depth":

@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from harness import formatting
-from harness.config.compose import as_list
+from harness.config.compose import StoredConfig, as_list
 from harness.config.hydra_adapter import conf_directory
 from harness.config.schema import PLAIN, Launcher
 from harness.errors import UsageError
 from harness.layer_options import options_of, value_text
-from harness.machine import ENVIRONMENTS, gpu_settings, part
+from harness.machine import ENVIRONMENTS, Machine, gpu_settings, part
 from harness.results.stored_run import StoredRun
 from harness.sweep_axes import AXES
 
@@ -27,7 +27,7 @@ _LEFT_OUT = ("out", "retry", "launcher", "wait")
 _APART = (*_LEFT_OUT, "precision", "paper")
 
 
-def reproduce_command(config: Mapping[str, Any]) -> str:
+def reproduce_command(config: StoredConfig) -> str:
     """Return the command that measures a run's cases again, from the configuration stored with the run.
 
     It is `python -m harness sweep` with what the user typed, quoted for a shell. `out` is left out, because a run has
@@ -44,7 +44,7 @@ def reproduce_command(config: Mapping[str, Any]) -> str:
     return shlex.join(["python", "-m", "harness", "sweep", *options, *more])
 
 
-def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
+def _options(config: StoredConfig) -> tuple[list[str], str | None]:
     """The options that give this configuration, and `DIR` if the paper's file is in a directory of the user's own."""
     conf, paper, precision = conf_directory(), config.get("paper"), config["precision"]
     usual = yaml.safe_load((conf / "sweep.yaml").read_text(encoding="utf-8"))
@@ -53,16 +53,20 @@ def _options(config: Mapping[str, Any]) -> tuple[list[str], str | None]:
         options = [f"{name}={paper[key]}" for name, key in (("paper", "name"), ("scale", "scale")) if paper.get(key)]
         options += map(str, paper.get("changed", ()))
         elsewhere = None if (conf / "paper" / f"{paper['name']}.yaml").is_file() else "DIR"
-    plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
-    options += [
-        f"{name}={_written(config[name])}"
-        for name, value in plain.items()
-        if name in config and as_list(config[name]) != as_list(value)
-        if not (options and name in (*AXES, "points"))  # a paper's file has them
-    ]
+    changed = _changed(config, usual)
+    if options:  # a paper's file has the axes
+        changed = {name: text for name, text in changed.items() if name not in (*AXES, "points")}
+    options += [f"{name}={text}" for name, text in changed.items()]
     name = _precision_name(precision)
     own = [f"precision.{one}" for one in name.split()] if "=" in name else [f"precision={name}"]
     return [*options, *own], elsewhere
+
+
+def _changed(config: StoredConfig, usual: Mapping[str, Any]) -> dict[str, str]:
+    """The plain settings that differ from the usual ones, or from those of the schema."""
+    plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
+    differing = [name for name in plain if name in config and as_list(config[name]) != as_list(plain[name])]
+    return {name: _written(config[name]) for name in differing}
 
 
 # The files of the default sweep, beside `conf/sweep.yaml`.
@@ -70,22 +74,18 @@ _DEFAULT_FILES = ("sweep", "device/cpu", "shape/default", "preset/default")
 _DEFAULT_PRECISION = "quick"
 
 
-def changed_settings(config: Mapping[str, Any]) -> dict[str, str]:
+def changed_settings(config: StoredConfig) -> dict[str, str]:
     """The settings of a stored configuration that differ from the default sweep's, by name.
 
     A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings
     about where the results are stored are left out.
     """
-    usual = dict(PLAIN)
+    usual: dict[str, Any] = {}
     for name in _DEFAULT_FILES:
         usual |= yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
     paper, launcher = config.get("paper"), config.get("launcher")
     found = {"paper": str(paper["name"])} if paper else {}
-    found |= {
-        name: _written(config[name])
-        for name, value in usual.items()
-        if name in PLAIN and name not in _APART and name in config and as_list(config[name]) != as_list(value)
-    }
+    found |= _changed(config, usual)
     if found.pop("options", None):
         held = [options_of(text) for text in as_list(config["options"])]
         for name in dict.fromkeys(name for one in held for name in one):
@@ -141,7 +141,7 @@ class Provenance:
     name: str
     changed: Mapping[str, str]
     command: str
-    machine: Mapping[str, Any]
+    machine: Machine
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     target: float = 0.0
 
@@ -164,7 +164,7 @@ def provenance_of(stored: StoredRun) -> Provenance:
     return Provenance(stored.path.resolve().name, changed, repeat, stored.machine, grid, target)
 
 
-def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
+def provenance_facts(machine: Machine) -> dict[str, str]:
     """What describes the machine to a reader, by names; unknown facts are left out."""
     cpu, torch, libraries = (part(machine, name) for name in ("cpu", "torch", "libraries"))
     cores = f", {cpu['usable']} of {cpu['threads']} threads usable" if {"usable", "threads"} <= cpu.keys() else ""
@@ -189,7 +189,7 @@ def provenance_facts(machine: Mapping[str, Any]) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def calibration(machine: Mapping[str, Any]) -> list[str]:
+def calibration(machine: Machine) -> list[str]:
     """The calibration's verdict and advice as sentences, or the recorded reason why there was no calibration."""
     found = part(machine, "calibration")
     if not found:

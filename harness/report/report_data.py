@@ -17,10 +17,10 @@ from harness.formatting import code, counted
 from harness.layer_options import NO_OPTIONS
 from harness.report import figure_panels as parts
 from harness.report.document import Part, Section, Sentence, Table, markdown, show
+from harness.report.figure_panels import Lines
 from harness.report.overview import overviews
 from harness.report.provenance import Provenance, provenance_facts
 from harness.report.text import cautions, claims, cost_models, costs
-from harness.results.columns import CaseResult
 from harness.sweep_axes import SETTINGS
 
 NOWHERE = Provenance("", {}, "", {})
@@ -44,14 +44,14 @@ class Contents:
     - `over_own_axes`: tables of times over own axes that vary, those with a case of a drawn answer first
     - `verdicts`: how many claims were confirmed. `refuted`: a sentence for each refuted claim.
     - `quality`: how good the measurement was
-    - `held_out`: how well cost models predict. `published`: a paper's section, or None.
+    - `held_out`: how well cost models predict. `more`: sections of extras.
     - `failures`: the failed cases. `failed`: the same in sentences. `cautions`: what to know about the other cases.
     - `above_roof`: measurements that contradict the calibration
     """
 
     def __init__(
         self,
-        lines: Sequence[CaseResult],
+        lines: Lines,
         findings: Analysis,
         provenance: Provenance = NOWHERE,
         notices: Sequence[str] = (),
@@ -83,9 +83,8 @@ class Contents:
         self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts if one.claimed != NOT_CLAIMED])
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = cost_models.held_out_sentences(findings.held_out)
-        paper = findings.published
         hardware = self.machine.get("GPU") or self.machine.get("processor", "")
-        self.published = claims.published_section(paper, hardware) if paper else None
+        self.more = [more.section(hardware) for more in findings.more]
         self.failures = cautions.failures_table(lines)
         self.failed = cautions.failure_remarks(lines)
         self.quality = cautions.quality_sentences(lines, provenance.machine, provenance.precision, provenance.target)
@@ -136,12 +135,11 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     Every reason of a failure stays, and so do times without a limit. Neither takes room from the others.
     """
     answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
-    published = contents.findings.published.claims if contents.findings.published else []
     by_kind = {
         "fastest layer": [f"{title}{one.fastest}" for title, one in answers if one.fastest],
         "crossover": [f"{title}{sentence}" for title, one in answers for sentence in one.crossovers]
         + [*filter(None, [contents.apart])],
-        "published claim": [claims.claim_count(published), *map(claims.claim_sentence, published)] if published else [],
+        **{more.kind: more.sentences for more in contents.findings.more},
         "count of claims": [*filter(None, [contents.verdicts])],
         "refuted claim": contents.refuted,
         "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
@@ -231,8 +229,7 @@ def report_markdown(contents: Contents) -> str:
 def _short(contents: Contents) -> Iterator[Part]:
     yield Sentence("; ".join(contents.about) + ".")
     yield from map(Sentence, contents.quality)
-    if contents.published:
-        yield contents.published
+    yield from contents.more
     several = len(contents.answers) > 1
     for one in contents.answers[:_MOST_SETTINGS]:
         first, *others = one.sentences or ("",)

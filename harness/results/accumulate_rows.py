@@ -4,7 +4,6 @@ A run of any size therefore fits into memory.
 """
 
 from array import array
-from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from sys import intern
@@ -13,7 +12,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.layer_options import options_of
 from harness.results.row import MOST_ROUND, REOPEN, Row, read_row
-from harness.results.row_files import damage_notices, duplicate_notices, read_file, row_paths
+from harness.results.row_files import StoredRow, damage_notices, duplicate_notices, read_file, row_paths
 from harness.sweep_axes import AXES, Case
 
 Axes = tuple[Any, ...]
@@ -55,7 +54,7 @@ class RunAccumulator:
         self.trial_rounds = array("q")
         self.records = array("d")
 
-    def add(self, row: Mapping[str, Any]) -> bool:
+    def add(self, row: StoredRow) -> bool:
         """Add a row. Return False, and add nothing, if a required value is missing or invalid.
 
         Every row names its case. `read_row` has the other rules.

@@ -271,9 +271,14 @@ class CaseResult(Case):
         return Case(**{**self.as_dict(), "options": own_axes.without_default_sizes(self.own_axes, self.options)})
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the case needs no more trials."""
+        return self.stop_reason != "interrupted"
+
+    @property
     def own_size(self) -> OwnSize:
-        """The sizes along the layer's own axes, by letter."""
-        return own_axes.own_size(self.own_axes, self.options)
+        """The sizes along the layer's own axes, and of the source, by letter."""
+        return own_axes.sizes_of(self, self.own_axes)
 
     @property
     def size(self) -> tuple[int, int, int, int, OwnSize]:
@@ -282,8 +287,13 @@ class CaseResult(Case):
 
     @property
     def series(self) -> Setting:
-        """The setting of the cases that share a cost model with this one: sizes along own axes are none of it."""
+        """The setting of the cases that are compared with this one: sizes along own axes are none of it."""
         return Setting.of(self)._replace(options=own_axes.other_options(self.own_axes, self.options))
+
+    @property
+    def law_setting(self) -> Setting:
+        """The setting of the cases that share a cost model with this one: the length of a source is none of it."""
+        return self.series.of_any_source
 
     @property
     def best_known_time(self) -> tuple[float, float, float] | None:
@@ -361,7 +371,8 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
 # Default values of columns that the table lacks.
 _ASSUMED: dict[str, Any] = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
-_LEAST: dict[str, float] = {name: axis.least for name, axis in AXES.items()}
+# The remainder of a peak may be negative.
+_LEAST: dict[str, float] = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
 _TIMES = ("time_s", "probe_s", *_ENDS)
 

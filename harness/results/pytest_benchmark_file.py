@@ -1,16 +1,19 @@
 """Read a file of pytest-benchmark JSON as the lines and the machine of a run."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, create_model
 
 from harness.errors import UsageError
 from harness.file_io import read_bytes
 from harness.file_validation import Damaged, OpenModel, checked, known_machine
+from harness.formatting import counted
+from harness.layer_options import options_of
 from harness.machine import part
 from harness.results.columns import COLUMNS, CaseResult, lines_of_records
 from harness.sweep_axes import AXES
@@ -29,6 +32,9 @@ def _check_version(version: str) -> str:
 class _Stats(OpenModel):
     min: Annotated[float, Field(gt=0)]
     median: Annotated[float, Field(gt=0, lt=1e12)]
+    max: Annotated[float, Field(gt=0)] = math.inf
+    stddev: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+    rounds: Annotated[int, Field(ge=1)] = 1
 
 
 class _Timed(OpenModel):
@@ -80,25 +86,29 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     """
     file = _content(path)
     found: list[dict[str, Any]] = []
-    from_rounds = 0
+    without = from_rounds = 0
     damaged: list[str] = []
     for benchmark in file.benchmarks:
         try:
             record = _record(benchmark)
-            if "seq_len" in record and "time_s" not in record:
+            if "seq_len" not in record:
+                without += 1
+                continue
+            is_from_rounds = "time_s" not in record
+            if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
-                from_rounds += 1
-        except Damaged as damage:
+            _check_values(record)
+        except (Damaged, UsageError) as damage:
             damaged.append(f"{benchmark}: {damage}")
             continue
-        found += [record] if "seq_len" in record else []
+        from_rounds += is_from_rounds
+        found.append(record)
     if not found:
         unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
         raise UsageError(f"{path}: {[*damaged, unsized][0]}")
-    without = len(file.benchmarks) - len(found) - len(damaged)
     notices = [f"left out: {text}" for text in damaged]
-    notices += [f"{_several(without)} without a seq_len in extra_info left out"] if without else []
-    notices += [_ONE_PROCESS.format(_several(from_rounds))] if from_rounds else []
+    notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
+    notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
     return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
@@ -125,10 +135,24 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
     return {"impl": own_name or "layer", "trials": 1, **record, "status": "ok"}
 
 
+def _check_values(record: Mapping[str, Any]) -> None:
+    """Raise Damaged or UsageError if these values cannot be those of a case."""
+    (line,) = lines_of_records([record], bounded=True)
+    options_of(line.options)
+    for name, value in record.items():
+        axis = AXES.get(name)
+        is_known = axis is None or (axis.takes(value) and (not axis.values or axis.is_known(value)))
+        if not is_known or (isinstance(value, float) and value < 0):
+            raise Damaged(f"{name}={value} is no value of {name}")
+    low, high = record.get("time_lo_s", 0.0), record.get("time_hi_s", math.inf)
+    if not (low <= record["time_s"] <= high and line.trials):
+        raise Damaged(f"time_s={record['time_s']} is not within {low} to {high}, of {line.trials} trials")
+
+
 def _time(stats: _Stats) -> dict[str, float]:
     fastest, middle = stats.min, stats.median
-    if fastest > middle:
-        raise Damaged(f"stats: min={fastest} is more than median={middle}")
+    if not fastest <= middle <= stats.max:
+        raise Damaged(f"stats: median={middle} is not within min={fastest} and max={stats.max}")
     time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0}
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
@@ -163,7 +187,3 @@ def _machine(file: _File) -> dict[str, Any]:
         "torch": {"version": info["torch"]} if info.get("torch") else None,
     }
     return {name: value for name, value in known.items() if value}
-
-
-def _several(number: int) -> str:
-    return f"{number} benchmark{'s' if number > 1 else ''}"

@@ -10,7 +10,6 @@ import time
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from harness.entries import entries, referenced
 from harness.results.columns import COLUMNS, FACT_COLUMNS
+from harness.results.row_files import StoredRow
 from harness.stats.estimate import Trial, value_of_trial
 from harness.sweep_axes import FAILURES, Case
 
@@ -26,7 +26,7 @@ ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_
 # The purpose of a row that makes earlier failures of its case void.
 REOPEN = "reopen"
 
-# Entries of a timed row that are kept of each trial; NaN if the value is missing or infinite. Beside those of columns,
+# Entries of a timed row that are kept of each trial; NaN if the value is missing. Beside those of columns,
 # two explain bimodal times, and two replace the columns `hot_gpu_s` and `clean_gpu_s` where graphs count.
 _OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
 _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph_hot_gpu_s", "graph_clean_gpu_s")))
@@ -44,28 +44,28 @@ LARGEST = 2**63
 MOST_ROUND = 2**62
 
 
-def trial_of_row(row: Mapping[str, Any]) -> Trial:
+def trial_of_row(row: StoredRow) -> Trial:
     """The trial in a timed row. Raises KeyError for any other row."""
-    samples_s = row["samples_s"]
-    probe_s = row.get("probe_s", row.get("pulse_s"))
-    value_s = value_of_trial(np.array(samples_s), _device(row))
-    median_s = value_s if _device(row) != "cpu" else median(samples_s)
-    return Trial(value_s, median_s, row["wall_s"], probe_s, bool(row.get("gpu_disturbed")))
+    record = record_of_row(row)
+    if record is None:
+        raise KeyError("samples_s")
+    value_s, median_s, wall_s, *_ = record
+    return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
 
 
-def _device(row: Mapping[str, Any]) -> str:
+def _device(row: StoredRow) -> str:
     case = row.get("case")
     return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
 
 
-def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
+def record_of_row(row: StoredRow) -> "array[float] | None":
     """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
     and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
     """
     get = row.get
-    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", get("pulse_s", math.nan))
+    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:
@@ -78,13 +78,13 @@ def record_of_row(row: Mapping[str, Any]) -> "array[float] | None":
         value_s, number = value_of_trial(numbers, device), len(ordered)
         median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
-        recorded = [value if value is not None and math.isfinite(value) else math.nan for value in map(get, _RECORDED)]
+        recorded = [math.nan if value is None else value for value in map(get, _RECORDED)]
         return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
 
 
-def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
     cells = tuple(map(row.get, FACT_COLUMNS))
     for name, cell in zip(FACT_COLUMNS, cells, strict=True):
@@ -96,7 +96,7 @@ def facts_of_row(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
     return *cells, "; ".join(unknown) or None
 
 
-def _compile_s_of_row(row: Mapping[str, Any]) -> float | None:
+def _compile_s_of_row(row: StoredRow) -> float | None:
     seconds = row.get("compile_s")
     return seconds if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
 
@@ -139,7 +139,7 @@ _STATUSES = frozenset(("ok", *FAILURES))
 _OPTIONAL_NUMBER = int | float | None
 
 
-def read_row(row: Mapping[str, Any]) -> Row | None:
+def read_row(row: StoredRow) -> Row | None:
     """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
 
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
@@ -215,13 +215,8 @@ def _json_of(fits: Check) -> Check:
     return is_json
 
 
-def _object_of(fits: Check) -> Check:
+def object_of(fits: Check) -> Check:
     return lambda value: type(value) is dict and all(map(fits, value.values()))
-
-
-def _built(value: Any) -> bool:
-    """Whether it says how a layer is built and called: see `harness.trial.described_call`."""
-    return isinstance(value, dict) and set(value) == {"target", "arguments", "inside", "keywords", "prepares"}
 
 
 def _status_and_reason(value: Any) -> bool:
@@ -231,14 +226,14 @@ def _status_and_reason(value: Any) -> bool:
 TEXT, FLAG = _of_type(str), _of_type(bool)
 COUNT, _whole = _number(0, (int,)), _number(types=(int,))
 FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
-_object, _list = _of_type(dict), _of_type(list)
+OBJECT, LIST = _of_type(dict), _of_type(list)
 _OF_TYPES: dict[type, Check] = {str: TEXT, int: COUNT, float: AT_LEAST_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
     "block_sizes": _json_of(rows_of(COUNT, COUNT)),
-    "claims": _json_of(_object_of(TEXT)),
-    "own_axes": _json_of(lambda value: _object(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
+    "claims": _json_of(object_of(TEXT)),
+    "own_axes": _json_of(lambda value: OBJECT(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
 }
 
 
@@ -252,17 +247,19 @@ class TrialKind:
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
-    - `handler`: in the process of the trial, `module:function(request, case)` of an extra.
+    - `handler`: of an extra, the `module:function` that the trial's process calls, with the entries of the request that
+      it `takes`.
     """
 
     entries: Mapping[str, Check]
-    value: Callable[[Mapping[str, Any]], Any] | None = None
+    value: Callable[[StoredRow], Any] | None = None
     invalid: str = ""
     builds_layer: bool = True
     is_timed: bool = False
     calls_layer: bool = False
     once: bool = False
     handler: str = ""
+    takes: tuple[str, ...] = ("case", "seed")
 
 
 KINDS: dict[str, TrialKind] = {
@@ -273,7 +270,7 @@ KINDS: dict[str, TrialKind] = {
             **dict.fromkeys(("forkable", "has_heads", "compiled"), FLAG),
             "family": TEXT,
             **dict.fromkeys(("refused", "file"), none_or(TEXT)),
-            "files": _object_of(TEXT),
+            "files": object_of(TEXT),
             "imports": none_or(list_of(TEXT)),
         },
         builds_layer=False,
@@ -319,28 +316,14 @@ KINDS: dict[str, TrialKind] = {
     "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
     "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
     "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
-    "describe_call": TrialKind(
-        {
-            "layer": _built,
-            "reference": none_or(_built),
-            **dict.fromkeys(("input_width", "source_len", "small_len"), COUNT),
-            "prefills": FLAG,
-            "inputs": none_or(list_of(_object)),
-            "output": none_or(list_of(list_of(COUNT))),
-            "lengths": none_or(list_of(_list)),
-            **dict.fromkeys(("tolerance", "gradient_tolerance"), AT_LEAST_0),
-            "modules": _object_of(TEXT),
-        },
-        builds_layer=False,
-    ),
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
             **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
-            "claims": _object_of(TEXT),
+            "claims": object_of(TEXT),
             "axes": rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
             "inputs": rows_of(TEXT, TEXT, TEXT),
-            **dict.fromkeys(("modes", "masks", "takes"), _list),
+            **dict.fromkeys(("modes", "masks", "takes"), LIST),
         },
         builds_layer=False,
     ),

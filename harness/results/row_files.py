@@ -1,11 +1,10 @@
 """The rows of a run, one line per trial: append them, and read them in parts for several processes.
 
-Each row is on disk before the next trial starts. Reading holds no row longer than needed. An unreadable line is left
+Each row is on disk before the next trial starts. Reading holds one row at a time. An unreadable line is left
 out without losing any other line, and so is a file that is a copy of another. Notices report both.
 """
 
 import contextlib
-import errno
 import filecmp
 import io
 import json
@@ -13,17 +12,19 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
 from harness.errors import UsageError
 
 SCHEMA = 2
+# The entries of a row by name.
+StoredRow = Mapping[str, Any]
 _NUMBERED = re.compile(r"(\d{4,})-")
 
 
@@ -50,7 +51,7 @@ class RowWriter:
         self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
         self._file: io.FileIO | None = None  # None until the first row
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: StoredRow) -> None:
         """Append one row and return once it is on disk. Raises OSError with the name of the file.
 
         Raises UsageError if the directory of the run was removed, renamed or replaced since the writer was created.
@@ -149,13 +150,7 @@ def _file_order(path: Path) -> tuple[int, str]:
 
 # Number of unreadable lines that are named one by one.
 NAMED = 10
-_BLOCK = 2**20
-# A row of a sweep has some kilobytes. A longer line is skipped, block by block.
-_LONGEST_LINE = 16 * 2**20
-_MOST_SKIPPED = 2**28
-
 _TORN = "not a whole row"
-_TOO_LONG = f"a line of more than {_LONGEST_LINE // 2**20} MiB"
 _FOREIGN = f"not a row of schema {SCHEMA}"
 _NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
 _INCOMPLETE = "a row without what every row must hold"
@@ -194,51 +189,19 @@ def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
 
 
 def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
-    for number, line in enumerate(_lines(reading.path), start=1):
-        reading.lines = number
-        if len(line) > _LONGEST_LINE:
-            reading.leave_out(number, _TOO_LONG)
-            continue
-        try:
-            row = orjson.loads(line)
-        except ValueError:
-            row = _as_python_writes(line)
-            if row is None:
+    with reading.path.open("rb", buffering=2**20) as file:
+        for number, line in enumerate(file, start=1):
+            reading.lines = number
+            try:
+                row = orjson.loads(line)
+            except ValueError:
                 reading.leave_out(number, _TORN)
                 continue
-        schema = row.get("schema") if isinstance(row, dict) else None
-        if schema != SCHEMA:
-            reading.leave_out(number, _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
-        elif not take(row):
-            reading.leave_out(number, _INCOMPLETE)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of the file. Of a line that is too long, only the first `_LONGEST_LINE` + 1 bytes."""
-    with path.open("rb", buffering=_BLOCK) as file:
-        while line := file.readline(_LONGEST_LINE + 1):
-            yield line
-            if len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
-                _skip_line(file)
-
-
-def _skip_line(file: BinaryIO) -> None:
-    """Skip the rest of the line. Raises OSError if it exceeds `_MOST_SKIPPED`."""
-    skipped = 0
-    while skipped < _MOST_SKIPPED:
-        block = file.readline(_BLOCK)
-        skipped += len(block)
-        if not block or block.endswith(b"\n"):
-            return
-    raise OSError(errno.EFBIG, f"a line of more than {_MOST_SKIPPED // 2**20} MiB")
-
-
-def _as_python_writes(line: bytes) -> Any:
-    """Parse a row with NaN, infinities or lone surrogates, which `json.dumps` writes; None if it is no JSON."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+            schema = row.get("schema") if isinstance(row, dict) else None
+            if schema != SCHEMA:
+                reading.leave_out(number, _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
+            elif not take(row):
+                reading.leave_out(number, _INCOMPLETE)
 
 
 def duplicate_notices(run: Path) -> list[str]:

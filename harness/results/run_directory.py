@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, usage_error_about
-from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically
-from harness.machine import gpu_states, with_gpus
+from harness.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically, write_json
+from harness.machine import Machine, gpu_states, with_gpus
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -71,23 +71,18 @@ class Lock:
     def _taken(self) -> bool:
         """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        try:
-            _take_kernel_lock(self._file)
-            mine = os.stat(self._path).st_ino == os.fstat(self._file).st_ino
-        except FileNotFoundError:  # the previous holder has just removed the file
-            mine = False
-        except BlockingIOError as error:
-            holder = _read(self._file)
-            os.close(self._file)
-            raise UsageError(
-                f"out={self._out}: {_holder_text(holder)} is measuring there: wait for it, or end it"
-            ) from error
-        except BaseException:
-            os.close(self._file)
-            raise
-        if not mine:
-            os.close(self._file)
-        return mine
+        with contextlib.ExitStack() as unless_mine:
+            unless_mine.callback(os.close, self._file)
+            try:
+                _take_kernel_lock(self._file)
+            except BlockingIOError as error:
+                who = _holder_text(_read(self._file))
+                raise UsageError(f"out={self._out}: {who} is measuring there: wait for it, or end it") from error
+            with contextlib.suppress(FileNotFoundError):  # the previous holder has just removed the file
+                if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
+                    unless_mine.pop_all()
+                    return True
+        return False
 
     def _take_over(self) -> None:
         holder = _read(self._file)
@@ -210,14 +205,14 @@ def _is_half_made(out: Path) -> bool:
     return left_over and not any((out / "rows").glob("*"))
 
 
-def create(out: Path, config_yaml: str, machine: Mapping[str, Any]) -> None:
+def create(out: Path, config_yaml: str, machine: Machine) -> None:
     """Create the directory of a new run, with its configuration and machine. Raises UsageError on failure.
 
     The configuration makes the directory a run, so it is written last and atomically.
     """
     with usage_error_about(f"out={out}"):
         (out / "rows").mkdir(parents=True, exist_ok=True)
-        write_atomically(out / MACHINE, _machine_text(machine))
+        write_json(out / MACHINE, machine)
         write_atomically(out / CONFIG, config_yaml)
 
 
@@ -232,7 +227,7 @@ def read_config(run: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
+def add_machine(run: Path, machine: Machine) -> None:
     """Store the machine of another host in `machines/`, under the name of the host and of each of its GPUs.
 
     Several jobs may measure on one host at the same time, each on its own GPU. They write different files.
@@ -241,7 +236,7 @@ def add_machine(run: Path, machine: Mapping[str, Any]) -> None:
     host, states = machine["host"], gpu_states(machine)
     described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
     for name, one in (described or {host: dict(machine)}).items():
-        write_atomically(run / "machines" / f"{name}.json", _machine_text(one))
+        write_json(run / "machines" / f"{name}.json", one)
 
 
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -281,11 +276,7 @@ def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
     """
     with usage_error_about(f"out={run}"):
         machine = read_json(run / MACHINE)
-        write_atomically(run / MACHINE, _machine_text({**machine, name: what}))
-
-
-def _machine_text(machine: Mapping[str, Any]) -> str:
-    return json.dumps(machine, indent=2, ensure_ascii=False) + "\n"
+        write_json(run / MACHINE, {**machine, name: what})
 
 
 def set_aside(out: Path) -> Path:

@@ -14,7 +14,7 @@ from harness.errors import UsageError, usage_error_about
 from harness.file_io import from_csv, read_text
 from harness.file_validation import Damaged, checked
 from harness.formatting import counted
-from harness.machine import changed_gpu_settings, gpu_states, unlike, with_gpus
+from harness.machine import Machine, changed_gpu_settings, gpu_states, unlike, with_gpus
 from harness.results.columns import CaseResult, lines_of_table
 from harness.results.run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from harness.results.summarise import summarise_run
@@ -23,24 +23,27 @@ from harness.sweep_axes import SETTINGS
 Setting = tuple[Any, ...]
 
 
-def machine_of_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def machine_of_hosts(hosts: Mapping[str, Machine]) -> dict[str, Any]:
     """The machines of several hosts as one: that of the first host, with the names of all hosts as `host`."""
     first = next(iter(hosts.values()))
     return {**first, "host": ", ".join(hosts)}
 
 
-def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Machine]) -> list[str]:
     """Notices for a run of several hosts; none for a single host.
 
     One notice says how many cases each host measured. Further notices warn if different machines measured cases with
-    the same settings, because such cases are compared with each other.
+    the same settings, because such cases are compared with each other, and of hosts that no file describes.
     """
     settings: dict[str, Counter[Setting]] = {}
     for line in lines:
         if line.host is not None:
             settings.setdefault(line.host, Counter())[tuple(getattr(line, name) for name in SETTINGS)] += 1
+    strangers = sorted({host for names in settings for host in names.split(",")} - hosts.keys())
+    unlike_machines = "calibrated peaks, cost models, exponents and comparisons may mix unlike machines"
+    notices = [f"no file of the run describes {', '.join(strangers)}: {unlike_machines}"] if hosts and strangers else []
     if len(settings) < 2:
-        return []
+        return notices
     every = list(dict.fromkeys(setting for of_host in settings.values() for setting in of_host))
     varied = [place for place, values in enumerate(zip(*every, strict=True)) if len(set(values)) > 1]
 
@@ -51,11 +54,12 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Mapping[str, A
         f"{host}: {counted(of_host.total(), 'case')}" + (f" ({text(of_host)})" if varied else "")
         for host, of_host in sorted(settings.items())
     ]
-    return [f"measured by {'; '.join(who)}", *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
+    notices.insert(0, f"measured by {'; '.join(who)}")
+    return [*notices, *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
 
 
 def _mixed_machines(
-    settings: Mapping[str, Collection[Setting]], hosts: Mapping[str, Mapping[str, Any]], names: Mapping[Setting, str]
+    settings: Mapping[str, Collection[Setting]], hosts: Mapping[str, Machine], names: Mapping[Setting, str]
 ) -> Iterator[str]:
     """A sentence for each setting, by its name, in which unlike machines measured."""
     for setting, name in names.items():
@@ -71,7 +75,7 @@ def _mixed_machines(
                 yield f"{who} have different GPU settings ({differing}): compare their times with care"
 
 
-def gpu_notices(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def gpu_notices(hosts: Mapping[str, Machine]) -> list[str]:
     """A notice for each host whose GPUs differ from each other in what decides their times."""
     found = []
     for host, machine in hosts.items():
@@ -99,7 +103,7 @@ class StoredRun:
     lines: list[CaseResult]
     notices: list[str]
     config: dict[str, Any]
-    machine: dict[str, Any]
+    machine: Machine
 
 
 def read_run_directory(path: Path) -> StoredRun:

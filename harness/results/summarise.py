@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness.results.accumulate_rows import RunAccumulator, read_run
 from harness.results.columns import COLUMNS, CaseResult, Column, with_own_axes
 from harness.results.row import FACTS, KINDS, RECORD
-from harness.results.row_files import NAMED
+from harness.results.row_files import NAMED, StoredRow
 from harness.stats import noise_prior
 from harness.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.stats.estimate import Limits, TrialStatistics, counted, estimates, is_quiet, reason_of, trial_statistics
@@ -234,7 +234,7 @@ def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]
     return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
 
 
-def summarise(rows: Iterable[Mapping[str, Any]], limits: Limits) -> list[CaseResult]:
+def summarise(rows: Iterable[StoredRow], limits: Limits) -> list[CaseResult]:
     """A line for every case that has a row, sorted by case. `limits` are those of the sweep.
 
     Raises ValueError if a row lacks a required value or holds an invalid one.

@@ -34,7 +34,7 @@ from harness.trial.device import cast_layer, has_drawn, in_precision, to_float64
 from harness.trial.function_layer import FunctionLayer
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
-from harness.trial.sandbox import is_out_of_memory, time_limit
+from harness.trial.sandbox import Answer, is_out_of_memory, time_limit
 from harness.trial.workload import Workload
 from impls.attention.reference import softmax_attention
 
@@ -117,7 +117,7 @@ class _Side:
 
 def measure_accuracy(
     work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]
-) -> dict[str, Any]:
+) -> Answer:
     """The errors of one call of the case, by the names of their columns. None where unknown; `unknown` then says why.
 
     `y` is the output of an earlier call on the same input, to save another one, and `flops` are those of the call. Both
@@ -125,7 +125,7 @@ def measure_accuracy(
     or gradients are so far off that rounding cannot explain it.
     """
     began = time.perf_counter()
-    errors: dict[str, Any] = dict.fromkeys(NAMES)
+    errors: Answer = dict.fromkeys(NAMES)
     try:
         errors |= _measured(work, case, seed, y, flops, unknown)
     except Exception as error:  # the layer has run before, so only its reference fails
@@ -145,9 +145,7 @@ def _reason(error: Exception, what: str) -> str:
     return "out of memory" if is_out_of_memory(error) else f"{what}: {type(error).__name__}: {line}"
 
 
-def _measured(
-    work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]
-) -> dict[str, Any]:
+def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]) -> Answer:
     reference, against = verify.reference_of(case, work.layer)
     case = verify.as_masked(case, work.layer)
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input

@@ -31,7 +31,8 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import sandbox
 from harness.trial.environment import warm_up
-from harness.trial.workload import build
+from harness.trial.sandbox import Answer
+from harness.trial.workload import Call, build
 
 _REASONS = "it was not compiled: "
 _COMPILERS_OWN = ("torch._dynamo.exc", "torch._inductor.exc")
@@ -63,7 +64,7 @@ class CompiledAgain(Exception):
     """A layer was compiled again while it was being timed."""
 
 
-def compile_failure(error: BaseException) -> dict[str, Any] | None:
+def compile_failure(error: BaseException) -> Answer | None:
     """Return status and one-line reason of an exception caused by compilation, or None for any other exception."""
     if isinstance(error, NotCompiled):
         return {"status": "error", "reason": f"{_REASONS}{error}"}
@@ -152,7 +153,7 @@ def uncompiled_calls() -> contextlib.AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
 
 
-def call_until_compiled(call: Callable[[], Any], sync: Callable[[], None]) -> float:
+def call_until_compiled(call: Call, sync: Callable[[], None]) -> float:
     """Call until a call compiles nothing new, at most `_MOST_CALLS` times. Return the first call's seconds.
 
     Compilation is then finished before anything is timed.
@@ -400,7 +401,7 @@ class Stopwatch:
             self.seconds += perf_counter() - self._began
 
 
-def measure_compilation(case: Case, seed: int) -> dict[str, Any]:
+def measure_compilation(case: Case, seed: int) -> Answer:
     """Compile everything that the case's calls need, including the setup (a graph for the backward pass, a prefill).
 
     The compiler keeps all of it on disk for later trials.

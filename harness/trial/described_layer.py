@@ -19,12 +19,12 @@ from harness.errors import UsageError
 from harness.layer_source import equation_of
 from harness.sweep_axes import MASKS, MODES, Case
 from harness.trial import layer_protocol, verify
-from harness.trial.described_call import file_or_module
 from harness.trial.device import has_opened_cuda
 from harness.trial.function_layer import FunctionLayer, signature_of
+from harness.trial.sandbox import Answer
 
 
-def describe_layer(case: Case) -> dict[str, Any]:
+def describe_layer(case: Case) -> Answer:
     """Return the description of the case's layer, without measuring a call.
 
     - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
@@ -74,7 +74,7 @@ def _left_running() -> bool:
     return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or has_opened_cuda()
 
 
-def _traits(layer_class: Any) -> dict[str, Any]:
+def _traits(layer_class: Any) -> Answer:
     return {
         "family": str(getattr(layer_class, "family", "own")),
         "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
@@ -82,7 +82,7 @@ def _traits(layer_class: Any) -> dict[str, Any]:
     }
 
 
-def describe_page(case: Case) -> dict[str, Any]:
+def describe_page(case: Case) -> Answer:
     """Return what the layer says of itself. Nothing is built or called, except its `supports`.
 
     - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.
@@ -173,3 +173,8 @@ def _line_of(shown: Any) -> str:
         return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
     except (TypeError, OSError):
         return ""
+
+
+def file_or_module(name: str) -> str:
+    """The module, or its file if only the file identifies it."""
+    return str(sys.modules[name].__file__) if name.startswith("_own_") else name

@@ -15,14 +15,13 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harness.sweep_axes import MAPPED_FROM_BYTES
-from harness.trial.workload import Unsupported
+from harness.trial.workload import Call, Unsupported
 
 # Parameter numbers of `mallopt` in malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
@@ -67,7 +66,7 @@ def set_allocator(name: str) -> None:
 
 
 def warm_up(
-    call: Callable[[], Any],
+    call: Call,
     sync: Callable[[], None],
     until: Callable[[list[float], float], bool],
     clock: Callable[[], float] = perf_counter,
@@ -85,7 +84,7 @@ def warm_up(
             return times, now - begin
 
 
-def settle_heap(call: Callable[[], Any]) -> None:
+def settle_heap(call: Call) -> None:
     """Call until a heap that keeps its memory no longer grows. The page faults of growing then occur before timing."""
     faults = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt]
 

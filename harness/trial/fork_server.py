@@ -23,12 +23,13 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
 from harness import layer_lookup
 from harness.trial import compilation, device, environment, layer_protocol, sandbox, trial_kinds
+from harness.trial.sandbox import Request
 
 MAX_REQUEST = 65536
 
@@ -81,7 +82,7 @@ class CudaAtWork(Exception):
     """The fork server uses CUDA, which does not survive a fork."""
 
 
-def check_cuda_untouched(request: dict[str, Any]) -> None:
+def check_cuda_untouched(request: Request) -> None:
     """Raise CudaAtWork if this process uses CUDA: every trial forked from it would fail, with an obscure error.
 
     Some function of torch, or the import of the request's layer, has started it. This takes 20 µs.
@@ -117,7 +118,7 @@ def _silence() -> Iterator[None]:
             os.close(before)
 
 
-def _prepare(request: dict[str, Any]) -> None:
+def _prepare(request: Request) -> None:
     """Import here, once, the modules that the request's trial and all similar trials would import.
 
     If this imports any module, repeat `_freeze`: a trial otherwise takes 20 to 40 ms for each garbage collection.
@@ -179,7 +180,7 @@ def _search(path: list[str]) -> None:
         del sys.modules[name]
 
 
-def _trial(request: dict[str, Any], pipe: int, turns: int | None = None) -> NoReturn:
+def _trial(request: Request, pipe: int, turns: int | None = None) -> NoReturn:
     try:
         if request.get("path"):
             _search(request["path"])

@@ -12,7 +12,7 @@ Anything that can be called will do: a compiled function, a `functools.partial`,
 first parameter is `d_model`, it is a factory: it builds a layer.
 """
 
-import ast
+import contextlib
 import copy
 import inspect
 import re
@@ -22,6 +22,7 @@ from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, ClassVar, get_args
 
+import torch
 from torch import Tensor, nn
 
 from harness import layer_lookup, own_axes
@@ -229,24 +230,10 @@ def signature_of(function: Any) -> inspect.Signature:
         return inspect.signature(target)
     except (ValueError, TypeError):
         head = re.search(r"^\s*\w+(\(.*?\))", getattr(function, "__doc__", None) or "", re.DOTALL)
-        try:
-            parsed = ast.parse(f"def f{head[1] if head else '(*given, **named)'}: ...").body[0]
-        except SyntaxError:
-            parsed = ast.parse("def f(*given, **named): ...").body[0]
-        assert isinstance(parsed, ast.FunctionDef)
-        return _signature_in(parsed.args)
-
-
-def _signature_in(arguments: ast.arguments) -> inspect.Signature:
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-    defaults: list[Any] = [inspect.Parameter.empty] * (len(names) - len(arguments.defaults))
-    defaults += [one.value if isinstance(one, ast.Constant) else None for one in arguments.defaults]
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found = [inspect.Parameter(name, kind, default=value) for name, value in zip(names, defaults, strict=True)]
-    found += [inspect.Parameter(one.arg, inspect.Parameter.KEYWORD_ONLY, default=None) for one in arguments.kwonlyargs]
-    variable = (arguments.vararg, inspect.Parameter.VAR_POSITIONAL), (arguments.kwarg, inspect.Parameter.VAR_KEYWORD)
-    found += [inspect.Parameter(one.arg, kind) for one, kind in variable if one is not None]
-    return inspect.Signature(sorted(found, key=lambda one: one.kind))
+        defined: dict[str, Any] = {"torch": torch, "f": lambda *given, **named: None}
+        with contextlib.suppress(Exception):  # a text that is not Python, or a default of another module
+            exec(f"from __future__ import annotations\ndef f{head[1] if head else ''}: ...", defined)
+        return inspect.signature(defined["f"])
 
 
 def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:

@@ -273,13 +273,6 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
     return next((other for other in others if unsupported_reason(layer_class, other) is None), small)
 
 
-def unsupported_in_sweep(layer_class: Any, case: Case) -> str | None:
-    """Return the `unsupported_reason` for what a sweep runs: the case, and the small case verified before it."""
-    return unsupported_reason(layer_class, case_to_verify(layer_class, case.small())) or unsupported_reason(
-        layer_class, case
-    )
-
-
 def kv_len(layer_class: Any, case: Case) -> int:
     """Return the number of source tokens that the layer is given, 0 for none."""
     return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)

@@ -15,7 +15,8 @@ import torch
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial.device import WAITS, free_memory, module_of
-from harness.trial.workload import Unsupported, exact_float32
+from harness.trial.sandbox import Answer
+from harness.trial.workload import Call, Unsupported, exact_float32
 
 SIZES = tuple(2**k for k in range(7, 15))  # 128 … 16384: from 0.01 ms of work to a second on a GPU
 # Smaller products do not fill a GPU.
@@ -42,6 +43,8 @@ _SPIN_CYCLES = 200_000
 SUSTAINED_S, _FALLING_S = 0.5, 0.25
 # As many calls are timed at once as take this long. The host is one such part ahead.
 _PART_S = 5e-3
+# A call that returns the seconds it took.
+_TimedCall = Callable[[], float]
 
 
 class Rate(NamedTuple):
@@ -57,7 +60,7 @@ class Rate(NamedTuple):
 
 
 def best_rate(
-    prepare: Callable[[int], Callable[[], float]],
+    prepare: Callable[[int], _TimedCall],
     work: Callable[[int], float],
     sizes: Iterable[int],
     budget_s: float,
@@ -103,7 +106,7 @@ class EventTime:
         """The time so far."""
         return self.seconds
 
-    def counting(self, call: Callable[[], float]) -> Callable[[], float]:
+    def counting(self, call: _TimedCall) -> _TimedCall:
         """The call of one size, which counts from the second time on."""
         first = True
 
@@ -122,13 +125,13 @@ def products(n: int) -> float:
     return 2.0 * n**3
 
 
-def peak_on_gpu(prepare: Callable[[int], Callable[[], float]], sizes: Iterable[int], budget_s: float) -> Rate:
+def peak_on_gpu(prepare: Callable[[int], _TimedCall], sizes: Iterable[int], budget_s: float) -> Rate:
     """The best rate of products on a GPU. The budget pays for the GPU's work, and not for its start."""
     spent = EventTime()
     return best_rate(lambda n: spent.counting(prepare(n)), products, sizes, budget_s, spent, _STILL_RISING)
 
 
-def sustained_call_s(call: Callable[[], Any], once_s: float) -> float:
+def sustained_call_s(call: Call, once_s: float) -> float:
     """Return the seconds per call of calls back to back on a CUDA device, by its own events, at a steady clock rate.
 
     `once_s` is about how long a call takes.
@@ -153,7 +156,7 @@ def _event() -> Any:
     return event
 
 
-def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> dict[str, Any]:
+def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> Answer:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
     float32 is used as for layers: on a GPU, without TF32. `with_sustained` adds `sustained_flops_per_s` on a CUDA
@@ -167,13 +170,13 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
     known = GPU_SIZES if on_gpu else SIZES
     sizes = [n for n in known if n == known[0] or n * n * dtype.itemsize <= most]
 
-    def product(n: int) -> Callable[[], Any]:
+    def product(n: int) -> Call:
         # Outer products are random enough; drawing n² random numbers would take longer than the product.
         a, b = (torch.outer(*torch.randn(2, n, device=case.device)).to(dtype) for _ in range(2))
         out = torch.empty_like(a)
         return lambda: torch.matmul(a, b, out=out)
 
-    def prepare(n: int) -> Callable[[], float]:
+    def prepare(n: int) -> _TimedCall:
         return _timer(product(n), case.device)
 
     with torch.no_grad():
@@ -193,7 +196,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
 
 def take_bandwidth(
     case: Case, budget_s: float, memory_limit: int | None, most_bytes: int | None = None, with_sustained: bool = False
-) -> dict[str, Any]:
+) -> Answer:
     """Return the bytes read and written per second by a copy (a = b) and a triad (a = b + 2c) of float32 arrays.
 
     They are counted as in STREAM: the arrays that the operation names (2 and 3), not the lines that the cache may read
@@ -209,7 +212,7 @@ def take_bandwidth(
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
     a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))
-    kernels: dict[str, tuple[int, Callable[[], Any]]] = {
+    kernels: dict[str, tuple[int, Call]] = {
         "copy": (2, lambda: a.copy_(b)),
         "triad": (3, lambda: torch.add(b, c, alpha=2.0, out=a)),
     }
@@ -242,7 +245,7 @@ def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
     return max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
 
 
-def _best_rate(timer: Callable[[], float], work: float, budget_s: float) -> float:
+def _best_rate(timer: _TimedCall, work: float, budget_s: float) -> float:
     timer()  # warm-up
     began = perf_counter()
     seconds: list[float] = []
@@ -297,7 +300,7 @@ def _memory(case: Case, memory_limit: int | None) -> int:
     return memory_limit if memory_limit is not None else 2**30
 
 
-def _timer(call: Callable[[], Any], device: str) -> Callable[[], float]:
+def _timer(call: Call, device: str) -> _TimedCall:
     """Return a call that returns the seconds it took.
 
     On a CUDA device, its own events measure them, so that no launch is counted. Other devices cannot be held, and are

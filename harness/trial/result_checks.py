@@ -1,13 +1,13 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol
@@ -166,7 +166,7 @@ def check_output(y: object, x: Tensor, wanted: tuple[int, ...], dtype: str, laye
         other = OTHER_LAYOUT.get(getattr(layer, "layout", ""))
         if other and y.dim() == 4 and y.transpose(1, 2).shape == wanted:
             but = f'. Return y.transpose(1, 2), or set {type(layer).__name__}.layout = "{other}" if q, k, v are so too'
-        elif hint := getattr(layer, "layout_hint", ""):
+        elif y.numel() == x.numel() and (hint := getattr(layer, "layout_hint", "")):
             but = f", read as (b, h, n, head_dim), and {wanted} is wanted. {hint}"
         raise WrongResult(f"it returned shape {tuple(y.shape)} for an input of shape {tuple(x.shape)}{but}")
     return check_dtype(y, x, dtype)
@@ -196,3 +196,45 @@ def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:
     finite = y.detach().isfinite()
     if not (finite if real is None else finite | ~real).all():
         raise WrongResult(f"its output is not finite at n = {length}")
+
+
+# A gradient that fades until it underflows comes within this factor of its dtype's smallest normal number.
+_FADED = 1e8
+
+
+@torch.enable_grad()  # `build` has turned it off for a forward pass
+def missing_path(work: Any, case: Case) -> str:
+    """Return whether no path leads from the first token to the last, in words; empty if one does.
+
+    The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
+    recurrent layer does, and counts as a path. `work` is a `Workload` of `train`. Raises what the layer raises there.
+    """
+    work.layer.eval()  # without dropout
+    y = work.forward()
+    last = y.narrow(layer_protocol.output_dims(work.layer, case).index("n"), case.seq_len - 1, 1)
+    norms = torch.zeros(case.seq_len, dtype=torch.float64)
+    for x, one in zip(work.inputs, work.described, strict=True):
+        at = one.dimension("n", "m")
+        if x.requires_grad and at is not None:
+            (rows,) = torch.autograd.grad(last, x, torch.randn_like(last), retain_graph=True, materialize_grads=True)
+            norms += rows.movedim(at, 0).flatten(1).abs().amax(1).double().cpu()
+    faded = norms[norms > 0] < _FADED * torch.finfo(last.dtype).tiny
+    if norms[0] > 0 or faded.any():
+        return ""
+    return f"at n = {case.seq_len} no path leads from the first token to the last output"
+
+
+def unlisted_weights(make: Callable[[], nn.Module]) -> str:
+    """The end of a reason that names an attribute with random weights that `parameters()` misses; empty without any.
+
+    `make` makes a new layer, which draws other weights. A second one gets those of the first that are listed.
+    """
+    layer, another = make(), make()
+    another.load_state_dict(layer.state_dict())
+    for module, same in zip(layer.modules(), another.modules(), strict=True):
+        for name, value in vars(module).items():
+            pairs = zip(tree_leaves(value), tree_leaves(vars(same)[name]), strict=True)
+            tensors = [pair for pair in pairs if isinstance(pair[0], Tensor) and pair[0].layout == torch.strided]
+            if not all(torch.equal(*pair) for pair in tensors):
+                return f"; '{name}' holds random weights that parameters() misses: use nn.ParameterList"
+    return ""

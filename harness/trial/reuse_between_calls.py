@@ -23,7 +23,7 @@ from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
 from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
 from harness.trial.sandbox import is_out_of_memory
-from harness.trial.workload import Workload, build, check_switches, counted_tokens, tensors_in
+from harness.trial.workload import Call, Workload, build, check_switches, counted_tokens, tensors_in
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
 _SPARE = 4096
@@ -302,7 +302,7 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
         raise WrongResult(f"{_EARLIER}: its output does not follow its input")
 
 
-def results_of(work: Workload, call: Callable[[], Any], seed: int) -> list[Tensor | None]:
+def results_of(work: Workload, call: Call, seed: int) -> list[Tensor | None]:
     """The tensors that a call of the workload returns, and the gradients that it leaves behind."""
     torch.manual_seed(seed)
     returned = call()

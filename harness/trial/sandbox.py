@@ -23,6 +23,9 @@ from typing import Any
 
 from harness import file_io, formatting
 
+# What the driver asks of a trial, and what the trial answers. Both are JSON.
+Request = dict[str, Any]
+Answer = dict[str, Any]
 _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
@@ -62,7 +65,7 @@ def lift_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def explain_failure(outcome: dict[str, Any], limit: int | None, lifted: int | None) -> dict[str, Any]:
+def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> Answer:
     """Add the memory limit of `limit` bytes to the reason of a failed `outcome`, if the limit is the cause.
 
     `lifted` is the result of `lift_limit`. If a thread could not be started and the memory limit does not explain it,
@@ -87,7 +90,7 @@ def _leaves_no_thread(lifted: int) -> bool:
     return status_bytes("VmData") + 2 * (_STACK if stack == resource.RLIM_INFINITY else stack) > lifted
 
 
-def tell_at_exit(limit: int | None, tell: Callable[[dict[str, Any]], None]) -> None:
+def tell_at_exit(limit: int | None, tell: Callable[[Answer], None]) -> None:
     """Have C's exit() call `tell` with an outcome if a library ends the process because of the limit.
 
     libgomp, OpenMP's library, ends the process if it cannot start a thread. Linux only.
@@ -187,7 +190,7 @@ def connect_to_null(*descriptors: int) -> None:
 _encode = json.JSONEncoder().encode
 
 
-def send(pipe: int, answer: dict[str, Any]) -> None:
+def send(pipe: int, answer: Answer) -> None:
     """Write the answer as one line of JSON."""
     left = memoryview(_encode(answer).encode() + b"\n")
     while left:

@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from time import monotonic
 from typing import Any
@@ -30,27 +31,29 @@ from harness.trial import (
     workload,
 )
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
+from harness.trial.sandbox import Answer, Request
 from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of
 
 
-def refusals(impl: str, cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return `refusals`: the status and reason for each case that the layer refuses, None for all others.
+def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
+    """Return `refusals`: the status and reason for each of `cases` that the layer of `case` refuses, else None.
 
     A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
     cannot be built or called as a layer is an `error` in every case.
     """
-    layer_class = layer_lookup.load_class(impl)
-    alike = ({**case, "impl": impl, "device": device_kind(case.get("device", "cpu"))} for case in cases)
-    return {"refusals": [_refusal(layer_class, Case.from_dict(case)) for case in alike]}
+    layer_class = layer_lookup.load_class(case.impl)
+    alike = ({**one, "impl": case.impl, "device": device_kind(one.get("device", "cpu"))} for one in cases)
+    return {"refusals": [_refusal(layer_class, Case.from_dict(one)) for one in alike]}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
         layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
-        reason = layer_protocol.unsupported_in_sweep(layer_class, case)
+        verified = layer_protocol.case_to_verify(layer_class, case.small())
+        reasons = (layer_protocol.unsupported_reason(layer_class, one) for one in (verified, case))
+        reason = next(filter(None, reasons), None)
     except Exception as error:
         outcome = outcome_of_exception(error)
         return outcome["status"], outcome["reason"]
@@ -61,7 +64,7 @@ def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
 _TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm")
 
 
-def describe_torch(modules: Sequence[str] = ()) -> dict[str, Any]:
+def describe_torch(modules: Sequence[str] = ()) -> Answer:
     """Return torch's version, build and thread settings, the GPU if any, and the location of this harness.
 
     `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
@@ -131,7 +134,7 @@ _NO_KERNEL = re.compile(
 )
 
 
-def run_trial(request: dict[str, Any]) -> dict[str, Any]:
+def run_trial(request: Request) -> Answer:
     """The outcome of `request`: `status`, `reason` and the measured values. Call this in a separate process.
 
     `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds). Some
@@ -151,7 +154,7 @@ def run_trial(request: dict[str, Any]) -> dict[str, Any]:
     return outcome
 
 
-def outcome_of_exception(error: BaseException) -> dict[str, Any]:
+def outcome_of_exception(error: BaseException) -> Answer:
     """The status and one-line reason for an exception. Methods that its class defines cannot make this raise."""
     try:
         return _failure(error)
@@ -160,7 +163,7 @@ def outcome_of_exception(error: BaseException) -> dict[str, Any]:
         return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
+def _failure(error: BaseException) -> Answer:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
     message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
@@ -195,47 +198,46 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
-def _facts(case: Case, seed: int) -> dict[str, Any]:
+def _verify(case: Case, seed: int) -> Answer:
+    """`compiled` is whether anything was compiled for the verification."""
+    return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
+
+
+def _facts(case: Case, seed: int) -> Answer:
     facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-# What each kind of trial does, but for those of extras (see `harness.results.row.kind_of`). A trial about the machine
-# has no case.
-HANDLERS: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
-    "machine": lambda request, case: describe_torch(request.get("modules", ())),
-    "describe": lambda request, case: describe_layer(case),
-    "refusals": lambda request, case: refusals(case.impl, request["cases"]),
-    "describe_call": lambda request, case: describe_call(case),
-    "describe_page": lambda request, case: describe_page(case),
-    # `compiled` is whether anything was compiled for the verification.
-    "verify": lambda request, case: {
-        **verify.verify(case, request["seed"]),
-        "compiled": compilation.compilations() > 0,
-    },
-    "reference": lambda request, case: verify.project_reference(case, request["seed"]),
-    "compile": lambda request, case: compilation.measure_compilation(case, request["seed"]),
-    "facts": lambda request, case: _facts(case, request["seed"]),
-    "time": lambda request, case: measure_time(
-        case, request["seed"], request["trial_s"], request.get("check_last_call", True)
-    ),
-    "probe": lambda request, case: probe_of(case),
-    "flops": lambda request, case: peak_rates.take_flops(
-        case, request["trial_s"], request["memory_limit"], request.get("with_sustained", False)
-    ),
-    "bandwidth": lambda request, case: peak_rates.take_bandwidth(
-        *(case, request["trial_s"], request["memory_limit"], request.get("most_bytes")),
-        with_sustained=request.get("with_sustained", False),
-    ),
+_CASE, _SEEDED = ("case",), ("case", "seed")
+# Entries that a request may lack.
+_USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
+# What each kind of trial does, but for those of extras (see `harness.results.row.kind_of`): a function, and the entries
+# of the request that it takes. A trial about the machine has no case.
+HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
+    "machine": (describe_torch, ("modules",)),
+    "describe": (describe_layer, _CASE),
+    "refusals": (refusals, ("case", "cases")),
+    "describe_page": (describe_page, _CASE),
+    "verify": (_verify, _SEEDED),
+    "reference": (verify.project_reference, _SEEDED),
+    "compile": (compilation.measure_compilation, _SEEDED),
+    "facts": (_facts, _SEEDED),
+    "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
+    "probe": (probe_of, _CASE),
+    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
+    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
 }
 
 
-def handler_of(purpose: str) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    """Return what carries out a trial of this kind."""
-    return HANDLERS.get(purpose) or referenced(kind_of(purpose).handler)
+def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
+    """Return what carries out a trial of this kind, and the entries of the request that it takes."""
+    if purpose in HANDLERS:
+        return HANDLERS[purpose]
+    kind = kind_of(purpose)
+    return referenced(kind.handler), kind.takes
 
 
-def _measure(request: dict[str, Any]) -> dict[str, Any]:
+def _measure(request: Request) -> Answer:
     """The measured values. `compiled_anew` counts the graphs that were compiled here, if the layer was compiled.
 
     The copy of these graphs on disk was missing or unusable.
@@ -248,14 +250,16 @@ def _measure(request: dict[str, Any]) -> dict[str, Any]:
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
-    handle = handler_of(purpose)
+    function, names = handler_of(purpose)
+    entries = {**_USUAL, **request, "case": case}
+    measure = partial(function, *(entries[name] for name in names))
     if case is None or not kind_of(purpose).calls_layer:
-        return handle(request, case)
+        return measure()
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
     compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
-    outcome = handle(request, case)
+    outcome = measure()
     workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)

@@ -3,7 +3,6 @@
 Outputs and gradients are compared with those of a reference in float64.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
-from harness.trial import layer_protocol, result_checks, workload
+from harness.trial import layer_inputs, layer_protocol, result_checks, workload
 from harness.trial.compilation import uncompiled_calls
 from harness.trial.device import cast_layer, has_drawn, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
@@ -29,6 +28,7 @@ from harness.trial.reuse_between_calls import (
     gradient_pairs,
     repeated_gradients,
 )
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
 
@@ -141,11 +141,10 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
 
 
 # Number of generated tokens, and size of their vocabulary.
-_GENERATED = 16
-_VOCABULARY = 31
+_GENERATED, _VOCABULARY = 16, 31
 
 
-def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> dict[str, Any]:
+def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> Answer:
     """Verify decoding: the outputs computed step by step must equal those computed all at once.
 
     This is checked for given tokens, for those after a `prefill` of the first half, and for tokens that the layer
@@ -194,11 +193,10 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
     draws = torch.Generator().manual_seed(seed)
     vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
     vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
-    room = min(_GENERATED, case.seq_len)
     token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
     state = workload.start_decoding(layer, case, source)
     inputs, outputs = [], []
-    for _ in range(room):
+    for _ in range(min(_GENERATED, case.seq_len)):
         y, state = decode(layer, token[:, None], state)
         inputs.append(token)
         outputs.append(y)
@@ -215,11 +213,7 @@ def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | N
 _HINT = " (a layer that rounds more declares `allowed_error`)"
 
 
-# What errors of wrong shapes say.
-_OF_SHAPES = re.compile(r"\b(sizes?|shapes?|dimensions?|unpack|broadcast|index)\b")
-
-
-def verify(case: Case, seed: int) -> dict[str, Any]:
+def verify(case: Case, seed: int) -> Answer:
     """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
     The value of `verified` is the case that was verified. For a case in half precision, the same case in float32 is
@@ -227,31 +221,41 @@ def verify(case: Case, seed: int) -> dict[str, Any]:
     precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
-    hint = getattr(layer_lookup.load_class(case.impl), "layout_hint", "")
     try:
         if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
         return _verify(case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-        is_plain = layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__")
-        if is_plain and _OF_SHAPES.search(repr(error.args)):
-            few = f"k and v have {case.num_kv_heads} heads, and q has {case.num_heads}: repeat those of k and v"
-            is_few = hint and 0 < case.num_kv_heads < case.num_heads
-            # Without either, the shapes may be of the other layout.
-            error.add_note(few if is_few else _length_note(case, seed) or hint)
+        if layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
+            error.add_note(_note(case, seed))
         raise
+    except WrongResult as error:
+        options = layer_lookup.build_options(case.impl)
+        make = partial(workload.build_layer, layer_lookup.load_class(case.impl), case, **options)
+        raise WrongResult(f"{error}{result_checks.unlisted_weights(make)}") from None
 
 
-def _length_note(case: Case, seed: int) -> str:
-    """What to write if the layer runs at the next larger power of two, so that its n must be a multiple; else empty."""
-    larger = replace(case, seq_len=1 << case.seq_len.bit_length())
-    try:
-        build(larger, seed).forward()
-    except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+def _note(case: Case, seed: int) -> str:
+    """What to write if the layer runs at the next power of two, or with q, k and v in the other layout; else empty."""
+    layer_class: Any = layer_lookup.load_class(case.impl)
+    larger, hint = replace(case, seq_len=1 << case.seq_len.bit_length()), getattr(layer_class, "layout_hint", "")
+    if _output(larger, seed) is not None:
+        reason = f"as it runs at n={larger.seq_len} and fails at n={case.seq_len}"
+        supports = 'supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+        return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
+    if not hint or 0 < case.num_kv_heads < case.num_heads:  # it may lack heads of k and v
         return ""
-    name = case.impl.rpartition(":")[2]
-    supports = f'{name}.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
-    return f"If n must be a multiple, as it runs at n={larger.seq_len} and fails at n={case.seq_len}, write {supports}"
+    inputs = [layer_inputs.draw(one, case, case.kv_len).transpose(1, 2).contiguous() for one in layer_class.inputs]
+    y = _output(case, seed, inputs)
+    return hint if y is not None and y.shape == inputs[0].shape else ""
+
+
+def _output(case: Case, seed: int, inputs: list[Tensor] | None = None) -> Tensor | None:
+    """The output of a forward pass; None if it fails."""
+    try:
+        return build(case, seed, inputs=inputs).forward()
+    except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+        return None
 
 
 def _verify_twin(twin: Case, seed: int) -> None:
@@ -275,7 +279,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
         torch.set_grad_enabled(True)
 
 
-def _verify(case: Case, seed: int) -> dict[str, Any]:
+def _verify(case: Case, seed: int) -> Answer:
     """Errors of the outputs and of every gradient, relative to the reference's norm.
 
     Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification if it
@@ -292,15 +296,14 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
-    result: dict[str, Any] = {"against": against, "tolerance": limit}
+    result: Answer = {"against": against, "tolerance": limit}
     if case.mode == "decode" and not layer_protocol.is_function(work.layer):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
         check_batch(case, seed, limit)
         return result
     trains = work.gradient is not None
-    # Copied before the call: a layer may change its input.
-    inputs = [to_float64(tensor) for tensor in work.inputs]
+    inputs = [to_float64(tensor) for tensor in work.inputs]  # copied first: a layer may change its input
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(trains and one.grad)
     torch.manual_seed(seed)
@@ -318,9 +321,8 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
         check_operation_counts(work, seed)
-        check_batch(
-            case, seed, max(limit, result_checks.MOST)
-        )  # it may compute with few bits, and round by all values of a batch
+        # It may compute with few bits, and round by all values of a batch.
+        check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if against != layer_lookup.ITSELF:
@@ -381,11 +383,10 @@ def _verify(case: Case, seed: int) -> dict[str, Any]:
     return result
 
 
-# The number of waves that `project_reference` multiplies the output by.
-_WAVES = 4
+_WAVES = 4  # that `project_reference` multiplies the output by
 
 
-def project_reference(case: Case, seed: int) -> dict[str, Any]:
+def project_reference(case: Case, seed: int) -> Answer:
     """Return `projections` of the reference's output in float64: its norm, and its products with a few waves.
 
     Two processes that compute the same output return the same numbers, up to rounding. The layer is never called.

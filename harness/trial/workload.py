@@ -25,12 +25,8 @@ from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult
 
 Call = Callable[[], Any]
+Remake = Callable[[], Call]
 Forward = Callable[[], Tensor]
-
-
-def forward_call(forward: Forward) -> Call:
-    """A forward pass alone."""
-    return forward
 
 
 def train_call(forward: Forward, leaves: list[Tensor], gradient: Tensor) -> Call:
@@ -238,7 +234,7 @@ class Workload:
     constants: list[Tensor]
     varying: list[Tensor]
     forward: Forward
-    remake: Callable[[], Call]
+    remake: Remake
     call: Call
     sync: Callable[[], None]
     prepare_s: float | None = None
@@ -313,7 +309,7 @@ def build(
         leaves = [*(tensor.requires_grad_(True) for tensor in with_gradient), *trained]
         gradient = _output_gradient(case, layer)
         if case.mode == "train":
-            remake = partial(train_call, forward, leaves, gradient)
+            remake: Callable[[], Call] = partial(train_call, forward, leaves, gradient)
         else:
             remake, varying = partial(backward_call, forward, leaves, gradient, seed), [gradient]
     elif case.mode == "decode" and not layer_protocol.is_function(layer):
@@ -321,7 +317,7 @@ def build(
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
     else:
-        remake = partial(forward_call, forward)
+        remake = lambda: forward  # noqa: E731
     call: Any = remake()
     sync = WAITS[device_kind(case.device)]
     if case.mode == "decode" and not layer_protocol.is_function(layer):
@@ -333,20 +329,22 @@ def build(
 
 
 def _check_weights(layer: nn.Module, dtype: str) -> None:
-    """Raise Unsupported for weights that have no shape yet, or no counterpart in half precision."""
+    """Raise Unsupported for weights that are sparse, have no shape yet, or no counterpart in half precision."""
     for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
         if is_lazy(tensor):
             raise Unsupported(
                 f"'{name}' has no shape before the first call: use a module that takes its sizes, as nn.Linear"
             )
+        if tensor.layout != torch.strided:
+            raise Unsupported(f"'{name}' is {tensor.layout}, and only dense weights can be copied: use .to_dense()")
         if tensor.is_complex() and dtype in ("float16", "bfloat16"):
             raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
 
 
 def copied_state(layer: nn.Module) -> dict[str, Any]:
     """The layer's state, with copies of its tensors, for `copy_weights`."""
-    state = layer.state_dict().items()
-    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state}
+    state = layer.state_dict()
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
 
 def copy_weights(weights: Mapping[str, Any], layer: nn.Module) -> None:

@@ -45,7 +45,7 @@ class BlockwiseAttention(torch.autograd.Function):
         scores = _Scores(q, k, attn_mask, later)
         values = v.flatten(0, 1)  # (b·h, m, head_dim)
         for rows in _blocks(n, block):
-            # The lowest number instead of −∞: if all keys so far are masked, weights are 0 instead of 0/0.
+            # The lowest number instead of −∞: `kept` is then never of −∞ − (−∞).
             top = logsumexp.new_full((b * h, rows.stop - rows.start, 1), torch.finfo(logsumexp.dtype).min)
             total = torch.zeros_like(top)
             summed = top.new_zeros(b * h, rows.stop - rows.start, head_dim)
@@ -92,7 +92,10 @@ class BlockwiseAttention(torch.autograd.Function):
 
 
 class _Scores:
-    """Q_i K_jᵀ / √head_dim of any two blocks, −∞ where a query may not see a key."""
+    """Q_i K_jᵀ / √head_dim of any two blocks, and the lowest number where a query may not see a key.
+
+    With −∞, a query that sees no key would have the weights 0/0.
+    """
 
     def __init__(self, q: Tensor, k: Tensor, attn_mask: Tensor | None, later: Tensor | None) -> None:
         self.queries, self.keys = q.flatten(0, 1), k.flatten(0, 1)  # (b·h, n, head_dim), (b·h, m, head_dim)
@@ -103,12 +106,13 @@ class _Scores:
     def of(self, rows: slice, cols: slice) -> Tensor:
         """Return the scores (b·h, block, block) in float32 or wider. The caller may overwrite them."""
         s = _scaled_product(self.queries[:, rows], self.keys[:, cols], self.scale).to(_wide(self.queries))
+        lowest = torch.finfo(s.dtype).min
         if self.hidden is not None:
             hidden = self.hidden[..., rows if self.hidden.shape[-2] > 1 else slice(None), :]
             hidden = hidden[..., cols if self.hidden.shape[-1] > 1 else slice(None)]
-            s.unflatten(0, self.heads).masked_fill_(hidden, float("-inf"))
+            s.unflatten(0, self.heads).masked_fill_(hidden, lowest)
         if self.later is not None and rows.start == cols.start:  # the blocks on the diagonal
-            s.masked_fill_(self.later[: s.shape[-2], : s.shape[-1]], float("-inf"))
+            s.masked_fill_(self.later[: s.shape[-2], : s.shape[-1]], lowest)
         return s
 
 

@@ -45,7 +45,7 @@ class ModuleAttention(nn.MultiheadAttention):
     def prepare(
         self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False, source: Tensor | None = None
     ) -> dict[str, Any]:
-        """Convert the masks to the module's own kinds, which are −∞ where a query may *not* see a key.
+        """Convert the masks to the module's own kinds, which are very low where a query may *not* see a key.
 
         The masks are float tensors to be added to the scores. From a boolean mask, the module would build a float mask
         in every call.
@@ -114,8 +114,8 @@ class ModuleAttentionWithWeights(ModuleAttention):
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a query may see a key and −∞ elsewhere."""
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
+    """Return 0 where a query may see a key and the lowest number elsewhere: with −∞, a row of no key would be NaN."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
 # By number, as torch answers: comparing the names themselves takes longer than asking torch.

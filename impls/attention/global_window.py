@@ -23,7 +23,8 @@ def attend_rows(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
     """
     q = pad(q, (0, 0, 0, hidden.shape[-2]))[:, :, : hidden.shape[-2]]
     scores = (q / q.shape[-1] ** 0.5) @ k.mT  # (b, h, g, n)
-    return torch.softmax(scores.masked_fill_(hidden, float("-inf")), dim=-1) @ v
+    lowest = torch.finfo(scores.dtype).min  # instead of −∞: a query may see no key
+    return torch.softmax(scores.masked_fill_(hidden, lowest), dim=-1) @ v
 
 
 def hidden_rows(n: int, g: int, attn_mask: Tensor | None, is_causal: bool, device: torch.device) -> Tensor:

@@ -116,7 +116,7 @@ class LatentReference(LatentAttention):
         by_position = torch.einsum("bihr,bjr->bhij", of_queries, of_keys.conj()).real
         logits = (by_content + by_position) / (e + rope) ** 0.5  # (b, h, r, n)
         if attn_mask is not None:
-            logits = torch.where(attn_mask, logits, -torch.inf)
+            logits = torch.where(attn_mask, logits, torch.finfo(logits.dtype).min)  # a row may see no key
         weights = (logits - logits.logsumexp(-1, keepdim=True)).exp()
         return torch.einsum("bhij,bjhe->bihe", weights, v).flatten(2) @ self.out_proj.weight.T
 

@@ -28,6 +28,11 @@ def averaged_features(k: Tensor) -> Tensor:
     return feature_map(k) / k.shape[-2]
 
 
+def without_empty_rows(attn_mask: Tensor) -> Tensor:
+    """Return the mask (…, m) with all keys where a query sees none, as in an empty sequence. Its sum would be 0."""
+    return attn_mask | ~attn_mask.any(-1, keepdim=True)
+
+
 def sums_in(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype for sums over tokens: float32 or wider. In bfloat16, a sum of ones stops growing at 256."""
     return torch.promote_types(dtype, torch.float32)
@@ -126,6 +131,7 @@ class ParallelLinearAttention(LinearAttention):
     ) -> Tensor:
         q, k, v = self.project(x, source)  # (b, h, n, head_dim), (b, h, m, head_dim) twice
         q, k = feature_map(q), averaged_features(k)
+        attn_mask = None if attn_mask is None else without_empty_rows(attn_mask)
         if attn_mask is not None and attn_mask.shape[-2] == 1:  # the same keys for all queries
             k, attn_mask = k * attn_mask.transpose(-2, -1), None
         if is_causal or attn_mask is not None:
@@ -286,7 +292,7 @@ class LinearAttentionReference(AttentionParameters):
         v = torch.einsum("bmd,hed->bhme", source, w_v) + b_v  # (b, h, m, head_dim)
         similar = torch.einsum("bhie,bhje->bhij", _features(q), _features(k))  # (b, h, n, m)
         if attn_mask is not None:
-            similar = torch.where(attn_mask, similar, 0.0)
+            similar = torch.where(without_empty_rows(attn_mask), similar, 0.0)
         if self.causal:
             similar = torch.where(place <= at[:, None], similar, 0.0)
         weights = similar / similar.sum(-1, keepdim=True)  # (b, h, n, m), rows sum to 1

@@ -207,8 +207,7 @@ class Attention(AttentionParameters):
         q, k, _ = self.project(x)
         k = k.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)  # (b, h, n, head_dim)
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, h, n, n)
-        if attn_mask is not None:
-            scores = torch.where(attn_mask, scores, float("-inf"))
+        scores = only_seen(scores, attn_mask)
         return torch.softmax(scores, dim=-1)
 
 
@@ -260,14 +259,21 @@ def of_head(attn_mask: Tensor | None, i: int) -> Tensor | None:
     return None if attn_mask is None else attn_mask[:, i if attn_mask.shape[1] > 1 else 0]
 
 
+def only_seen(scores: Tensor, attn_mask: Tensor | None) -> Tensor:
+    """Return the scores (…, n, m), with the lowest number where a query may not see a key.
+
+    With −∞, a query that sees no key, as in an empty sequence, would have the weights 0/0. Now it has equal ones.
+    """
+    return scores if attn_mask is None else torch.where(attn_mask, scores, torch.finfo(scores.dtype).min)
+
+
 def one_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
     """Return softmax(Q Kᵀ / √head_dim) V: (b, n, head_dim).
 
     Keys and values are (b, m, head_dim), the mask (b, n, m).
     """
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (b, n, m)
-    if attn_mask is not None:
-        scores = torch.where(attn_mask, scores, float("-inf"))
+    scores = only_seen(scores, attn_mask)
     return torch.softmax(scores, dim=-1) @ v  # (b, n, head_dim)
 
 
@@ -292,8 +298,7 @@ def weighted_sum(scores: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
     The caller must not keep a reference to the scores. Masking creates a second h·n² matrix, and the first is freed
     only if nothing refers to it.
     """
-    if attn_mask is not None:
-        scores = torch.where(attn_mask, scores, float("-inf"))
+    scores = only_seen(scores, attn_mask)
     return torch.softmax(scores, dim=-1) @ v  # (b, h, n, head_dim)
 
 
@@ -312,6 +317,5 @@ class SingleHeadAttention(Attention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Return the head (b, 1, n, d), given keys and values (b, 1, m, d)."""
         scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (b, 1, n, m)
-        if attn_mask is not None:
-            scores = torch.where(attn_mask, scores, float("-inf"))
+        scores = only_seen(scores, attn_mask)
         return torch.softmax(scores, dim=-1) @ v  # (b, 1, n, d)

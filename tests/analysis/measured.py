@@ -1,6 +1,7 @@
 """Lines with facts that the test chooses, and the verdict on one claim of them."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rows import lines
@@ -67,3 +68,30 @@ def judged(*states: tuple[str, str, ClaimVerdict | Cell]) -> str:
             for title, _, one in states
         }
     )
+
+
+SOURCES = (128, 256, 512)
+
+
+def scores(n: int, m: int, d: int) -> int:
+    """Two products of n queries with m keys and values: 2·2nmd FLOPs."""
+    return 4 * n * m * d
+
+
+def cross(n: int, m: int, d: int) -> int:
+    """With the projections of queries and outputs, of n tokens, and of keys and values, of m: 2d² for each."""
+    return 4 * n * d * d + 4 * m * d * d + scores(n, m, d)
+
+
+def over_sources(
+    cost: Cost, impl: str = "sdpa.fused", sizes: Iterable[int] = SIZES, sources: Iterable[int] = SOURCES, **claims: str
+) -> list[CaseResult]:
+    """Lines with these counts, of 2 sequences each, and 10 µs and 10⁻¹⁰ s for each FLOP."""
+    cases = [Case(impl, n, d, 2, batch_size=2, kv_len=m) for n in sizes for m in sources for d in (128, 256)]
+
+    def work(case: Case) -> int:
+        return 2 * cost(case.seq_len, case.kv_len, case.d_model)
+
+    bare = lines(cases, lambda case: 1e-5 + 1e-10 * work(case), lambda case: 8 * case.kv_len * case.d_model)
+    stated = json.dumps(claims) if claims else None
+    return [replace(line, flops=work(line), flops_full=work(line), claims=stated) for line in bare]

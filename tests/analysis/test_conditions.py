@@ -10,6 +10,7 @@ from rows import PRECISION, measured, row
 
 from harness.analysis.complete_lines import with_ratios
 from harness.analysis.crossovers import Crossover, crossovers, unlikeness
+from harness.analysis.fitted_laws import fit_laws
 from harness.analysis.predict import Recommendation, SizeRequest, recommend
 from harness.cli.predict import recommendation
 from harness.polynomial import Term
@@ -125,3 +126,17 @@ def test_the_probe_of_a_line_is_that_of_the_trials_that_count() -> None:
     probes_s = [1e-4] * 5 + [2e-4] * 5
     timed = [row(case, "time", i, samples_s=[1e-3], probe_s=probe_s) for i, probe_s in enumerate(probes_s)]
     assert summarise(timed, PRECISION)[0].probe_s == 1e-4
+
+
+@pytest.mark.parametrize(("elsewhere", "determined"), [("n1", True), ("n2", False)])
+def test_a_law_of_times_that_no_host_has_in_common_is_undetermined(elsewhere: str, determined: bool) -> None:
+    """The sizes above 512 were timed by a host that takes three times as long."""
+    rows: list[dict[str, Any]] = []
+    for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
+        host, factor = ("n1", 1.0) if n <= 512 or elsewhere == "n1" else (elsewhere, 3.0)
+        of_case = measured(Case(SLOW, n, 64, 2), factor * n * 1e-6, 4 * n, trials=8)
+        rows += [{**one, "host": host} for one in of_case]
+    laws = {one.series.metric: one.law for one in fit_laws(summarise(rows, PRECISION))}
+    assert laws["memory"].determined
+    assert laws["time"].determined == determined
+    assert determined or "n1 and n2" in laws["time"].reason

@@ -153,6 +153,18 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     assert told == snapshot
 
 
+@pytest.mark.parametrize(("depth", "order"), [(lambda n, d, h: 1, "1"), (lambda n, d, h: 3 * n, "n")])
+def test_a_path_that_does_not_exist_is_not_confirmed(depth: Cost, order: str) -> None:
+    claims = json.dumps({"path": order, "depth": order})
+    of = measured("their:Layer", depth=depth, claims=claims)
+    assert verdict("path", of).verdict == CONFIRMED
+    why = "at n = 2048 no path leads from the first token to the last output"
+    cut = [replace(line, facts_unknown=f"flops: no formula; path: {why}; more") for line in of]
+    assert verdict("depth", cut).verdict == CONFIRMED
+    one = verdict("path", [*of[:-1], cut[-1]])
+    assert (one.verdict, one.reason) == (UNDETERMINED, why)
+
+
 def test_a_depth_of_another_order_than_claimed_is_refuted() -> None:
     assert recurrent(lambda n, d, h: n * n)["depth"].verdict == REFUTED
     assert recurrent(lambda n, d, h: 7 + 4 * n, impl="rnn.linear_scan")["depth"].verdict == REFUTED
@@ -182,8 +194,11 @@ def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quant
     assert verdict(quantity, short + long).verdict == REFUTED
 
 
-def test_of_a_source_nothing_is_claimed() -> None:
-    assert verdicts(measured("attention.packed", attention, kv_len=128), []) == []
+def test_a_registered_claim_in_n_is_not_judged_for_a_source() -> None:
+    found = verdicts(measured("attention.packed", attention, kv_len=128), [])
+    assert {one.quantity for one in found} == {"work", "memory", "depth", "path"}
+    assert {one.verdict for one in found} == {UNDETERMINED}
+    assert all("a claim in m covers a source of m tokens" in one.reason for one in found)
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [("n + 64h", CONFIRMED), ("d + hn", UNDETERMINED)])

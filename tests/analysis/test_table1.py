@@ -105,6 +105,16 @@ def test_a_users_layer_is_judged_as_its_family_or_by_its_confirmed_claim(snapsho
     assert told == snapshot
 
 
+def test_the_path_of_a_users_layer_is_confirmed_only_if_it_claims_one_for_which_a_trial_then_looks() -> None:
+    unclaimed = rows_of(own(depth=lambda n, d, h: 5))[THEIRS].path
+    assert (unclaimed.verdict, unclaimed.measured) == (UNDETERMINED, "at most 5")
+    assert "claim `path`" in unclaimed.reason
+    assert rows_of(own(depth=lambda n, d, h: 5, claims='{"path": "1"}'))[THEIRS].path.verdict == CONFIRMED
+    assert rows_of(own(depth=lambda n, d, h: 5, claims='{"path": "n"}'))[THEIRS].path.verdict == CONFIRMED
+    long = rows_of(own(depth=lambda n, d, h: 3 * n))[THEIRS].path
+    assert long.verdict == UNDETERMINED
+
+
 def test_a_users_layer_stands_with_its_kind_after_ours() -> None:
     rows = rows_of(own() + usual())
     assert [impl for kind, impl in rows if kind == FULL] == ["attention.fused", "their:Layer"]

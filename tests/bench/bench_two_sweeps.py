@@ -12,13 +12,16 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-import harness
+from harness.analysis.analyse import analyse
+from harness.analysis.complete_lines import complete_lines
 from harness.analysis.crossovers import Crossover, ratio_at
-from harness.notebook import Run
+from harness.results.columns import CaseResult
+from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 
 RUNS = os.environ.get("HARNESS_BENCH_RUNS")
@@ -26,9 +29,17 @@ REFERENCE = os.environ.get("HARNESS_BENCH_REFERENCE")
 Interval = tuple[float, float, float]
 
 
+@dataclass(frozen=True)
+class Run:
+    """The lines of a sweep, and where its layers cross."""
+
+    lines: list[CaseResult]
+    crossovers: list[Crossover]
+
+
 def test_two_sweeps(tmp_path: Path) -> None:
     paths = RUNS.split(",") if RUNS else [_measured(tmp_path / name) for name in ("first", "second")]
-    runs = [harness.load(path) for path in paths]
+    runs = [_read(Path(path)) for path in paths]
     print()
     for path, run in zip(paths, runs, strict=True):
         _print_run(str(path), run)
@@ -43,13 +54,19 @@ def test_two_sweeps(tmp_path: Path) -> None:
         f"robust {100 * 1.4826 * float(np.median(np.abs(values - common))):.1f} %"
     )
     if REFERENCE:
-        known = {_pair(c): c for c in harness.load(REFERENCE).findings.crossovers}
+        known = {_pair(c): c for c in _read(Path(REFERENCE)).crossovers}
         for path, run in zip(paths, runs, strict=True):
-            found = [c for c in run.findings.crossovers if c.metric == "time" and _pair(c) in known]
+            found = [c for c in run.crossovers if c.metric == "time" and _pair(c) in known]
             wrong = [c for c in found if _contradict(c, known[_pair(c)]) or _contradict(known[_pair(c)], c)]
             print(f"{path}: of {len(found)} crossovers of time {len(wrong)} contradict {REFERENCE}")
             for c in wrong:
                 print(f"  {c.slower}, {c.faster}, d={c.d_model} h={c.num_heads}: {c}; reference: {known[_pair(c)]}")
+
+
+def _read(path: Path) -> Run:
+    stored = read_run_directory(path)
+    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    return Run(lines, list(analyse(lines, stored.machine, stored.config).crossovers))
 
 
 def _measured(out: Path) -> Path:
@@ -62,7 +79,7 @@ def _measured(out: Path) -> Path:
 def _print_run(name: str, run: Run) -> None:
     width = np.array([hi / lo for _, lo, hi in _times(run).values()])
     disturbed = np.mean([line.disturbed_share or 0.0 for line in run.lines])
-    times = [c for c in run.findings.crossovers if c.metric == "time"]
+    times = [c for c in run.crossovers if c.metric == "time"]
     print(
         f"{name}: hi/lo median {np.median(width):.2f}, nine in ten {np.quantile(width, 0.9):.2f}; disturbed "
         f"{100 * disturbed:.0f} % of the trials; decided {sum(c.decided for c in times)} of {len(times)} crossings"

@@ -51,7 +51,6 @@ GOOD = Calibration(
         cpu_quota=None,
         on_battery=False,
         swap_used_bytes=0,
-        memory_available_bytes=2**34,
         unreadable=(),
     ),
 )

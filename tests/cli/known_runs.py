@@ -15,10 +15,15 @@ precision: {target: 0.05, min_rounds: 3, max_rounds: 3, trial_s: 0.1, timeout_s:
 """
 
 
-def write(run: Path, cases: Iterable[Case], off: float = 0.0) -> Path:
-    """A run in which attention costs 8nd² + 4n²d at 10¹¹/s and an RNN 4nd² at 2·10¹⁰/s, each time off by that share."""
+def write(run: Path, cases: Iterable[Case], off: float = 0.0, **config: object) -> Path:
+    """A run in which attention costs 8nd² + 4n²d at 10¹¹/s and an RNN 4nd² at 2·10¹⁰/s, each time off by that share.
+
+    `config` is added to its configuration.
+    """
     (run / "rows").mkdir(parents=True)
-    (run / "config.yaml").write_text(CONFIG)
+    (run / "config.yaml").write_text(
+        CONFIG + "".join(f"{name}: {json.dumps(value)}\n" for name, value in config.items())
+    )
     (run / "machine.json").write_text("{}")
     rows = []
     for case in cases:

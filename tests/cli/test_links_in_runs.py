@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from export.exports import make_run
+from attention_run import make_run
 
 from harness.cli.commands import main
 from harness.errors import UsageError

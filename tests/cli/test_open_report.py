@@ -4,8 +4,8 @@ import webbrowser
 from pathlib import Path
 
 import pytest
+from attention_run import make_run
 from cli.pretended import pretending
-from export.exports import make_run
 
 from harness.cli.commands import main
 from harness.cli.stored_runs import open_report

@@ -1,5 +1,6 @@
 """`predict` and `recommend`, on runs whose costs are known formulas. What they print is in tests/screens."""
 
+import json
 import math
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from cli.known_runs import SIZES, cases, write
 from screens.text_file import printed as text_on
 from screens.text_file import terminal
 
+from harness import formatting
 from harness.analysis.fitted_laws import Prediction
 from harness.analysis.predict import Candidate, Recommendation, SizeRequest, probabilities_of_least
 from harness.cli.commands import main
@@ -86,3 +88,82 @@ def test_layers_are_ordered_by_expected_time_with_the_probability_of_each() -> N
     assert text.startswith("No clear recommendation at n = 512")
     assert "by expected time\n" in text
     assert len(re.findall(r"0\.3[34]", text)) == 4, "each layer's, and the first one's in the sentence"
+
+
+@pytest.fixture(scope="module")
+def over_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over n and m, beside one without a source: 20 µs and 4nmd FLOPs at 10¹¹/s."""
+    run = tmp_path_factory.mktemp("sources") / "run"
+    sources = [Case("sdpa.fused", n, 64, 1, kv_len=m) for n in SIZES for m in (256, 64, 1024, 0)]
+    write(run, sources)
+    file = run / "rows" / "host-1.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        case = row["case"]
+        work = 4 * case["seq_len"] * (case["kv_len"] or case["seq_len"]) * case["d_model"]
+        if row["purpose"] == "time":
+            row["samples_s"] = [2e-5 + work / 1e11] * 2
+        if row["purpose"] == "facts":
+            row["flops"] = work
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return run
+
+
+@pytest.mark.parametrize("m", [512, 2048])
+@pytest.mark.parametrize("key", ["kv_len", "m"])
+def test_a_source_that_was_not_measured_is_predicted(
+    key: str, m: int, over_sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(over_sources), "n=512", f"{key}={m}"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"At n = 512, d = 64, h = 1, batch 1 (forward, source of {m}, float32, cpu, 1 ")
+    flops, time = (next(line for line in out.splitlines() if f" {cost} " in line) for cost in ("flops", "time"))
+    assert formatting.count(4 * 512 * m * 64) in flops
+    assert "exact law" in flops
+    assert formatting.seconds(2e-5 + 4 * 512 * m * 64 / 1e11) in time
+
+
+def test_far_beyond_the_sources_a_prediction_is_a_guess(over_sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(over_sources), "n=512", "m=8k"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "kv_len=8192 is 8 times beyond 64 to 1024; take it as a guess" in said
+
+
+def test_without_a_source_the_cases_without_one_are_predicted(
+    over_sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(over_sources), "n=512", "kv_len=0"]) == 0
+    assert formatting.count(4 * 512 * 512 * 64) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "has kv_len=0,64,256,1024: choose one, such as kv_len=0"),
+        (["kv_len=-1"], "kv_len=-1"),
+    ],
+)
+def test_a_source_that_is_missing_or_none_is_one_line(
+    given: list[str], said: str, over_sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(over_sources), "n=512", *given]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_source_is_predicted_of_a_run_without_one_nor_another_of_a_run_with_one(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ["n=1024", "d=256", "h=8", "impl=attention.fused"]
+    assert main(["predict", str(run), *size, "kv_len=64"]) == 2
+    assert "has no times for kv_len=64; it has kv_len=0" in capsys.readouterr().err
+    one = write(tmp_path / "one", [Case("attention.fused", n, 64, 1, kv_len=128) for n in SIZES])
+    assert main(["predict", str(one), "n=512"]) == 0
+    assert "source of 128" in capsys.readouterr().out
+    assert main(["predict", str(one), "n=512", "kv_len=64"]) == 2
+    assert "kv_len=64 was requested and only kv_len=128 measured" in capsys.readouterr().err
+
+
+def test_a_layer_is_recommended_for_a_source(over_sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recommend", str(over_sources), "n=512", "m=2048"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Use sdpa.fused at n = 512, d = 64, h = 1, batch 1 (forward, source of 2048")

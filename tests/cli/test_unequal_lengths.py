@@ -61,9 +61,6 @@ def test_a_sweep_of_equal_and_unequal_lengths_has_a_table_of_each_and_judges_cla
     work = claims[claims.quantity == "work"]
     assert len(work) == 8
     assert set(work.verdict) == {"confirmed"}
-    exported = ["export", "run", "--format", "script", "--case", "impl=sdpa.fused n=48 lengths=zipf"]
-    assert main(exported) == 2
-    assert "a script has no padded batch: export a case of lengths=equal" in capsys.readouterr().err
 
 
 def test_paged_decoding_is_swept_over_its_page_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from harness.cli.commands import main
 from harness.cli.parsers import parse_options
 from harness.config import compose
 from harness.errors import UsageError
-from harness.extras.attention.commands import run_attention_map
 from harness.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import Session
@@ -75,9 +74,9 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
         ("batch=8", "unknown key 'batch'; did you mean 'batch_size'?"),
         ("causal=true", "unknown key 'causal'; did you mean mask=causal?"),
         ("hidden_size=8", "unknown key 'hidden_size'; did you mean 'd_model'?"),
-        ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'impl=attention.*'?"),
-        ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'impl=attention.*'?"),
-        ("impl=rnm*", "impl=rnm*: no impl matches; did you mean 'impl=rnn.*'?"),
+        ("impl=glob(attn.*)", "impl=glob(attn.*): no impl matches; did you mean 'attention.*'?"),
+        ("impl=attn.*", "impl=attn.*: no impl matches; did you mean 'attention.*'?"),
+        ("impl=rnm*", "impl=rnm*: no impl matches; did you mean 'rnn.*'?"),
         ("impl=zzz.*", "impl=zzz.*: no impl matches; known: rnn.*, attention.*, linear.*, sdpa.*, conv.*, fla.*"),
         (
             "seq_len=range(64,128",
@@ -145,12 +144,6 @@ def test_a_setting_is_neither_a_flag_nor_three_words(command: str, typed: list[s
 
 def test_report_takes_its_baseline_as_a_key_too() -> None:
     assert parse_options("report", ["run", "baseline=sdpa.fused"]).baseline == "sdpa.fused"
-
-
-@pytest.mark.parametrize("typed", [[], ["mask=causal"], ["", "mask=causal"]])
-def test_a_map_without_a_sentence_shows_where_it_goes(typed: list[str]) -> None:
-    with pytest.raises(UsageError, match=r"""give (a|the) sentence.*: python -m harness attention-map "the cat"""):
-        run_attention_map(parse_options("attention-map", typed))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,43 @@ from harness.sweep_axes import AXES, BAD_STATUSES, STATUSES
 ROOT = Path(__file__).resolve().parents[2]
 DIRECTORY = ROOT / "docs" / "reference"
 _GENERATED = "This page is generated from the code: `tests/docs/reference_pages.py`."
+# What each setting is. Times are in seconds unless the text says otherwise.
+_SETTINGS = {
+    "points": "sizes to measure together, instead of all combinations: `'points=[{seq_len:512,batch_size:32},…]'`",
+    "paper": "a published setting, by its name in `conf/paper`",
+    "precision": "how precisely to measure: `quick`, `standard` or `strict`",
+    "out": "the directory of the run; without it, a new one below `results/`",
+    "seed": "the seed of weights, inputs and the order of the trials",
+    "memory_limit": "the most memory of a trial, as `8GB`; without it, most of what is free at the start",
+    "compile_timeout_s": "the longest time of a trial that compiles and is not timed",
+    "grow": "an axis whose largest size is doubled until a layer fails",
+    "baseline": "the layer to which the report's ratios relate; without it, the fastest",
+    "retry": "statuses whose cases a continued run measures again, such as `timeout,oom`",
+    "launcher": "where the trials run: `here`, `slurm` or `processes`",
+    "wait": "whether the command waits for its shards and writes the report",
+    "head_dim": "the width of a head: sets `d_model` = `num_heads` × `head_dim`",
+    "scale": "the size of a paper's setting: `full`, or `cpu` for a machine without a GPU",
+    "precision.target": "a case stops once its 95 % interval is within ± this share of its time",
+    "precision.min_rounds": "the fewest trials of a case",
+    "precision.max_rounds": "the most trials of a case",
+    "precision.trial_s": "how long a trial samples",
+    "precision.timeout_s": "the longest time of a trial",
+    "precision.case_s": "a case stops after this long, once it has `min_rounds` trials",
+    "precision.patience_s": "how long to wait, in all, for quiet moments in which disturbed cases are repeated",
+    "launcher.cluster": "`here`, `slurm`, or `processes` for shards on this machine",
+    "launcher.partition": "Slurm's partition",
+    "launcher.account": "Slurm's account",
+    "launcher.time": "the time limit of a job, in minutes",
+    "launcher.gres": "Slurm's generic resources, such as `gpu:1`",
+    "launcher.cpus_per_task": "the CPUs of a job, and the default of `threads`",
+    "launcher.exclusive": "whether a job has its node alone",
+    "launcher.array_parallelism": "the most jobs at once",
+    "launcher.setup": "shell commands that a job runs first",
+    "launcher.apart": "axes along which cases may be in different shards, because nobody compares them",
+    "launcher.attempts": "the most jobs that a shard gets",
+    "launcher.silence_s": "a job that reports nothing for this long counts as dead",
+    "launcher.queue_s": "a job that has not started after this long is abandoned",
+}
 # Options of conf/ that are chosen by name, and what they choose.
 _GROUPS = {
     "precision": "the target width of intervals, and limits on rounds and time",
@@ -101,7 +138,7 @@ def keys() -> str:
         for axis in AXES.values()
     ]
     names = [name for name in schema.keys(for_sweep=True) if name not in AXES]
-    settings = [(f"`{name}`", _default(name), schema.HELP[name]) for name in names]
+    settings = [(f"`{name}`", _default(name), _SETTINGS[name]) for name in names]
     groups = [
         (f"`{group}=`", " ".join(f"`{path.stem}`" for path in sorted((ROOT / "conf" / group).glob("*.yaml"))), about)
         for group, about in _GROUPS.items()

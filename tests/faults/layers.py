@@ -455,14 +455,13 @@ class StopsItself(Good):
 
 
 class LeavesTemporaryFiles(Good):
-    """Leaves a file in TMPDIR, and one in a new directory without permissions."""
+    """Leaves a file in TMPDIR, and one in a new directory."""
 
     def misbehave(self) -> None:
         directory = tempfile.mkdtemp()
         for name in (os.environ["TMPDIR"], directory):
             with open(os.path.join(name, "left"), "wb") as file:
                 file.write(bytes(2**10))
-        os.chmod(directory, 0)
 
 
 class FillsItsTemporaryDirectory(Good):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fit.costs import grid, noisy
+from fit.costs import DOUBLING, grid, noisy
 
 from harness.fit.fit_law import MOST_UNKNOWN_EXPONENT, fit_law
-from harness.fit.laws import Law, Sizes, exponent_at
+from harness.fit.laws import Law, Range, Sizes, exponent_at
 from harness.polynomial import Term
 
 SQUARE, LINE = (Term(), Term(n=2)), (Term(), Term(n=1))
@@ -88,6 +88,50 @@ def test_several_widths_do_not_make_up_for_sizes_along_n() -> None:
     costs = 1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2
     law = fit_law(points, costs, np.full(12, 0.005), (Term(), Term(n=1), Term(n=2)))
     assert law.reason == "n takes 3 values, and the law has as many powers of it"
+
+
+LETTERS = {"d": (64, 128, 256, 512, 1024), "h": (1, 2, 4, 8, 16), "b": (1, 2, 4, 8, 16), "w": (8, 16, 32, 64, 128)}
+
+
+def sizes_along(letter: str, values: tuple[int, ...]) -> Sizes:
+    """Six lengths at each of the values along one letter."""
+    usual = {"d": 256, "h": 8, "b": 1}
+    sizes = [(n, {**usual, letter: value}) for n in DOUBLING for value in values]
+    return Sizes.of(
+        (n, at["d"], at["h"], at["b"], tuple((own, at[own]) for own in at if own not in usual)) for n, at in sizes
+    )
+
+
+@pytest.mark.parametrize("errors", [0.002, None])
+@pytest.mark.parametrize("power", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("letter", LETTERS)
+def test_an_exponent_along_any_letter_has_an_interval_that_holds_the_truth(
+    letter: str, number: int, power: float, errors: float | None
+) -> None:
+    points = sizes_along(letter, LETTERS[letter][:number])
+    costs = 1e-9 * points.n * points.axis(letter) ** power
+    law = fit_law(points, costs, None if errors is None else np.full(len(costs), errors))
+    exponent = exponent_at(law, letter, points[np.array([-1])])
+    assert exponent is not None
+    assert exponent.lo <= power <= exponent.hi
+    if number < 5 and law.determined:
+        needs = "a law needs 3" if number < 3 else "a law without terms of exact counts needs 5"
+        assert law.reason == f"{letter} takes {number} values: {needs} at least"
+
+
+def test_two_widths_tell_the_exponent_of_terms_of_exact_counts_unless_two_powers_stand_side_by_side() -> None:
+    points = grid(d=(64, 128))
+    square = fit_law(points, 1e-9 * points.n * points.d**2, np.full(12, 0.005), (Term(), Term(n=1, d=2)))
+    exponent = exponent_at(square, "d", points[np.array([-1])])
+    assert exponent is not None
+    assert (exponent.lo, exponent.hi) == (pytest.approx(2, abs=0.01), pytest.approx(2, abs=0.01))
+    assert square.reason == ""
+    both = (Term(n=1, d=1), Term(n=1, d=2))
+    law = fit_law(points, 1e-9 * points.n * (points.d**2 + 64 * points.d), np.full(12, 0.005), both)
+    assert law.determined
+    assert law.reason == "d takes 2 values, and the law has as many powers of it"
+    assert exponent_at(law, "d", points[np.array([-1])]) == Range(pytest.approx(5 / 3), -np.inf, np.inf)
 
 
 def test_a_wide_exponent_is_the_reason_of_an_undetermined_law() -> None:

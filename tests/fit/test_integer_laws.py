@@ -117,6 +117,16 @@ def test_a_law_with_a_logarithm_needs_two_sizes_more_than_terms(
     assert law.reason == f"n takes {len(lengths)} values: this law with a logarithm needs {needed} at least"
 
 
+def test_lengths_within_a_factor_of_two_do_not_show_that_a_count_steps_at_powers_of_two() -> None:
+    # 3 n ⌈log₂ n⌉ with ⌈log₂ n⌉ = 11 at each length.
+    lengths = (1126, 1363, 1659, 1913, 1986)
+    law = exact_law(grid(lengths), [3 * n * (n - 1).bit_length() for n in lengths])
+    assert str(law) == "33 n"
+    assert law is not None
+    assert not law.determined
+    assert law.reason == "no n is twice another: steps at powers of two do not show"
+
+
 @pytest.mark.parametrize("lengths", [(32, 64, 128), (32, 64, 128, 256)])
 def test_a_logarithm_and_a_constant_above_0_are_told_by_three_sizes(lengths: tuple[int, ...]) -> None:
     law = exact_law(grid(lengths), [2 * (n.bit_length() - 1) + 1 for n in lengths])

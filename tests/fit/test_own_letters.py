@@ -82,6 +82,11 @@ def test_letters_that_do_not_vary_add_no_terms() -> None:
     assert NW in candidate_terms(("n", "w"))
 
 
+def test_the_length_of_a_source_adds_its_projections_and_no_quotients() -> None:
+    of_m = {term for term in candidate_terms(("n", "m", "d")) if term.own}
+    assert {str(term) for term in of_m} == {"m", "n·m", "n·m·d", "m·d", "m·d²"}
+
+
 def test_a_memory_block_grows_with_the_letter() -> None:
     blocks = [{int(4 * n * dict(own)["w"]): 2} for n, _, _, _, own in WINDOWS]
     found = memory_block_laws(Sizes.of(WINDOWS), blocks)

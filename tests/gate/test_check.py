@@ -170,6 +170,13 @@ def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
     assert len(subjects) == len(cases)
 
 
+def test_the_values_of_an_axis_are_listed_as_numbers() -> None:
+    first, second = CASES[0], replace(CASES[0], impl="own:Layer")
+    cases = [*(replace(first, kv_len=m) for m in (128, 256)), *(replace(second, kv_len=m) for m in (64, 1024))]
+    with pytest.raises(UsageError, match=r"kv_len=32: no case of b\.json has it; it has 64,128,256,1024"):
+        choose_cases(cases, ["kv_len=32"], "b.json")
+
+
 def test_an_error_that_grows_by_more_than_the_factor_is_a_regression() -> None:
     was = baseline(lambda case: with_counts(facts(case), output_error=3e-7, gradient_error=None))
     now = baseline(lambda case: with_counts(facts(case), output_error=3e-6, gradient_error=1e-6))

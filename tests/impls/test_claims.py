@@ -12,6 +12,7 @@ from harness import layer_lookup
 from harness.analysis.claim_rules import CONFIRMED, judge_memory
 from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, without_default_sizes
 from harness.polynomial import parse
+from harness.sweep_axes import Case
 from harness.trial.device import allocator_peak
 from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
 from harness.trial.workload import build
@@ -120,6 +121,19 @@ def test_memory_is_of_the_claimed_order_along_an_own_axis_and_not_without_its_le
     assert len(without.terms) == len(claim.terms) - 1
     assert judge_memory(found, claim).verdict == CONFIRMED
     assert judge_memory(found, without).verdict != CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("impl", "work"),
+    [
+        ("torch.nn.functional:scaled_dot_product_attention", 4 * 12 * 20 * 16),
+        # Queries and outputs are of 12 tokens, keys and values of 20: 2d² for each.
+        ("attention.packed", 4 * 12 * 16**2 + 4 * 20 * 16**2 + 4 * 12 * 20 * 16),
+        ("attention.fused", 4 * 12 * 16**2 + 4 * 20 * 16**2 + 4 * 12 * 20 * 16),
+    ],
+)
+def test_the_flops_over_a_source_are_those_of_both_lengths(impl: str, work: int) -> None:
+    assert collect_metrics(Case(impl, 12, 16, 4, batch_size=2, kv_len=20), seed=0)["flops"] == 2 * work
 
 
 def test_the_registry_has_the_axes_that_classes_declare() -> None:

@@ -20,6 +20,14 @@ def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tenso
 attention.claims = {"work": "4n²d", "work_train": "12n²d"}
 
 
+def crossing(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Keys and values have a length m of their own."""
+    return attention(q, k, v)
+
+
+crossing.claims = {"work": "4nmd", "work_train": "12nmd"}
+
+
 def tokens_first(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> tuple[Tensor, None]:
     """(b, n, h, D) each. It returns a second result, as many kernels do, and its mask is on by default."""
     q, k, v = (one.transpose(1, 2) for one in (q, k, v))
@@ -304,6 +312,20 @@ def biased_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 biased_tokens_first_stated = partial(biased_tokens_first)
 biased_tokens_first_stated.layout = "bnhd"  # type: ignore[attr-defined]
+
+
+def expands_a_weight(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """It fails whatever the layout, the number of heads and n."""
+    return attention(q, k, v) + torch.zeros(2, 5).expand(3, 5).sum()
+
+
+def of_equal_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def averages(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """(b, h, n, D) each to (b, h, n, 1)."""
+    return attention(q, k, v).mean(-1, keepdim=True)
 
 
 def biased_heads_first(q: Annotated[Tensor, "b h n D"], k: Tensor, v: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ import torch
 
 from harness import layer_lookup
 from harness.sweep_axes import Case
-from harness.trial.described_call import describe_call
 from harness.trial.described_layer import describe_layer
 from harness.trial.result_checks import WrongResult
 from harness.trial.trial_kinds import outcome_of_exception
@@ -69,9 +68,7 @@ def test_a_partial_of_a_size_of_the_sweep_is_refused() -> None:
         layer_lookup.load_class(f"{FILE}:of_one_head")
 
 
-def test_a_factory_of_no_layer_and_a_script_of_a_factory_are_refused() -> None:
+def test_a_factory_of_no_layer_is_refused() -> None:
     with pytest.raises(TypeError) as raised:
         build(case_of("make_none"), seed=0)
     assert "make_none is not a torch.nn.Module" in outcome_of_exception(raised.value)["reason"]
-    with pytest.raises(Unsupported, match="a factory builds it"):
-        describe_call(case_of("near_3"))

@@ -281,11 +281,9 @@ def test_a_run_is_continued_if_a_default_is_given_and_before_was_not_but_not_wit
     assert capsys.readouterr().err.startswith(f"harness: out=out is another sweep ({before}): ")
 
 
-def test_a_prediction_is_at_any_value_and_a_script_is_of_a_measured_one(swept: Path) -> None:
+def test_a_prediction_is_at_any_value(swept: Path) -> None:
     assert "65,536 " in harness(swept, "predict", "out", "seq_len=128", "layer.times=1").replace("FLOPs", "")
     assert "times = 7, batch 1" in harness(swept, "recommend", "out", "seq_len=128", "layer.times=7")
-    harness(swept, "export", "out", "--case", "times=3 n=32", "--format", "script", "-o", "script.py")
-    assert "times=3)" in (swept / "script.py").read_text()
 
 
 def test_check_judges_exponents_along_an_axis_of_its_own_and_the_cases_of_one_value(swept: Path) -> None:

@@ -12,7 +12,7 @@ from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
 from harness.sweep_axes import Case
 
-MACHINE = {"torch": {"gpu_states": {"GPU-1": {"sm_clock_max_mhz": 1980}}}}
+MACHINE = {"torch": {"gpu_states": {"GPU-1": {"index": 0, "sm_clock_max_mhz": 1980}}}}
 
 
 def lines(impl: str = "rnn.torch", **values: Any) -> list[CaseResult]:

@@ -207,6 +207,22 @@ def test_a_ratio_names_the_layers_only_if_their_intervals_are_apart() -> None:
     assert ratio_sentence([curve("a.a", [1])], "memory", exact=True) == ""
 
 
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (["n1", "n1", "n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
+        (["n1", "n2", "n3,n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
+        ([None, "n2", "n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
+        (["n1", "n1", "n2"], ""),
+        (["n1,n3", "n1", "n2"], ""),
+    ],
+)
+def test_times_of_two_hosts_have_no_ratio(hosts: list[str | None], said: str) -> None:
+    of_hosts = replace(curve("a.a", [1, 2, 4], 1.1), host=hosts)
+    assert ratio_sentence([of_hosts], "time", exact=False) == said
+    assert ratio_sentence([of_hosts], "memory", exact=True) == "From n = 64 to 256, the memory grows 4.0-fold."
+
+
 def test_depth_is_a_formula_where_one_is_exact_and_a_number_otherwise() -> None:
     found = [curve("rnn.elman", [193, 385]), curve("attention.naive", [7, 7]), curve("attention.fused", [5, 5])]
     assert (

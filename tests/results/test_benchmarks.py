@@ -79,6 +79,57 @@ def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("stats", "message"),
+    [
+        ({"min": 2.0, "median": 1.5}, "stats: median=1.5 is not within min=2.0 and max=inf"),
+        ({"median": 1.5, "max": 1.25}, "stats: median=1.5 is not within min=1.0 and max=1.25"),
+        ({"max": float("nan")}, "stats: max is nan, not greater than 0"),
+        ({"stddev": -0.1}, "stats: stddev is -0.1, not greater than or equal to 0"),
+        ({"stddev": float("nan")}, "stats: stddev is nan, not a finite number"),
+        ({"stddev": float("inf")}, "stats: stddev is inf, not a finite number"),
+        ({"rounds": 0}, "stats: rounds is 0, not greater than or equal to 1"),
+    ],
+)
+def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path, stats: dict, message: str) -> None:
+    bad = benchmark("test_bad")
+    bad["stats"] |= stats
+    stored = read_run_directory(write(tmp_path, bad, benchmark(seq_len=128)))
+    assert [line.seq_len for line in stored.lines] == [128]
+    assert stored.notices[0] == f"left out: test_bad: {message}"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"mode": "xx"}, "mode=xx is no value of mode"),
+        ({"dtype": "int3"}, "dtype=int3 is no value of dtype"),
+        ({"device": "cpu:1"}, "device=cpu:1 is no value of device"),
+        ({"mask": ""}, "mask= is no value of mask"),
+        (
+            {"options": "window"},
+            "options=window: it takes name=value, as layer.window=64 or options=page_size=16+window=64",
+        ),
+        ({"seq_len": 0}, "seq_len=0 is not a whole number from 1 on"),
+        ({"seq_len": 10**10}, "seq_len=10000000000 is no value of seq_len"),
+        ({"d_model": -8}, "d_model=-8 is not a whole number from 1 on"),
+        ({"kv_len": -1}, "kv_len=-1 is not a whole number from 0 on"),
+        ({"padding_fraction": 1.5}, "padding_fraction=1.5 is no value of padding_fraction"),
+        ({"trials": 0}, "time_s=1.0 is not within 0.8 to 1.25, of 0 trials"),
+        ({"peak_bytes": -4}, "peak_bytes=-4 is not a whole number from 0 on"),
+        ({"steal_share": -0.5}, "steal_share=-0.5 is no value of steal_share"),
+        ({"time_s": -1.0}, "time_s=-1.0 is not a time in seconds above zero"),
+        ({"time_s": 1.0, "time_lo_s": 2.0, "time_hi_s": 3.0}, "time_s=1.0 is not within 2.0 to 3.0, of 1 trials"),
+        ({"time_s": 4.0, "time_hi_s": 3.0}, "time_s=4.0 is not within 0.0 to 3.0, of 1 trials"),
+    ],
+)
+def test_impossible_values_are_named_and_cost_no_other_benchmark(tmp_path: Path, said: dict, message: str) -> None:
+    path = write(tmp_path, benchmark("test_bad", **said), benchmark(seq_len=128, device="cuda:1", transient_bytes=-4))
+    stored = read_run_directory(path)
+    assert [(line.seq_len, line.device, line.transient_bytes) for line in stored.lines] == [(128, "cuda:1", -4)]
+    assert stored.notices[0] == f"left out: test_bad: {message}"
+
+
 def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
     info = {"node": "vm", "system": "Linux", "release": "6.1", "cpu": {"brand_raw": "EPYC", "count": 2}}
     path = write(tmp_path, benchmark(), machine_info=info, commit_info={"id": "abc", "dirty": True})

@@ -46,6 +46,17 @@ def test_unlike_machines_in_one_setting_are_a_warning() -> None:
     assert len(host_notices(lines(("n1", "train"), ("n2", "train")), ALIKE)) == 1
 
 
+MIXED = "calibrated peaks, cost models, exponents and comparisons may mix unlike machines"
+
+
+def test_a_host_that_no_file_describes_is_named() -> None:
+    described = {"n1": host("n1")}
+    _, warning = host_notices(lines(("n1", "train"), ("n2", "train"), ("n3,n1", "train")), described)
+    assert warning == f"no file of the run describes n2, n3: {MIXED}"
+    assert host_notices(lines(("n2", "train")), described) == [f"no file of the run describes n2: {MIXED}"]
+    assert host_notices(lines(("n2", "train")), {}) == []
+
+
 def test_different_gpu_settings_in_one_setting_are_a_warning() -> None:
     hosts = {
         name: {**host(name), "torch": {"version": "2.13.0", "gpu": "H100", "gpu_states": {name: {"ecc_mode": mode}}}}

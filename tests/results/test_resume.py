@@ -95,9 +95,3 @@ def test_facts_that_fit_into_no_table_are_left_out(run: Path, number: float) -> 
     past, notices = read_resume_state(run)
     assert past.facts == frozenset()
     assert len(notices) == 1
-
-
-def test_an_infinite_counter_of_a_trial_counts_as_not_recorded(run: Path) -> None:
-    write(run, *(one | {"cpu_s": float("inf"), "sampling_s": 1.0} for one in measured(CASE, 1.0, 8)))
-    (line,), notices = summarise_run(run, PRECISION)
-    assert (line.trials, line.cpu_over_wall, notices) == (3, None, [])

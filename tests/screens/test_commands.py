@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attention_run import make_run
 from cli.known_runs import cases, write
-from export.exports import make_run
 from rows import row
 from screens.text_file import (
     options_of_any_python,
@@ -140,22 +140,6 @@ def test_the_status_of_a_run_counts_its_cases_and_names_its_writer(
     assert titled(screens) == snapshot
 
 
-def test_an_export_names_its_file_and_what_it_leaves_out(
-    screen: Screen, tmp_path: Path, snapshot: SnapshotAssertion
-) -> None:
+def test_a_baseline_names_its_file(screen: Screen, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     make_run(tmp_path / "run")
-    screens = {
-        name: screen(f"export run --format {name} -o {name}") for name in ("github-action-benchmark", "csv", "parquet")
-    }
-    screens["baseline"] = screen("baseline run -o b.json")
-    assert titled(screens) == snapshot
-
-
-def test_a_report_of_a_pytest_benchmark_file_has_the_same_answer(
-    screen: Screen, tmp_path: Path, snapshot: SnapshotAssertion
-) -> None:
-    make_run(tmp_path / "run")
-    screen("export run --format pytest-benchmark -o layers.json")
-    printed = screen("report layers.json --no-plots -o made")
-    written = without_versions((tmp_path / "made" / "report.md").read_text())
-    assert titled({"terminal": printed, "report.md": written}) == snapshot
+    assert screen("baseline run -o b.json") == snapshot

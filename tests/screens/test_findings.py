@@ -4,21 +4,17 @@ import math
 from dataclasses import replace
 
 from analysis.measured import attention, measured
-from analysis.papers.settings import paper, timed
 from analysis.test_table1 import own, usual
 from report.found import FORWARD, some_findings, some_lines
 from screens.text_file import table_text, titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.analyse import PublishedFindings
 from harness.analysis.claims_table import verdicts
 from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.published_claims import figures_beside, judge_claims
 from harness.analysis.table1 import rows_beyond_table1, table1
 from harness.fit.laws import Break, Coefficient, Range
 from harness.polynomial import Term
-from harness.report.document import markdown
 from harness.report.text import claims, cost_models, costs
 from harness.results.columns import CaseResult
 from harness.sweep_axes import Setting
@@ -104,26 +100,3 @@ def test_a_reason_that_several_cost_models_or_claims_share_is_told_once_with_the
     text = table_text(claims.claims_table(verdicts(of, [])))
     assert text.count("it has no law of time") == 1
     assert "it has no law of time: time of attention.fused, attention.naive" in text
-
-
-def test_a_papers_claims_and_figures_stand_beside_what_was_measured(snapshot: SnapshotAssertion) -> None:
-    table = {
-        **{"title": "Depth | and time", "quantity": "time_ms", "source": "table 1", "second_hand": "from hearsay"},
-        **{"along": "seq_len", "columns": [512, 1024, 4096]},
-        "rows": {"sdpa.naive": [1.5, 2, "oom"], "sdpa.naive / sdpa.flash": [3, None, None]},
-    }
-    of = {"of": "sdpa.naive / sdpa.flash", "quantity": "time_ms"}
-    claim = [
-        {"says": "twice as fast | everywhere", **of, "at_least": 1.9, "source": "figure 2 | left"},
-        {"says": "three times as fast", **of, "at_least": 3},
-        {"says": "about twice", **of, "about": 2.0, "within": 0.1, "at": {"seq_len": 64}},
-        {"says": "time grows as n²", "of": "sdpa.naive", "quantity": "time_ms", "exponent": 2, "within": 0.1},
-        {"says": "slower from some n on", **of, "overtakes": [100, 512]},
-    ]
-    about = {"source": "Somebody 2026", "hardware": "a machine", "setting": "forward", "notes": ["It is an <example>"]}
-    read = paper(tables=[table], claims=claim, **about)
-    lines = [*timed("sdpa.naive", lambda n: 2e-3), *timed("sdpa.flash", lambda n: 1e-3)]
-    found = PublishedFindings(read, figures_beside(read, lines), judge_claims(read, lines))
-    terminal = "\n".join([claims.claim_count(found.claims), *map(claims.claim_sentence, found.claims)])
-    report = markdown(claims.published_section(found, "a processor"))
-    assert titled({"terminal": terminal, "report.md": report}) == snapshot

@@ -1,5 +1,6 @@
 """A command line that makes no sense: one line on stderr, exit status 2, and nothing written."""
 
+import json
 import re
 import shlex
 import sys
@@ -7,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attention_run import make_run
 from cli.known_runs import SIZES, cases, write
 from cli.test_baseline import run_of
-from export.exports import make_run
 from gate.baselines import usual_baseline
+from results.test_benchmarks import benchmark
 from rows import row
 from screens.text_file import without_paths
 from syrupy import SnapshotAssertion
@@ -24,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYERS = "from pathlib import Path\nclass Good: ...\nclass Other(Good): ...\nclass _Hidden: ...\ndef function(): ...\n"
 DIGITS = "0" * 400
 LETTERS = "a" * 300
-BRACKETS = 400 * "[" + "1" + 400 * "]"
 
 # What an earlier sweep's config.yaml was edited to, and what is typed now.
 EDITS = {
@@ -49,7 +50,7 @@ MISUSE = {
         *("sweep grow=threads", "sweep impl=absent_module:Layer", "sweep impl=./mine.py:Nope"),
         *("sweep impl=./claims.py:Exponent", "sweep impl=./claims.py:Name", "verify impl=./claims.py:Refers"),
         *("sweep causal=true", "sweep impl=mine.Good", "sweep impl=mine", "sweep impl=sdpa"),
-        *("sweep impl=./claims.py:Order", f"sweep out={LETTERS}", f"sweep seq_len={BRACKETS}", "sweep 'a\nb=1'"),
+        *("sweep impl=./claims.py:Order", f"sweep out={LETTERS}", "sweep 'a\nb=1'"),
         *("sweep points=3", "sweep 'points=[{}]'", "sweep 'points=[{seq_len:512},{batch_size:3}]'"),
         *("sweep 'points=[{seq_ln:512}]'", "sweep 'points=[{impl:a}]'", "sweep 'points=[{seq_len:[1,2]}]'"),
         *("sweep 'points=[{seq_len:0}]'", "sweep 'points=[{seq_len:512,batch_size:32}]' seq_len=64"),
@@ -69,10 +70,8 @@ MISUSE = {
     "another-sweep": [f"sweep out={name} {keys}".rstrip() for name, (_, _, keys) in EDITS.items()],
     "stored-runs": [
         *("report", "report absent", "report layers.json", "report layers.json -o layers.json"),
-        *("report layers.json -o run", "report x.json -o new", "status absent", "export run"),
-        *("export run --format pytest-benchmrk", "export x.json --format csv", "export run --format csv -o run"),
-        *("export run --format csv -o run/config.yaml/x.csv", "baseline absent", "baseline run -o absent/b.json"),
-        *("baseline run -o run", "baseline failed -o new.json"),
+        *("report layers.json -o run", "report x.json -o new", "status absent", "baseline absent"),
+        *("baseline run -o absent/b.json", "baseline run -o run", "baseline failed -o new.json"),
     ],
     "predict": [
         *("predict sizes impl=rnn.torh seq_len=64 d_model=64 num_heads=2", "predict sizes seq_len=64 d_model=64"),
@@ -166,14 +165,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (here / "claims.py").write_text("".join(["import torch\n", *classes]))
     (here / "kept" / "base").mkdir(parents=True)
     (here / "kept" / "base" / "config.yaml").write_text("mine")
-    run = make_run(here / "run")
+    make_run(here / "run")
     write(here / "sizes", cases())
     write(here / "several", [*cases(), *cases(dtype="bfloat16"), *cases(dtype="bfloat16", batch_size=2)])
     write(here / "own", [Case("their:Attention", n, 64, 1) for n in SIZES])
     failed = [row(Case("rnn.torch", n, 32, 1), "verify", status="oom", reason="no memory") for n in SIZES]
     run_of(here / "failed", failed)
     write(here / "empty", [])
-    assert main(["export", str(run), "--format", "pytest-benchmark", "-o", str(here / "layers.json")]) == 0
+    (here / "layers.json").write_text(json.dumps({"benchmarks": [benchmark()], "version": "5.3.1"}))
     (here / "x.json").write_text('{"benchmarks": [')
     (here / "newer.json").write_text('{"schema": 99}')
     (here / "short.json").write_text('{"schema": 1}')
@@ -200,15 +199,20 @@ def test_a_mistake_gets_one_line(
 ) -> None:
     if command == "without-a-gpu" and Path("/dev/nvidia0").exists():
         pytest.skip("there may be a CUDA device here")
-    before = files(project)
+    assert mistakes(MISUSE[command], project, capsys) == snapshot
+
+
+def mistakes(lines: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Each line that is typed, with what it prints. It must be one line on stderr, and nothing may be written."""
+    before = files(here)
     table = []
-    for typed in MISUSE[command]:
+    for typed in lines:
         status = main(shlex.split(typed))
         out, err = capsys.readouterr()
         assert (status, out, err.count("\n"), err[:9]) == (2, "", 1, "harness: "), typed
-        table.append(f"$ {_short(typed)}\n  {_short(without_paths(err.removeprefix('harness: '), project))}")
-    assert files(project) == before
-    assert "\n".join([*table, ""]) == snapshot
+        table.append(f"$ {_short(typed)}\n  {_short(without_paths(err.removeprefix('harness: '), here))}")
+    assert files(here) == before
+    return "\n".join([*table, ""])
 
 
 def _short(text: str) -> str:
@@ -218,6 +222,6 @@ def _short(text: str) -> str:
     """
     text = re.sub("fatal: .*", "GIT'S MESSAGE", text)
     text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {INSTALL['cuda']}", ""))
-    for long in (DIGITS, LETTERS, BRACKETS, "word " * 129):
+    for long in (DIGITS, LETTERS, "word " * 129):
         text = text.replace(long, f"{long[:8]}…")
     return text.rstrip("\n").replace("\n", "\\n")

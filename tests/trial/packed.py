@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
+from impls.attention.plain import PackedAttention
+
 
 def varlen(
     q: Tensor,
@@ -147,3 +149,13 @@ def no_batch(x: Any) -> Any:
 
 
 no_batch.inputs = {"x": "nb d"}  # type: ignore[attr-defined]
+
+
+class WithInfinity(PackedAttention):
+    """Attention whose softmax over no key is 0/0."""
+
+    reference = "attention.packed"
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        scores = q @ k.mT / self.head_dim**0.5
+        return scores.masked_fill(~attn_mask, float("-inf")).softmax(-1) @ v

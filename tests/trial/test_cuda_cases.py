@@ -25,7 +25,7 @@ def _every_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused(cases: Iterable[Case]) -> dict[Case, str]:
     """The cases that their layers refuse, with the reason."""
-    found = {case: refusals(case.impl, [case.as_dict()])["refusals"][0] for case in cases}
+    found = {case: refusals(case, [case.as_dict()])["refusals"][0] for case in cases}
     return {case: refusal[1] for case, refusal in found.items() if refusal is not None}
 
 

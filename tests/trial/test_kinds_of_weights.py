@@ -106,6 +106,93 @@ class Lazy(nn.Module):
         return self.proj(x)
 
 
+class SparseBuffer(nn.Module):
+    """A permutation of channels."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("mix", self.permutation(d_model).to_sparse())
+
+    @staticmethod
+    def permutation(d_model: int) -> Tensor:
+        return torch.eye(d_model).roll(1, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.mix.to(x.dtype) @ x.flatten(0, 1).t()).t().view_as(x)
+
+
+class CompressedParameter(SparseBuffer):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        del self.mix
+        self.mix = nn.Parameter(self.permutation(d_model).to_sparse_csr())
+
+
+class SparseAttribute(SparseBuffer):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        del self.mix
+        self.mix = self.permutation(d_model).to_sparse()
+
+
+class KeptSparse(SparseBuffer):
+    """The first call makes the sparse matrix."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        del self.mix
+        self.dense, self.mix = nn.Parameter(self.permutation(d_model)), None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mix is None:
+            self.mix = self.dense.detach().to_sparse()
+        return super().forward(x)
+
+
+class InAList(nn.Module):
+    """Random factors, and a table that is the same in each layer."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.table = [torch.arange(float(d_model))]
+        self.factors = [torch.randn(d_model) for _ in range(2)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factors[0] + self.factors[1] + self.table[0]
+
+
+class InADictionary(InAList):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.factors = dict(enumerate(self.factors))
+
+
+class InAnAttribute(InAList):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.factors = torch.stack(self.factors)
+
+
+class Listed(InAList):
+    """All random numbers are parameters. Another list has them again."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.factors = nn.ParameterList(self.factors)
+        self.again = [*self.factors]
+
+
+class WrongForAnotherReason(Listed):
+    reference = Listed
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.sparse = [SparseBuffer.permutation(d_model).to_sparse()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
 def own(layer: type, **axes: object) -> Case:
     return Case(f"{Path(__file__)}:{layer.__name__}", 24, 8, 1, batch_size=2, **axes)
 
@@ -188,3 +275,42 @@ def test_a_lazy_module_is_unsupported(runner: Executor, mode: str) -> None:
         outcome.reason
         == "'proj.weight' has no shape before the first call: use a module that takes its sizes, as nn.Linear"
     )
+
+
+@pytest.mark.parametrize("purpose", ["verify", "facts", "time"])
+@pytest.mark.parametrize(("layer", "layout"), [(SparseBuffer, "sparse_coo"), (CompressedParameter, "sparse_csr")])
+def test_sparse_weights_are_unsupported(runner: Executor, layer: type, layout: str, purpose: str) -> None:
+    outcome = runner.run(purpose, own(layer))
+    assert outcome.status == "unsupported"
+    assert outcome.reason == f"'mix' is torch.{layout}, and only dense weights can be copied: use .to_dense()"
+
+
+@pytest.mark.parametrize(("layer", "at_first"), [(SparseAttribute, 0), (KeptSparse, 8 * (4 + 2 * 8))])
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_sparse_tensors_that_are_no_weights_leave_the_observed_facts_unknown(
+    runner: Executor, layer: type, at_first: int, mode: str
+) -> None:
+    for purpose in ("verify", "time"):
+        outcome = runner.run(purpose, own(layer, mode=mode))
+        assert (outcome.status, outcome.reason) == ("ok", None)
+    facts = runner.run("facts", own(layer, mode=mode)).values
+    # Eight values, each with two indices of 8 bytes.
+    assert facts["first_call_bytes"] == at_first
+    assert facts["flops"] is facts["min_bytes"] is None
+    assert all("a tensor is sparse" in reason for reason in facts["facts_unknown"])
+
+
+@pytest.mark.parametrize("layer", [InAList, InADictionary, InAnAttribute])
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_random_weights_that_no_list_of_parameters_has_are_named(runner: Executor, layer: type, mode: str) -> None:
+    outcome = runner.run("verify", own(layer, mode=mode))
+    assert outcome.status == "incorrect"
+    assert "output is off by" in outcome.reason
+    said = "is tolerated; 'factors' holds random weights that parameters() misses: use nn.ParameterList"
+    assert outcome.reason.endswith(said)
+
+
+def test_a_list_of_constants_or_of_listed_weights_is_not_blamed(runner: Executor) -> None:
+    outcome = runner.run("verify", own(WrongForAnotherReason))
+    assert outcome.status == "incorrect"
+    assert outcome.reason.endswith("is tolerated")

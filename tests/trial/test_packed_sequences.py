@@ -11,12 +11,11 @@ from harness import layer_lookup
 from harness.case_grid import collapsed
 from harness.sweep_axes import Case
 from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_call import describe_call
 from harness.trial.layer_protocol import unsupported_reason
 from harness.trial.metrics.collect import collect_metrics
 from harness.trial.result_checks import WrongResult
 from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, build
+from harness.trial.workload import build
 
 FILE = Path(__file__).parent / "packed.py"
 FUNCTIONS = Path(__file__).parents[1] / "own_layer" / "functions.py"
@@ -43,7 +42,15 @@ def with_an_empty_one(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("name", ["varlen", "sdpa.varlen", "sdpa.document_mask", "attention.fused", "rnn.torch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("varlen", "sdpa.varlen", "sdpa.document_mask", "sdpa.naive", "rnn.torch", "encoder.naive"),
+        *("attention.fused", "attention.single", "attention.naive", "attention.packed", "attention.chunked"),
+        *("attention.module", "attention.module.weights", "attention.window.global", "attention.block_sparse"),
+        *("attention.latent", "attention.linear.parallel"),
+    ],
+)
 def test_a_batch_with_an_empty_sequence_is_verified(name: str, mode: str, with_an_empty_one: str) -> None:
     case = case_of(name, mode=mode, lengths=with_an_empty_one, batch_size=5)
     for each in (case, case.small()):
@@ -63,9 +70,9 @@ def test_a_layer_that_fails_on_an_empty_sequence_is_incorrect(with_an_empty_one:
 
 
 def test_a_gradient_of_a_softmax_over_no_key_is_found(with_an_empty_one: str) -> None:
-    naive = case_of("attention.naive", mode="train", lengths=with_an_empty_one, batch_size=5)
+    case = case_of("WithInfinity", mode="train", lengths=with_an_empty_one, batch_size=5)
     with pytest.raises(WrongResult, match="gradient of input is not finite"):
-        verify(naive, seed=0)
+        verify(case, seed=0)
 
 
 def test_a_packed_function_gets_real_tokens_only() -> None:
@@ -143,11 +150,6 @@ def test_tokens_that_are_wrong_at_the_timed_size_alone_are_found() -> None:
     verify(case.small(), seed=0)
     with pytest.raises(WrongResult, match=r"at n = 400 \(64 rows\)"):
         collect_metrics(case, 0, measure_accuracy)
-
-
-def test_a_script_cannot_hold_a_padded_batch() -> None:
-    with pytest.raises(Unsupported, match="a script has no padded batch: export a case of lengths=equal"):
-        describe_call(case_of("attention.fused"))
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])

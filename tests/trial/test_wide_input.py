@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from harness.errors import UsageError
-from harness.extras.attention.trials import attention_map, gradient_reach
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import input_width
 from harness.trial.metrics.collect import collect_metrics
@@ -94,14 +93,6 @@ def test_a_width_that_is_no_whole_number_is_refused(mode: str) -> None:
 def test_no_other_width_is_taken_for_one(width: object) -> None:
     with pytest.raises(UsageError, match="input_width is"):
         input_width(type("Theirs", (), {"input_width": width}))
-
-
-def test_it_is_looked_inside_as_any_layer() -> None:
-    found = attention_map(case_of("Weighted", seq_len=3, batch_size=1), 0, (1, 2, 3))
-    assert len(found["weights"][0]) == 3
-    reach = gradient_reach(case_of("Weighted", mode="train", mask="causal", dtype="float64"), 0)
-    assert len(reach["norms"]) == N
-    assert min(reach["norms"]) > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import add_keys, add_out
-from harness.errors import UsageError, usage_error_about
+from harness.errors import UsageError, notify, usage_error_about
 from harness.key_value_options import Key, layer, read_keys, whole
 from harness.layer_lookup import indivisible_size
 from harness.results.row import AT_LEAST_0, FINITE, FLAG, TrialKind, list_of
@@ -150,7 +149,7 @@ def run_gradient_reach(options: argparse.Namespace) -> int:
     for impl, outcome in failed.items():
         if len(failed) == len(outcomes):
             raise UsageError(f"{impl}: {outcome.reason}")
-        print(f"harness: {impl}: {outcome.status}: {outcome.reason}", file=sys.stderr)
+        notify(f"{impl}: {outcome.status}: {outcome.reason}")
     measured = {impl: [one.values for one in of_seeds] for impl, of_seeds in outcomes.items() if impl not in failed}
     _present(gradient_finding(measured, n, d), directory)
     return CASES_FAILED if any(outcome.status in BAD_STATUSES for outcome in failed.values()) else DONE
@@ -213,8 +212,9 @@ def _present(found: "Finding", directory: Path) -> None:
 
 ATTENTION_MAP = TrialKind(
     {"weights": list_of(list_of(list_of(FINITE))), "row_error": AT_LEAST_0, "own_weights": FLAG},
-    handler="harness.extras.attention.trials:attention_map_trial",
+    handler="harness.extras.attention.trials:attention_map",
+    takes=("case", "seed", "words"),
 )
 GRADIENT_REACH = TrialKind(
-    {"norms": list_of(AT_LEAST_0), "own_weights": FLAG}, handler="harness.extras.attention.trials:gradient_reach_trial"
+    {"norms": list_of(AT_LEAST_0), "own_weights": FLAG}, handler="harness.extras.attention.trials:gradient_reach"
 )

@@ -11,6 +11,7 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
 from harness.trial.result_checks import WrongResult, tolerance
+from harness.trial.sandbox import Answer
 from harness.trial.workload import Unsupported, build, build_layer
 
 
@@ -25,7 +26,7 @@ def has_own_weights(layer: nn.Module, case: Case, seed: int) -> bool:
     return bool(mine) and all(torch.equal(value.to(other[name]), other[name]) for name, value in mine.items())
 
 
-def attention_map(case: Case, seed: int, words: Sequence[int]) -> dict[str, Any]:
+def attention_map(case: Case, seed: int, words: Sequence[int]) -> Answer:
     """Return the attention weights of the layer for a sequence of words, which are vectors at positions.
 
         a_ij = softmax_j(q_i · k_j / √head_dim),   x_i = vector(word_i) + PE(i)
@@ -90,7 +91,7 @@ def _row_error(weights: Any, n: int) -> float:
 _MOST_AT_ONCE = 32
 
 
-def gradient_reach(case: Case, seed: int) -> dict[str, Any]:
+def gradient_reach(case: Case, seed: int) -> Answer:
     """Return the size of ∂h_n/∂x_t, the gradient of the last output, as `norms` by distance n − t = 0, 1, … n − 1.
 
         ‖∂h_n/∂x_t‖² = Σ_i ‖∂h_{n,i}/∂x_t‖²     (Frobenius)
@@ -133,13 +134,3 @@ def _norm(rows: Tensor) -> Tensor:
     largest = rows.abs().amax(dim=(0, 2))  # (n,)
     unit = torch.where(largest > 0, largest, 1.0)[:, None]  # (n, 1)
     return largest * (rows / unit).square().sum(dim=(0, 2)).sqrt()
-
-
-def attention_map_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """Answer a request for `attention_map`."""
-    return attention_map(case, request["seed"], request["words"])
-
-
-def gradient_reach_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
-    """Answer a request for `gradient_reach`."""
-    return gradient_reach(case, request["seed"])

@@ -7,7 +7,6 @@ Two fork servers serve all commits: a trial searches the worktree of its commit 
 tenth slower than another by chance. Both sides of a pair therefore use both servers in turn, and the effect cancels.
 """
 
-import json
 import math
 import random
 import statistics
@@ -26,7 +25,7 @@ from harness.config import SweepConfig
 from harness.config.compose import differences
 from harness.errors import UsageError
 from harness.extras.commits.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
-from harness.extras.compare.compared_sides import commit_lacks, read_rows, session_of_side
+from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
 from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
 from harness.extras.compare.paired_evidence import Rules, mean_interval
 from harness.extras.compare.paired_verdicts import BlockFailed
@@ -37,6 +36,7 @@ from harness.measure.fork_client import OF_DRIVER
 from harness.measure.session import COMPILE_CACHE
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
+from harness.results.row_files import StoredRow
 from harness.sweep_axes import Case
 
 ROWS = "bisect.jsonl"
@@ -141,7 +141,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
         return found
 
 
-def _is_row(number: int, row: Mapping[str, Any]) -> bool:
+def _is_row(number: int, row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a search needs. The first row holds the settings."""
     if number == 0:
         return "settings" in row and "machine" in row
@@ -155,9 +155,10 @@ class _Search:
 
     def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
         self.request, self.out, self.tell = request, out, tell
+        self._log = Log(out / ROWS, _is_row)
         self.failures: dict[int, str] = {}
         self.used_s = 0.0
-        self._known: dict[str, list[Mapping[str, Any]]] = {}
+        self._known: dict[str, list[StoredRow]] = {}
         self._facts: dict[int, Mapping[str, Any] | None] = {}
         self._blocks: dict[tuple[int, int], int] = {}
         self._trees = OpenWorktrees(_WORKTREES)
@@ -181,7 +182,7 @@ class _Search:
     def _begin(self) -> None:
         """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
         request, out = self.request, self.out
-        rows, machine = read_rows(out / ROWS, _is_row), self._session.machine()
+        rows, machine = self._log.read(), self._session.machine()
         found = []
         if rows:
             found = [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)]
@@ -190,18 +191,14 @@ class _Search:
         for row in rows[1:]:
             self._known.setdefault(row["key"], []).append(row)
         if not rows:
-            self._write({"settings": request.settings, "machine": machine})
+            self._log.append({"settings": request.settings, "machine": machine})
 
-    def _write(self, row: Mapping[str, Any]) -> None:
-        with (self.out / ROWS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-    def _row(self, key: str, measure: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+    def _row(self, key: str, measure: Callable[[], StoredRow]) -> StoredRow:
         known = self._known.get(key)
         if known:
             return known.pop(0)
         row = {"key": key, "at": round(time.time(), 3), **measure()}
-        self._write(row)
+        self._log.append(row)
         return row
 
     def _executor(self, at: int, server: int) -> tuple[Executor, Worktree]:
@@ -227,7 +224,7 @@ class _Search:
         known = self.facts(at)
         return None if known is None else "none" if known[name] is None else known[name]
 
-    def _measure_facts(self, at: int) -> dict[str, Any]:
+    def _measure_facts(self, at: int) -> StoredRow:
         executor, tree = self._executor(at, 0)
         impl = self.request.case.impl
         described = executor.ask("describe", Case(impl, 1, 1, 1))
@@ -284,7 +281,7 @@ class _Search:
         failed = 0
         server_of_base = random.Random(key).randrange(2)
 
-        def measure() -> dict[str, Any]:
+        def measure() -> StoredRow:
             if not ratios:
                 if self._generations % _GENERATIONS_OF_SERVERS == 0:
                     self._sides.renew()
@@ -300,7 +297,7 @@ class _Search:
                 self._generations = 0  # the failure may have ended a fork server too
                 return {"failure": str(error)}
 
-        def timed() -> dict[str, Any]:
+        def timed() -> StoredRow:
             began = time.monotonic()
             return {**measure(), "took_s": round(time.monotonic() - began, 3)}
 

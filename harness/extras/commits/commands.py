@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from harness import file_io, formatting
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.config import SweepConfig, compose
 from harness.config.compose import differences
-from harness.errors import UsageError, usage_error_about
+from harness.errors import UsageError, notify, usage_error_about
 from harness.extras.commits.bisect import (
     CONTROL_DIFFERS,
     ENDS_UNCLEAR,
@@ -32,11 +31,11 @@ from harness.extras.commits.bisect import (
 from harness.extras.commits.change_position import TIME_IS_UP, TWO_STEPS
 from harness.extras.commits.history import HistoryRequest, add, compare_directly
 from harness.extras.commits.history_changes import time_changes, time_series
-from harness.extras.commits.history_file import SCHEMA, Blessing, Header, History, open_history, read_history
+from harness.extras.commits.history_file import SCHEMA, Blessing, Header, open_history, read_history
 from harness.extras.commits.history_page import history_page
 from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
-from harness.key_value_options import Key, present_option, read_keys, take_keys
+from harness.key_value_options import Key, read_keys, take_keys
 from harness.layer_lookup import is_foreign, is_in_a_file
 from harness.results import run_directory
 from harness.results.columns import FACT_NAMES
@@ -44,8 +43,6 @@ from harness.sweep_axes import OWN_ENVIRONMENT, Case
 
 _WORSE = 1
 _ADD = (Key("anchor"), replace(MINUTES, default=5.0))
-_PAGE = (THRESHOLD,)
-_BLESS = (Key("reason"),)
 # The flags that one action alone has.
 _FLAGS = {"add": ("exact",), "page": ("confirm", "out"), "bless": ()}
 
@@ -60,14 +57,11 @@ def run_history(options: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    Console().out(formatting.printable(line), highlight=False)
+    Console(highlight=False).out(formatting.printable(line))
 
 
 def _add(options: argparse.Namespace) -> int:
-    texts = [present_option(text) for text in options.overrides if "=" in text]
-    names = [key.name for key in _ADD]
-    own = read_keys([text for text in texts if text.partition("=")[0] in names], _ADD)
-    settings = [text for text in texts if text.partition("=")[0] not in names]
+    own, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
     refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
     commits = _commits(refs)
     is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
@@ -86,11 +80,10 @@ def _add(options: argparse.Namespace) -> int:
         header = known
         config = _configured(header.settings)
         _check_same(options.file, header, config, settings, anchor)
-    if unmeasured := unmeasured_changes(commits):
-        print(f"harness: {unmeasured}", file=sys.stderr)
+    notify(*unmeasured_changes(commits))
     request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
     with open_history(options.file, header) as writer:
-        _notices(writer.history)
+        notify(*writer.history.notices)
         before = {one.commit for one in writer.history.commits}
         try:
             add(request, writer, _say)
@@ -142,13 +135,8 @@ def _check_same(path: Path, header: Header, config: SweepConfig, settings: Seque
         raise UsageError(f"{path} has the anchor {header.anchor[:10]}: leave anchor= out, or name a new file")
 
 
-def _notices(history: History) -> None:
-    for notice in history.notices:
-        print(f"harness: {notice}", file=sys.stderr)
-
-
 def _page(options: argparse.Namespace) -> int:
-    threshold = read_keys(options.overrides, _PAGE)["threshold"]
+    threshold = read_keys(options.overrides, (THRESHOLD,))["threshold"]
     out = options.out or options.file.with_suffix(".html")
     if out.resolve() == options.file.resolve():
         raise UsageError(f"{out} is the history itself: name another file for the page")
@@ -158,7 +146,7 @@ def _page(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("repeat the command to confirm the other candidates") from None
     history = read_history(options.file)
-    _notices(history)
+    notify(*history.notices)
     text, worse, sentences = history_page(history, threshold, options.out)
     with usage_error_about(out):
         file_io.write_atomically(out, text)
@@ -179,7 +167,7 @@ def _confirm(path: Path, threshold: float) -> None:
 
 def _bless(options: argparse.Namespace) -> int:
     refs = [text for text in options.overrides if "=" not in text]
-    reason = read_keys([text for text in options.overrides if "=" in text], _BLESS)["reason"]
+    reason = read_keys([text for text in options.overrides if "=" in text], (Key("reason"),))["reason"]
     if len(refs) != 1 or not reason:
         raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
     with open_history(options.file) as writer:
@@ -192,6 +180,7 @@ def _bless(options: argparse.Namespace) -> int:
 
 
 _MOST_CANDIDATES = 5
+_WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 
 def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
@@ -213,10 +202,9 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
 def run_bisect(options: argparse.Namespace) -> int:
     """Search for the commit and return the exit status."""
     request = read_bisect_request(options)
-    if unmeasured := unmeasured_changes(request.commits):
-        print(f"harness: {unmeasured}", file=sys.stderr)
+    notify(*unmeasured_changes(request.commits))
     out = request.config.out or run_directory.unused_path("bisect_")
-    console = Console()
+    console = Console(highlight=False)
     try:
         found = bisect(request, out, _say)
     except KeyboardInterrupt:
@@ -245,22 +233,18 @@ def _show_findings(request: BisectRequest, found: Findings, out: str, console: C
         say(f"not measurable: {found.failure}")
         return CASES_FAILED
     answer, longer = found.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+    threshold, undecided = f"{100 * request.threshold:g} %", ""
     if found.why == CONTROL_DIFFERS and found.control is not None:
-        say(
-            f"undecided: the first commit, measured against itself, came out {_step_text(found.control)}. "
-            "Repeat the command with a new out= when the machine is quiet."
-        )
-        return CASES_FAILED
+        undecided = f"the first commit, measured against itself, came out {_step_text(found.control)}. {_WHEN_QUIET}"
     if found.why == NO_DIFFERENCE and found.difference is not None:
-        say(f"There is no difference of {100 * request.threshold:g} % to look for: {_step_text(found.difference)}.")
+        say(f"There is no difference of {threshold} to look for: {_step_text(found.difference)}.")
     if found.why == ENDS_UNCLEAR and found.difference is not None:
-        say(
-            f"undecided: {_step_text(found.difference)} between both ends neither shows nor excludes a difference of "
-            f"{100 * request.threshold:g} %. Repeat the command with a new out= when the machine is quiet."
-        )
-        return CASES_FAILED
+        between = f"{_step_text(found.difference)} between both ends"
+        undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
     if answer is None and found.why == TIME_IS_UP:
-        say(f"undecided: the time was up before both ends were compared. Repeat the command with {longer}")
+        undecided = f"the time was up before both ends were compared. Repeat the command with {longer}"
+    if undecided:
+        say(f"undecided: {undecided}")
         return CASES_FAILED
     if answer is None:
         return DONE

@@ -218,29 +218,21 @@ def _judge_model(was: _Model, now: _Model) -> Verdict:
 def time_series(history: History) -> list[TimeSeries]:
     """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit."""
     ratios: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
-    for commit, machine in zip(history.commits, machine_texts(history.commits), strict=True):
+    for commit in history.commits:
         for key, case in commit.cases.items():
             if case.time is not None and case.time.is_known:
-                ratios.setdefault((key, machine), []).append((commit, case.time))
+                ratios.setdefault((key, machine_text(commit)), []).append((commit, case.time))
     return [_series(key, machine, members) for (key, machine), members in ratios.items()]
 
 
-def machine_texts(commits: Sequence[CommitLine]) -> list[str]:
-    """The kind of machine of each commit, as far as times depend on it.
+# What times depend on of a machine, with the form of its text.
+_OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}", "gpu_settings": "{}"}
 
-    Older lines lack the settings of their GPU. Assume those of the first line that has settings on the same machine.
-    """
-    forms = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}"}
-    texts = [
-        ", ".join(form.format(commit.machine[name]) for name, form in forms.items() if name in commit.machine)
-        for commit in commits
-    ]
-    settings = [commit.machine.get("gpu_settings") for commit in commits]
-    known: dict[str, str] = {}
-    for text, own in zip(texts, settings, strict=True):
-        if own:
-            known.setdefault(text, own)
-    return [", ".join(filter(None, [text, own or known.get(text)])) for text, own in zip(texts, settings, strict=True)]
+
+def machine_text(commit: CommitLine) -> str:
+    """The kind of machine of a commit, as far as times depend on it."""
+    known = [name for name in _OF_MACHINE if name in commit.machine]
+    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in known)
 
 
 def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:

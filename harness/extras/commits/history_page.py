@@ -29,6 +29,7 @@ from harness.gate.baseline import parse_case, parse_finding_id
 from harness.gate.check_rules import Verdict
 from harness.layer_lookup import is_foreign
 from harness.report.document import Cell, Groups, Row, Table, grouped
+from harness.report.figure_panels import Chart
 from harness.report.html.chart_data import marker_symbols
 from harness.report.html.page import rendered
 from harness.report.layer_looks import looks_of
@@ -37,6 +38,8 @@ _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.
 _MOST_LABELS = 12
 _METRICS = {"flops": "FLOPs"}
+# What follows the size of a step in a chart.
+_MARKS = {Confirmation.CONFIRMED: "", Confirmation.OPEN: " ?", Confirmation.LOST: " ?", Confirmation.REFUTED: " ✗"}
 _WORDS = {
     Verdict.WORSE: ("worse", "bad"),
     Verdict.BETTER: ("better", "good"),
@@ -55,7 +58,11 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
     times = history_changes.time_changes(history, series, threshold)
     worse = history_changes.unblessed_regressions(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
-    charts = [*_fact_charts(history), *_exponent_charts(history), *_ratio_charts(history, series, times)]
+    charts = [
+        *_charts("facts", "Relative to the first commit.", _relative_counts(history)),
+        *_charts("exponents", "Scaling exponent in n at the largest length.", _exponents(history)),
+        *_ratio_charts(history, series, times),
+    ]
     impls = {impl_of(key) for one in history.commits for key in one.cases}
     values = {
         "name": history.path.name,
@@ -107,7 +114,7 @@ def _sentences(
 
 def _about(history: History) -> list[str]:
     ends = [f"{one.commit[:10]} of {one.date[:10]}" for one in history.commits[:: max(1, len(history.commits) - 1)]]
-    kinds = dict.fromkeys(filter(None, history_changes.machine_texts(history.commits)))
+    kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
     torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
 
@@ -120,13 +127,11 @@ def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cel
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
-    groups: Groups = {
-        (Cell(after.name, aside=after.date[:10]),): [
-            _fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()
-        ]
-        for after, of_commit in _by_commit(changes).values()
-    }
-    return Table({"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}, groups=groups)
+    def rows(of_commit: Sequence[FactChange]) -> list[Row]:
+        return [_fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()]
+
+    columns = {"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}
+    return Table(columns, groups=_by_commit(changes, rows))
 
 
 def _row_key(one: FactChange) -> tuple[Any, ...]:
@@ -135,10 +140,13 @@ def _row_key(one: FactChange) -> tuple[Any, ...]:
     return layer, one.quantity, one.was, one.now, one.verdict, one.is_over, one.before.commit
 
 
-def _by_commit(changes: Sequence[Any]) -> dict[str, tuple[CommitLine, list[Any]]]:
-    """The changes at each commit, the newest first."""
-    held = grouped(changes, lambda one: one.after.commit)
-    return {commit: (of_commit[0].after, of_commit) for commit, of_commit in reversed(held.items())}
+def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -> Groups:
+    """The rows of the changes at each commit, the newest first."""
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for of_commit in reversed(grouped(changes, lambda change: change.after.commit).values()):
+        commit = of_commit[0].after
+        groups[(Cell(commit.name, aside=commit.date[:10]),)] = rows(of_commit)
+    return groups
 
 
 def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
@@ -178,30 +186,23 @@ def _models_now(history: History) -> Table:
     rows: list[Row] = []
     for key, (at, model) in _latest(history, lambda one: one.models).items():
         subject, _, metric = key.rpartition(" of=")
-        exponent = "" if model.exponent_n is None else f"{model.exponent_n:.2f}"
+        exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
         cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
         rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
 
 def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
-    groups: Groups = {
-        (Cell(after.name, aside=after.date[:10]),): [
-            [
-                Cell(label(one.case), "layer", why=one.kernels),
-                one.text,
-                "" if one.direct is None else one.direct.text,
-                _verdict_cell(history, one, one.verdict, _time_kind(one)),
-            ]
-            for one in of_commit
-        ]
-        for after, of_commit in _by_commit(changes).values()
-    }
-    return Table({"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}, groups=groups)
+    def row(change: TimeChange) -> Row:
+        kind = "open"
+        if change.verdict is Confirmation.CONFIRMED:
+            kind = "bad" if change.step > 0 else "good"
+        direct = change.direct.text if change.direct else ""
+        verdict = _verdict_cell(history, change, change.verdict, kind)
+        return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
 
-
-def _time_kind(one: TimeChange) -> str:
-    return "open" if one.verdict is not Confirmation.CONFIRMED else "bad" if one.step > 0 else "good"
+    columns = {"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}
+    return Table(columns, groups=_by_commit(changes, lambda of_commit: list(map(row, of_commit))))
 
 
 def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
@@ -229,38 +230,44 @@ def _commit_table(history: History) -> Table:
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 
-def _axis(history: History) -> dict[str, Any]:
+def _axis(history: History) -> Chart:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
     names = [one.commit[:7] for one in history.commits]
     return {"number": number, "ticks": [[at, names[at]] for at in shown]}
 
 
-def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> dict[str, Any]:
+def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
     return {"section": section, "id": f"{section}-{number}", "title": title, "about": about, "series": series, **more}
 
 
-def _fact_charts(history: History) -> Iterator[dict[str, Any]]:
-    """A chart of each count that changed: values over the first one, at the largest length of each layer."""
-    largest = {}
-    for key in dict.fromkeys(key for one in history.commits for key in one.cases):
-        largest[impl_of(key)] = key  # cases come in ascending order
-    number = 0
+_SeriesByTitle = dict[str, list[Chart]]
+
+
+def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]:
+    """A chart under each title, unless nothing in it changes."""
+    changing = {title: lines for title, lines in series.items() if any(map(_changes, lines))}
+    for number, (title, lines) in enumerate(changing.items()):
+        yield _chart(section, number, title, about, lines)
+
+
+def _relative_counts(history: History) -> _SeriesByTitle:
+    """Each count over its first value, at the largest length of each layer."""
+    keys = dict.fromkeys(key for one in history.commits for key in one.cases)
+    largest = {impl_of(key): key for key in keys}  # cases come in ascending order
+    series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
-        series = []
         for impl, key in largest.items():
             held = [one.cases[key].facts.get(name) if key in one.cases else None for one in history.commits]
             known = [value for value in held if isinstance(value, int) and value > 0]
             if known:
                 values = [value / known[0] if isinstance(value, int) else None for value in held]
                 texts = [fact_text(name, value) if isinstance(value, int) else "" for value in held]
-                series.append(_line(history, impl, impl, values, texts))
-        if any(_changes(one) for one in series):
-            yield _chart("facts", number, title, "Relative to the first commit.", series)
-            number += 1
+                series.setdefault(title, []).append(_line(history, impl, impl, values, texts))
+    return series
 
 
-def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> dict[str, Any]:
+def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Chart:
     hover = [f"{one.name}: {name}: {text}" for one, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
 
@@ -269,51 +276,37 @@ def _changes(series: Mapping[str, Any]) -> bool:
     return len({value for value in series["values"] if value is not None}) > 1
 
 
-def _exponent_charts(history: History) -> Iterator[dict[str, Any]]:
-    by_metric = grouped(
-        dict.fromkeys(key for one in history.commits for key in one.models), lambda key: key.rpartition(" of=")[2]
-    )
-    number = 0
-    for metric, keys in by_metric.items():
-        series = []
-        for key in keys:
-            subject = label(key.rpartition(" of=")[0])
-            values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
-            if any(value is not None for value in values):
-                texts = ["" if value is None else f"exponent {value:.2f}" for value in values]
-                series.append(_line(history, parse_finding_id(key).impl, subject, values, texts))
-        if any(_changes(one) for one in series):
-            about = "Scaling exponent in n at the largest length."
-            yield _chart("exponents", number, _METRICS.get(metric, metric), about, series)
-            number += 1
+def _exponents(history: History) -> _SeriesByTitle:
+    series: _SeriesByTitle = {}
+    for key in dict.fromkeys(key for one in history.commits for key in one.models):
+        subject, _, metric = key.rpartition(" of=")
+        values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
+        if any(value is not None for value in values):
+            texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
+            line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
+            series.setdefault(_METRICS.get(metric, metric), []).append(line)
+    return series
 
 
-def _ratio_charts(
-    history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]
-) -> Iterator[dict[str, Any]]:
+def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Chart]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
     for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
         impl = impl_of(key)
         held = [_ratio_series(history, impl, one) for one in of_case]
-        marks = [
-            {"x": history.commits.index(one.after) - 0.5, "text": _mark(one), "verdict": one.verdict}
-            for one in changes
-            if one.case == key
-        ]
+        marks = [_mark(history, one) for one in changes if one.case == key]
         yield _chart("ratios", number, label(key), "Change of the time against the anchor.", held, marks=marks)
 
 
-def _mark(one: TimeChange) -> str:
-    return formatting.change(one.step) + (
-        "" if one.verdict is Confirmation.CONFIRMED else " ?" if one.verdict.is_due else " ✗"
-    )
+def _mark(history: History, change: TimeChange) -> Chart:
+    text = formatting.change(change.step) + _MARKS[change.verdict]
+    return {"x": history.commits.index(change.after) - 0.5, "text": text, "verdict": change.verdict}
 
 
 def _percent(log_ratio: float | None) -> float | None:
     return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
 
 
-def _ratio_series(history: History, impl: str, one: TimeSeries) -> dict[str, Any]:
+def _ratio_series(history: History, impl: str, one: TimeSeries) -> Chart:
     held: dict[str, Ratio] = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
     ratios = [held.get(at.commit, Ratio()) for at in history.commits]
     places = [history.commits.index(at) for at in one.commits]

@@ -22,7 +22,7 @@ from harness.background_process import interpreter_of
 from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.config import SweepConfig, compose
-from harness.errors import UsageError, ended_by_changed_code
+from harness.errors import UsageError, ended_by_changed_code, notify
 from harness.extras.compare.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from harness.extras.compare.comparison import (
     ADVICE,
@@ -70,7 +70,7 @@ def run_explain(options: argparse.Namespace) -> int:
     config, case = _one_case(overrides, options.config_dir)
     out = config.out or run_directory.unused_path("explain_")
     run_directory.check_new(out)
-    console = Console()
+    console = Console(highlight=False)
     with _open_commits(sides, config) if of_commits else _open_layers(sides, config) as sessions:
         traced = []
         for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
@@ -91,13 +91,13 @@ def run_explain(options: argparse.Namespace) -> int:
     if found.failure:
         with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
-        print(f"harness: {formatting.printable(found.failure)}", file=sys.stderr)
+        notify(formatting.printable(found.failure))
         return CASES_FAILED
     show(found.parts(brief=True), console)
     (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")
     text = json.dumps({**found.as_dict(), "cases": [one.as_dict() for one in traced]}, indent=1, ensure_ascii=False)
     (out / "explain.json").write_text(text + "\n", encoding="utf-8")
-    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}", highlight=False)
+    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}")
     return DONE
 
 
@@ -277,7 +277,7 @@ def run_compare(options: argparse.Namespace) -> int:
     known_bad = _commits_to_find(options.prove, request)
     out = request.config.out or run_directory.unused_path("compare_")
     check_directory(out)
-    console = Console()
+    console = Console(highlight=False)
     try:
         with ended_by_changed_code(out):
             comparison, properties, lacking = measure_comparison(request, out, console)
@@ -292,7 +292,7 @@ def run_compare(options: argparse.Namespace) -> int:
         remarks += [*versions_sentences(properties), *comparison_sentences(comparison)]
         show_comparison(request.title, comparison, console)
     for one in (*lacking, *proofs):
-        console.out(formatting.printable(f"{one.subject}: {one.reason}."), highlight=False)
+        console.out(formatting.printable(f"{one.subject}: {one.reason}."))
     outcomes = [*outcomes_of(comparison), *lacking, *proofs]
     report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations, nothing_due, ADVICE)
     report.publish(options)
@@ -301,8 +301,8 @@ def run_compare(options: argparse.Namespace) -> int:
     (out / RESULT).write_text(file_io.to_csv(comparison_table(comparison, properties)), encoding="utf-8")
     report.write(out / "comparison")
     files = "comparison.csv, .md, .xml, .json, blocks.jsonl; a run of each side in base/, head/"
-    console.out(f"{out}: {files}", highlight=False)
-    console.out(closing_sentence(report), highlight=False)
+    console.out(f"{out}: {files}")
+    console.out(closing_sentence(report))
     return report.exit_status
 
 

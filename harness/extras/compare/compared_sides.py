@@ -38,13 +38,14 @@ from harness.extras.compare.worktree import LEFT_OUT, LayerFiles, Worktree, choi
 from harness.file_validation import OpenModel, checked
 from harness.gate.check_rules import Outcome, Verdict
 from harness.layer_lookup import Traits
-from harness.machine import unlike, versions_text
+from harness.machine import Machine, unlike, versions_text
 from harness.measure.fork_client import OF_DRIVER, Runtime
 from harness.measure.outcome import TrialOutcome
 from harness.measure.output_directory import code_digests
 from harness.measure.scheduler import read_resume_state
 from harness.measure.session import COMPILE_CACHE, Session
 from harness.results import run_directory, summarise
+from harness.results.row_files import StoredRow
 from harness.sweep_axes import AXES, Case
 
 
@@ -128,13 +129,13 @@ def measure_comparison(
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
-        console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})", highlight=False)
+        console.out(f"{request.title}: {pairs_text}, {most} of timing (minutes={request.minutes:g})")
         choice = choice_sentences(opened.properties, request.ref, request.changed)
-        console.out("\n".join([*choice, *versions_sentences(opened.properties)]), highlight=False)
+        console.out("\n".join([*choice, *versions_sentences(opened.properties)]))
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
             known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
-            console.out(f"{out}: {known}", highlight=False)
+            console.out(f"{out}: {known}")
         lines = []
         ready = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
@@ -144,18 +145,16 @@ def measure_comparison(
             else:
                 run_directory.create(out / name, request.config_of(at).yaml, machines[at])
             cases = list(dict.fromkeys(pair[at] for pair in pairs))
-            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts", highlight=False)
+            console.out(f"{name}, {request.name_of(at)}: verification, then exact counts")
             ready.append(session.measure_into(out / name, cases, console, "prepare", before).open)
             lines.append({line.case: line for line in summarise.summarise_run(out / name, session.precision)[0]})
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:
-            blocks = stack.enter_context((out / BLOCKS).open("a", encoding="utf-8", buffering=1))
             chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
             screen = ComparisonScreen(labels, request.rules, limit_s, console)
-            write = lambda row: blocks.write(json.dumps(row, ensure_ascii=False) + "\n")  # noqa: E731
-            rest = (request.config.seed, write, stack.enter_context(screen), limit_s, past or ())
+            rest = (request.config.seed, _blocks(out).append, stack.enter_context(screen), limit_s, past or ())
             measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
@@ -189,16 +188,13 @@ def check_directory(out: Path) -> None:
         run_directory.check_new(out)
 
 
-def _begin(
-    request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Mapping[str, Any]
-) -> list[dict[str, Any]] | None:
+def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Machine) -> list[StoredRow] | None:
     """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
     settings, code = request.settings(opened.properties), code_digests(opened.head.traits)
     if request.sides is not None:  # two environments may hold two states of the layer
         code |= {f"{impl} of the base": files for impl, files in code_digests(opened.base.traits).items()}
     if not (out / REQUEST).is_file():
-        about = {"settings": settings, "code": code, "machine": machine}
-        file_io.write_atomically(out / REQUEST, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        file_io.write_json(out / REQUEST, {"settings": settings, "code": code, "machine": machine})
         return None
     try:
         before = checked(_Request, file_io.read_json(out / REQUEST))
@@ -210,31 +206,47 @@ def _begin(
         found += [f"{impl} was changed in {', '.join(files)}"] if files else []
     if found:
         raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
-    return read_rows(out / BLOCKS, lambda _, row: is_block_row(row))
+    return _blocks(out).read()
 
 
-def read_rows(path: Path, is_valid: Callable[[int, Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
-    """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
+@dataclass(frozen=True)
+class Log:
+    """A file of JSON lines, which are only ever appended. `is_valid` judges a row, given its position."""
 
-    Raises UsageError for a damaged row, and for one that is not `is_valid`, given its position.
-    """
-    if not path.exists():
-        return []
-    text = path.read_bytes()
-    complete = text[: text.rfind(b"\n") + 1]
-    if complete != text:
-        path.write_bytes(complete)
-    rows = []
-    for number, line in enumerate(complete.splitlines()):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict) or not is_valid(number, row):
-            what = "the row is damaged, or of another version of the harness"
-            raise UsageError(f"{path}, line {number + 1}: {what}: name a new directory")
-        rows.append(row)
-    return rows
+    path: Path
+    is_valid: Callable[[int, StoredRow], bool]
+
+    def append(self, row: StoredRow) -> None:
+        """Write a row."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def read(self) -> list[StoredRow]:
+        """The rows of all complete lines; the rest of the last line is removed, if the writer was killed there.
+
+        Raises UsageError for a row that is damaged or not valid.
+        """
+        if not self.path.exists():
+            return []
+        text = self.path.read_bytes()
+        complete = text[: text.rfind(b"\n") + 1]
+        if complete != text:
+            self.path.write_bytes(complete)
+        rows: list[StoredRow] = []
+        for number, line in enumerate(complete.splitlines()):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict) or not self.is_valid(number, row):
+                what = "the row is damaged, or of another version of the harness"
+                raise UsageError(f"{self.path}, line {number + 1}: {what}: name a new directory")
+            rows.append(row)
+        return rows
+
+
+def _blocks(out: Path) -> Log:
+    return Log(out / BLOCKS, lambda _, row: is_block_row(row))
 
 
 def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
@@ -314,7 +326,7 @@ def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides
         yield _OpenSides(sides, base, head, properties=names)
 
 
-def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[Machine, Machine]:
     """The machine as base and head see it. Their versions become properties.
 
     Raises UsageError if a control of its own has other versions than the base.

@@ -4,12 +4,13 @@ Operations, FLOPs, bytes and tensors are exact. The shares of time come from a p
 depends on them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import formatting
+from harness.formatting import NumberText
 from harness.measure.executor import Executor
 from harness.report.document import Part, Section, Sentence, Table
 from harness.sweep_axes import Case
@@ -262,14 +263,10 @@ def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] 
         shares = (abs(now - was) / all_of_it for was, now, all_of_it in zip(before, after, all_counts, strict=True))
         return not is_view, sum(shares)
 
-    def exact(side: TracedCall, name: str) -> tuple[int, int | None, int]:
-        one = side.operation(name)
-        return one.calls, one.flops, one.bytes
-
     def more_bytes(group: Group) -> int:
         return abs(b.tensor(group)[1] - a.tensor(group)[1])
 
-    names = [name for name in sorted({*a.operations, *b.operations}) if exact(a, name) != exact(b, name)]
+    names = [name for name in sorted({*a.operations, *b.operations}) if a.operation(name)[:3] != b.operation(name)[:3]]
     groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensor(group) != b.tensor(group)]
     by_importance = sorted(names, key=importance, reverse=True)
     return Explanation(title, a, b, by_importance, sorted(groups, key=more_bytes, reverse=True), files)
@@ -306,6 +303,6 @@ def _short(name: str) -> str:
     return name.removeprefix("aten::")
 
 
-def _change(was: int, now: int, text: Callable[[float], str]) -> str:
+def _change(was: int, now: int, text: NumberText) -> str:
     """`+12` or `−12`; `=` for no change."""
     return "=" if was == now else f"{'+' if now > was else '−'}{text(abs(now - was))}"

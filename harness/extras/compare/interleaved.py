@@ -28,6 +28,7 @@ from harness.formatting import duration
 from harness.measure.executor import Executor
 from harness.measure.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
 from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
+from harness.results.row_files import StoredRow
 from harness.sweep_axes import Case
 
 _T = TypeVar("_T")
@@ -162,9 +163,9 @@ class ComparisonScreen(LiveOnTerminal):
         if self._console.is_terminal:
             self._shown.update(self._table(), refresh=True)
             return
-        self._console.out(self._line(), highlight=False)
+        self._console.out(self._line())
         for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
-            self._console.out(f"         {label}: {ratio} after {blocks}", highlight=False)
+            self._console.out(f"         {label}: {ratio} after {blocks}")
         self._is_after_look = False
 
     def end_round(self, standing: Standing, is_look: bool) -> None:
@@ -262,17 +263,17 @@ def time_pairs(
     rules: Rules,
     timing: Timing,
     seed: int,
-    log: Callable[[dict[str, Any]], object],
+    log: Callable[[StoredRow], object],
     screen: ComparisonScreen,
     limit_s: float = math.inf,
-    past: Iterable[Mapping[str, Any]] = (),
+    past: Iterable[StoredRow] = (),
 ) -> MeasuredBlocks:
     """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
 
     Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
     rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
     """
-    known: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    known: dict[tuple[Any, ...], list[StoredRow]] = {}
     for row in past:
         known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
     timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
@@ -295,10 +296,10 @@ class _Timer(Host):
     rules: Rules
     timing: Timing
     seed: int
-    log: Callable[[dict[str, Any]], object]
+    log: Callable[[StoredRow], object]
     screen: ComparisonScreen
     limit_s: float
-    past: dict[tuple[Any, ...], list[Mapping[str, Any]]]
+    past: dict[tuple[Any, ...], list[StoredRow]]
     stage: str = "first"
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
@@ -373,7 +374,7 @@ class _Timer(Host):
         if found and (len(found) == 1 or pair.base.impl != pair.head.impl):
             raise BlockFailed(f"{' and '.join(found)}: {THREADS_RUN_ON}, so the time is too short")
 
-    def _measure(self, index: int, control: bool, about: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    def _measure(self, index: int, control: bool, about: StoredRow, rng: random.Random) -> StoredRow:
         """Measure a block and log its row."""
         pair = self.pairs[index]
         if self.resumed_at is None:
@@ -410,13 +411,13 @@ _LEAST_SHARES = 3
 _KEY = ("base", "head", "control", "stage", "round")
 
 
-def is_block_row(row: Mapping[str, Any]) -> bool:
+def is_block_row(row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a comparison needs."""
     found = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
     return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))
 
 
-def _row(block: Block) -> dict[str, Any]:
+def _row(block: Block) -> StoredRow:
     return {
         "log_ratio": round(block.log_ratio, 6),
         "order": block.order,

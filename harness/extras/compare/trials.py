@@ -31,6 +31,7 @@ from harness.trial.device import allocator_peak
 from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
 from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
+from harness.trial.sandbox import Answer
 from harness.trial.timing.timed_trial import take_turns
 from harness.trial.workload import Unsupported, Workload, build
 
@@ -230,7 +231,7 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
     return [[name, share] for name, share in sorted(shares, key=lambda one: (-one[1], one[0])) if share]
 
 
-def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+def trace_trial(case: Case, seed: int, chrome: str) -> Answer:
     """Return what one call of the case does, operation by operation. Write a Chrome trace of another to `chrome`.
 
     | key | meaning |
@@ -240,7 +241,7 @@ def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
     | `shares` | name and share of the time of each operation: estimates from one profiled call |
     | `unknown` | one line for each reason why an exact part is missing or incomplete |
     """
-    work = build(case, request["seed"])
+    work = build(case, seed)
     work.call()  # the first call loads pools, caches and code
     work.sync()
     work.forget()
@@ -248,12 +249,12 @@ def trace_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
     unknown: list[str] = []
     exact = told(lambda: observed_operations(work, unknown, ran), "operations", unknown)
     work.forget()
-    shares = profiled_shares(work, device_kind(case.device), Path(request["chrome"]))
+    shares = profiled_shares(work, device_kind(case.device), Path(chrome))
     return {**(exact or {"operations": [], "tensors": []}), "unknown": unknown, "shares": shares}
 
 
-def turns_trial(request: dict[str, Any], case: Case) -> dict[str, Any]:
+def turns_trial(case: Case, *arguments: Any) -> Answer:
     """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
     if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
-    return take_turns(case, request["seed"], request["turn_s"], request["trial_s"], request["ask"], request["answer"])
+    return take_turns(case, *arguments)

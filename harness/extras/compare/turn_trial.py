@@ -7,13 +7,13 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.measure.fork_client import ForkServer, ForkServerLost
 from harness.measure.outcome import InvalidAnswer, TrialOutcome, check_entries, parsed
 from harness.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, Check, TrialKind, none_or, rows_of
 from harness.sweep_axes import Case
-from harness.trial.sandbox import NOTICE
+from harness.trial.sandbox import NOTICE, Answer, Request
 
 if TYPE_CHECKING:
     from harness.measure.executor import Executor
@@ -24,6 +24,7 @@ TURNS = TrialKind(
     is_timed=True,
     calls_layer=True,
     handler=f"{_TRIALS}:turns_trial",
+    takes=("case", "seed", "turn_s", "trial_s", "ask", "answer"),
 )
 TRACE = TrialKind(
     {
@@ -34,6 +35,7 @@ TRACE = TrialKind(
     },
     calls_layer=True,
     handler=f"{_TRIALS}:trace_trial",
+    takes=("case", "seed", "chrome"),
 )
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.
 LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": POSITIVE}, "turn": {"min_s": POSITIVE, "mean_s": POSITIVE}}
@@ -66,7 +68,7 @@ class TurnTrial:
     """
 
     def __init__(
-        self, server: ForkServer, request: dict[str, Any], timeout_s: float, ended: Callable[[], None] = lambda: None
+        self, server: ForkServer, request: Request, timeout_s: float, ended: Callable[[], None] = lambda: None
     ) -> None:
         self._server, self._timeout_s, self._ended = server, timeout_s, ended
         theirs, ours = os.pipe()
@@ -114,7 +116,7 @@ class TurnTrial:
     def _read(self) -> bytes | None:
         return self._server.read(self._answers.fileno(), self._timeout_s)
 
-    def _line(self, kind: str) -> dict[str, Any]:
+    def _line(self, kind: str) -> Answer:
         """The next line, `warm` or `turn`; then pause the trial. Raises TurnTrialFailed if it sends anything else."""
         sent = self._read()
         if sent == NOTICE:  # a user's layer that was not known to compile

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from harness.errors import UsageError
+from harness.errors import UsageError, notify
 
 # Directories of a repository that usually hold Python packages: the top, or `src`.
 _ROOTS = ("", "src")
@@ -121,7 +121,7 @@ def worktree(ref: str) -> Iterator[Worktree]:
             try:
                 _remove(top, at)
             except UsageError as left_behind:  # the first error matters more, so this one is only printed
-                print(f"harness: {left_behind}", file=sys.stderr)
+                notify(left_behind)
             raise
         _remove(top, at)
 
@@ -210,11 +210,11 @@ def has_uncommitted_changes() -> bool:
     return bool(_git(_repository("HEAD"), "status", "--porcelain", "--untracked-files=no", refused="git status"))
 
 
-def unmeasured_changes(commits: Sequence[Commit]) -> str:
+def unmeasured_changes(commits: Sequence[Commit]) -> list[str]:
     """A sentence that uncommitted changes are not measured, if HEAD is one of the commits and there are any."""
     if commit_of("HEAD") in commits and has_uncommitted_changes():
-        return "the working tree has uncommitted changes: they are not measured"
-    return ""
+        return ["the working tree has uncommitted changes: they are not measured"]
+    return []
 
 
 def commits_between(span: str) -> list[Commit]:

@@ -4,7 +4,7 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,12 +12,13 @@ from harness import formatting, own_axes
 from harness.analysis.crossovers import Crossover
 from harness.analysis.predict import HeldOut
 from harness.analysis.roofline import Roof, RoofPoint
+from harness.formatting import NumberText
 from harness.layer_options import OPTION, options_of, value_text
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
-from harness.report.figure_panels import SETTING_AXES, Cost, Panel, PanelSetting
-from harness.report.layer_looks import Look, looks_of_run
+from harness.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
+from harness.report.layer_looks import Looks, looks_of_run
 from harness.report.overview import COSTS
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
@@ -26,7 +27,7 @@ from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES
 
 
-def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[str, Any] | None:
+def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
     """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
 
     None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
@@ -39,7 +40,7 @@ def curve_chart(panel: Panel, cost: Cost, axis: dict[str, Any] | None) -> dict[s
     return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
 
 
-def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> dict[str, Any] | None:
+def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
     """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
     if roof is None or not points:
         return None
@@ -48,7 +49,7 @@ def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint])
     return {**parts.roofline_frame(roof, points), "curves": curves}
 
 
-def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> dict[str, Any] | None:
+def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:
     """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
     The `n` of an undecided crossover is None, and so is an unknown end of its interval.
@@ -87,7 +88,7 @@ _SHAPES = {
 _PIXELS = 2
 
 
-def marker_symbols(looks: Mapping[str, Look]) -> dict[str, dict[str, str]]:
+def marker_symbols(looks: Looks) -> dict[str, dict[str, str]]:
     """`{impl: {colour, symbol, path, dash}}` for each layer, in the order of the plots.
 
     These are the colour, marker and dash of the static plots, in the terms of the page's charts.
@@ -107,7 +108,7 @@ _SELECTORS = tuple(name for name in dict.fromkeys(("mode", "d_model", "num_heads
 USUAL = "usual"
 
 
-def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[Chart]:
     """`[{name, label, values, frame}]` of each axis that selects a panel, with its values in ascending order.
 
     An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
@@ -147,7 +148,7 @@ def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict
     return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
 
 
-def chart_data(contents: Contents) -> dict[str, Any]:
+def chart_data(contents: Contents) -> Chart:
     """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
 
     `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
@@ -162,7 +163,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
     `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
     there is none, and the checked predictions in `predictions`.
     """
-    panels: list[dict[str, Any]] = []
+    panels: list[Chart] = []
     stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
     alike = grouped(contents.settings, _but_options)
     for setting in contents.settings:
@@ -202,7 +203,7 @@ def chart_data(contents: Contents) -> dict[str, Any]:
 _MOST_PREDICTIONS = 400
 
 
-def prediction_charts(held_out: Sequence[HeldOut]) -> list[dict[str, Any]]:
+def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
     """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
     found = []
     for metric, alike in grouped(held_out, lambda one: one.metric).items():
@@ -221,7 +222,7 @@ def prediction_charts(held_out: Sequence[HeldOut]) -> list[dict[str, Any]]:
 _PREDICTION_TICKS = 7
 
 
-def _prediction(one: HeldOut, text: Callable[[float], str]) -> dict[str, Any]:
+def _prediction(one: HeldOut, text: NumberText) -> Chart:
     bounded = 0 < one.lo < one.hi < math.inf
     says = (
         f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "

@@ -1,16 +1,14 @@
 """The overview as a picture: time, peak memory and sequential depth side by side, with a message over each."""
 
 import re
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from harness.report.overview import CostChart, Crossing, Overview
-from harness.report.plots.curves import dense_places, draw_curves, ink, label_ends
+from harness.report.plots.curves import dense_places, draw_curves, label_ends, shares, write_in_emptiest
 from harness.report.plots.style import canvas, log_axis, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
@@ -36,9 +34,18 @@ def cost_overview(overview: Overview) -> Figure:
             axes.set_xlabel("sequence length n")
             # Messages of fewer lines leave the first lines free, so that all charts are equally high.
             axes.set_title(chart.title, loc="left", fontweight="bold", pad=9 + 13 * most)
-            below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
             says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
-            axes.annotate(says, (0, 1), xytext=(0, 5 + 13 * most), fontsize=9, color="0.35", parse_math=True, **below)
+            axes.annotate(
+                says,
+                xy=(0, 1),
+                xycoords="axes fraction",
+                xytext=(0, 5 + 13 * most),
+                textcoords="offset points",
+                va="top",
+                fontsize=9,
+                color="0.35",
+                parse_math=True,
+            )
             draw_curves(axes, chart.curves, overview.looks)
             label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if chart.metric == "time" and overview.crossing:
@@ -52,10 +59,7 @@ def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None
     axes.axvline(crossing.n, color=colour, ls=":", lw=1.4, zorder=0.6)
     wide = _SIGN_WIDE * len(crossing.label)
     taken = dense_places(axes, (curve.points() for curve in chart.curves))
-    x = float((axes.transScale + axes.transLimits).transform((crossing.n, chart.curves[0].value[0]))[0])
+    (x, _), *_ = shares(axes, [(crossing.n, chart.curves[0].value[0])])
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
     boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
-    best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
-    halo = [withStroke(linewidth=3, foreground="white")]
-    place: dict[str, Any] = {"transform": axes.transAxes, "va": "bottom", "ha": "center", "fontsize": 8.5, "zorder": 5}
-    axes.text(best.x0 + wide / 2, best.y0, crossing.label, color=ink(colour), path_effects=halo, **place)
+    write_in_emptiest(axes, crossing.label, boxes, taken, colour)

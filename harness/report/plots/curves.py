@@ -23,7 +23,7 @@ from harness.formatting import shortened
 from harness.report import figure_panels as parts
 from harness.report.document import grouped
 from harness.report.figure_panels import DEPTH, MANY, TIME, Cost, Curve, FailedCase, Panel, PanelSetting, cost_curves
-from harness.report.layer_looks import Look
+from harness.report.layer_looks import Looks
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
 from harness.report.text.growth import depth_sentence, ratio_sentence
@@ -75,8 +75,8 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     if len({cell.families for cell in cells}) > 1:
         handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
     if any(line.status != "ok" for panel in panels for line in panel.lines):
-        cross: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": ""}
-        handles.append(Line2D([], [], color="0.2", label="failed, where it would have been", **cross))
+        says = "failed, where it would have been"
+        handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label=says))
     # Higher if the names need more.
     high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
@@ -137,7 +137,7 @@ def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
     return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
 
 
-def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[list[Cell]]:
+def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[list[Cell]]:
     """A row of families for each (d, h). A single (d, h) has up to two columns of families."""
     groups = family_groups(panels, cost, looks)
     rows = []
@@ -150,7 +150,7 @@ def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, L
 _Group = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def family_groups(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]) -> list[_Group]:
+def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Group]:
     """(families, their layers that have a curve) for each pair of axes, in the order of the looks.
 
     Small families share axes, as far as these have room. They come last.
@@ -171,7 +171,7 @@ def family_groups(panels: Sequence[Panel], cost: Cost, looks: Mapping[str, Look]
     return [*groups, *shared]
 
 
-def _draw(axes: Axes, cell: Cell, cost: Cost, style: Mapping[str, Look], crowded: bool, high: float) -> None:
+def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
     found = cost_curves(cell.panel, cost)
     own = [curve for curve in found if curve.impl in cell.impls]
@@ -186,7 +186,7 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, style: Mapping[str, Look], crowded
         label_ends(axes, {cell.name(curve.impl): curve for curve in own}, style, high)
 
 
-def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], crowded: bool = False) -> None:
+def draw_curves(axes: Axes, found: Iterable[Curve], style: Looks, crowded: bool = False) -> None:
     """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
 
     Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
@@ -199,14 +199,8 @@ def draw_curves(axes: Axes, found: Iterable[Curve], style: Mapping[str, Look], c
                 dash = (_STRIPE, _STRIPE * (len(alike) - 1))
             own = list(range(turn, len(curve.n), len(alike)))
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
-            line: dict[str, Any] = {
-                "ls": (-turn * _STRIPE, dash),
-                "lw": width,
-                "mec": "white",
-                "mew": edge,
-                "markevery": own,
-            }
-            axes.plot(curve.n, curve.value, **look, **line)
+            dashes = -turn * _STRIPE, dash
+            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=own)
             wide = [at for at in own if curve.too_wide()[at]]
             if wide:
                 places = [curve.n[at] for at in wide], [curve.value[at] for at in wide]
@@ -225,10 +219,10 @@ def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
     """Group curves that lie on each other at every n, in axes with final limits."""
     groups: list[list[Curve]] = []
     for curve in found:
-        heights = _shares(axes, curve.points())[:, 1]
+        heights = shares(axes, curve.points())[:, 1]
         for group in groups:
             if group[0].n == curve.n and np.allclose(
-                _shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
+                shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
             ):
                 group.append(curve)
                 break
@@ -273,21 +267,21 @@ _INK = 0.72
 _TO, _AT = 1.03, 1.04
 
 
-def label_ends(axes: Axes, own: Mapping[str, Curve], style: Mapping[str, Look], high: float) -> None:
+def label_ends(axes: Axes, own: Mapping[str, Curve], style: Looks, high: float) -> None:
     """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
 
     The axes have final limits and are `high` inches high.
     """
     ordered = sorted(own.items(), key=lambda named: named[1].value[-1])
     ends = [curve.points()[-1] for _, curve in ordered]
-    heights = spread_labels(_shares(axes, ends)[:, 1], _NAME_HIGH / high)
+    heights = spread_labels(shares(axes, ends)[:, 1], _NAME_HIGH / high)
     for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
         colour = style[curve.impl].colour
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
-        to: dict[str, Any] = {"xytext": (_TO, height), "textcoords": "axes fraction", "annotation_clip": False}
-        axes.annotate("", end, arrowprops=arrow, **to)
-        place: dict[str, Any] = {"transform": axes.transAxes, "va": "center"}
-        axes.text(_AT, height, shortened(name), **place, fontsize=_POINTS, color=ink(colour))
+        beside = _TO, height
+        axes.annotate("", end, beside, textcoords="axes fraction", arrowprops=arrow, annotation_clip=False)
+        color, transform = ink(colour), axes.transAxes
+        axes.text(_AT, height, shortened(name), va="center", fontsize=_POINTS, color=color, transform=transform)
 
 
 def ink(colour: str) -> tuple[float, ...]:
@@ -306,7 +300,7 @@ def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
     return list(np.clip(free, 0.0, max(0.0, 1.0 - apart * (len(wanted) - 1))) + steps)
 
 
-def _shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+def shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
     """Places of `(n, cost)` in axes with final limits, as shares of width and height from the lower left corner."""
     return (axes.transScale + axes.transLimits).transform(points)
 
@@ -320,7 +314,7 @@ _SIGNS = (58, 15)
 _Place = tuple[float, float]
 
 
-def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Mapping[str, Look]) -> None:
+def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
     The limits of the axes are final. Labels avoid the curves in `found`.
@@ -346,7 +340,7 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curv
 
 def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tuple[FailedCase, float, float]]]:
     """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
-    places = _shares(axes, [(case.n, case.value or 1.0) for case in failed])
+    places = shares(axes, [(case.n, case.value or 1.0) for case in failed])
     placed = [
         (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
     ]
@@ -361,7 +355,7 @@ def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tupl
 
 def dense_places(axes: Axes, curves: Iterable[Sequence[tuple[float, float]]]) -> list[NDArray]:
     """The places of curves in axes with final limits, so dense that no curve can cross a label unnoticed."""
-    return [np.asarray(Path(_shares(axes, points)).interpolated(20).vertices) for points in curves]
+    return [np.asarray(Path(shares(axes, points)).interpolated(20).vertices) for points in curves]
 
 
 def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour: str, signs: _Place = _SIGNS) -> None:
@@ -375,8 +369,14 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
-    best = min(inside or boxes[:1], key=lambda box: sum(box.count_contains(curve) for curve in taken))
+    best = write_in_emptiest(axes, text, inside or boxes[:1], taken, colour)
     taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
-    look: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "va": "bottom", "zorder": 5}
+
+
+def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], taken: Iterable[NDArray], colour: str) -> Bbox:
+    """Write a text in the box that holds the fewest of the `taken` places, and return that box."""
+    best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    axes.text(best.x0, best.y0, text, color=ink(colour), path_effects=halo, **look)
+    place = best.x0, best.y0, text
+    axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)
+    return best

@@ -21,18 +21,18 @@ from matplotlib.patches import Rectangle
 from harness import formatting, layer_lookup
 from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
+from harness.machine import Machine
 from harness.report import figure_panels as parts
 from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
-from harness.report.figure_panels import MANY, Cost, Panel, PanelSetting
-from harness.report.layer_looks import Look, looks_of
+from harness.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
+from harness.report.layer_looks import Looks, looks_of
 from harness.report.overview import Overview
 from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
 from harness.report.plots.curves import curves, dense_places, draw_curves, label_ends, write_label
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
 from harness.report.text.cautions import unsupported_layers
-from harness.results.columns import CaseResult
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
 _ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
@@ -123,7 +123,7 @@ def failed_rows(panel: Panel, impl: str) -> str:
     return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
 
 
-def _at(status: str, lines: Sequence[CaseResult]) -> str:
+def _at(status: str, lines: Lines) -> str:
     sizes = [line.seq_len for line in lines if line.status == status]
     if len(sizes) == len(lines):
         return ""
@@ -160,11 +160,9 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
             axes = cells[row][column]
             found = [[ratios.get((h, impl, d, n)) for n in sizes] for d in widths]
             sure = [[one.value if one and not one.lo <= 0 <= one.hi else math.nan for one in line] for line in found]
-            ticks: dict[str, Any] = {
-                "xticklabels": sizes if row == len(impls) - 1 else False,
-                "yticklabels": widths if column == 0 else False,
-            }
-            sns.heatmap(np.array(sure) / math.log(2), ax=axes, **look, **ticks)
+            below = sizes if row == len(impls) - 1 else False
+            beside = widths if column == 0 else False
+            sns.heatmap(np.array(sure) / math.log(2), ax=axes, xticklabels=below, yticklabels=beside, **look)
             axes.set_facecolor(_UNMEASURED)
             _write_ratios(axes, found)
             axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
@@ -265,7 +263,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
 
 
 def _draw_under_roof(
-    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Mapping[str, Look], roof: Mapping[str, Any]
+    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Looks, roof: Mapping[str, Any]
 ) -> None:
     """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
     sizes = [n for curve in curves.values() for n in curve["n"]]
@@ -386,7 +384,7 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     return figure
 
 
-def draw(directory: Path, lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> None:
+def draw(directory: Path, lines: Lines, machine: Machine) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
     known = roofs(machine)

@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 
+from harness.report.figure_panels import Axis, Ends
+
 GUIDE = "0.45"
 _THEME = {
     "font.size": 10,
@@ -68,10 +70,11 @@ def wrapped(text: str, room: int) -> list[str]:
 
 # Matplotlib's arrow heads for the lower and the upper end of a bar along an axis, with the tip at the end.
 _HEADS = {"x": (CARETLEFT, CARETRIGHT), "y": (CARETDOWN, CARETUP)}
-_Ends = Iterable[tuple[float | None, float | None]]
 
 
-def error_bars(axes: Axes, places: Iterable[float], ends: _Ends, colour: str, along: str = "y", **line: Any) -> None:
+def error_bars(
+    axes: Axes, places: Iterable[float], ends: Iterable[Ends], colour: str, along: str = "y", **line: Any
+) -> None:
     """Draw the interval at each place along the axis `along`, `x` or `y`, as a bar, if both ends are known.
 
     The axes have final limits and cut the bars. An arrow head shows where a bar goes on beyond the axes.
@@ -88,7 +91,7 @@ def error_bars(axes: Axes, places: Iterable[float], ends: _Ends, colour: str, al
                 axes.scatter([x], [y], marker=MarkerStyle(head), s=40, lw=0, color=colour, zorder=2.6, clip_on=False)
 
 
-def log_axis(axes: Axes, which: str, axis: dict[str, Any]) -> None:
+def log_axis(axes: Axes, which: str, axis: Axis) -> None:
     """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `figure_panels` makes them."""
     ticks, texts = zip(*axis["ticks"], strict=True)
     # In this order: a new scale would replace the ticks.

@@ -1,10 +1,9 @@
 """What to know before trusting numbers: how well they were measured, remarks, failed cases, and the largest sizes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from statistics import median
-from typing import Any
 
 from harness import formatting
 from harness.analysis.claim_rules import is_masked
@@ -12,10 +11,10 @@ from harness.analysis.crossovers import unlike_conditions
 from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
-from harness.machine import clock_advice, gpu_state_of, gpu_states, lock_advice, part
+from harness.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
 from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
-from harness.report.figure_panels import WIDEST
+from harness.report.figure_panels import WIDEST, Lines
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, GROWING, SIZES, Case
 
@@ -23,7 +22,7 @@ from harness.sweep_axes import AXES, GROWING, SIZES, Case
 _OF_SIZE = ("oom", "timeout", "killed")
 
 
-def limits_reached(lines: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
+def limits_reached(lines: Lines) -> dict[str, list[CaseResult]]:
     """Find where a layer that was measured at a smaller size fails because of its size.
 
     Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
@@ -72,7 +71,7 @@ def stricter_precisions(precision: str) -> Sequence[str]:
 
 
 def quality_sentences(
-    lines: Iterable[CaseResult], machine: Mapping[str, Any], precision: str = _PRECISIONS[0], target: float = 0.0
+    lines: Iterable[CaseResult], machine: Machine, precision: str = _PRECISIONS[0], target: float = 0.0
 ) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
@@ -133,7 +132,7 @@ _MUCH_THROTTLED = 0.05
 _MOST = 6
 
 
-def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | None = None) -> list[str]:
+def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
     """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence.
 
     `machine` is the run's machine.json.
@@ -162,7 +161,7 @@ def report_cautions(lines: Sequence[CaseResult], machine: Mapping[str, Any] | No
     ]
 
 
-def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:
+def _kept_memory(lines: Lines) -> list[str]:
     """Layers whose calls keep memory, and those whose first call has made what stays."""
     leaks = [line for line in lines if line.kept_bytes]
     held = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
@@ -178,7 +177,7 @@ def _kept_memory(lines: Sequence[CaseResult]) -> list[str]:
     return text
 
 
-def unchecked_times(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
     limits = [roof for roof in roofs(machine) if roof.noise < math.inf]
     without = [line for line in lines if line.time_s is not None and roof_of(line, limits) is None]
@@ -246,7 +245,7 @@ def _inexact(lines: Iterable[CaseResult]) -> list[str]:
     return _at_most(text, "layer")
 
 
-def _bimodal(lines: Sequence[CaseResult]) -> list[str]:
+def _bimodal(lines: Lines) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     text = []
     for line in filter(attrgetter("bimodal"), lines):
@@ -308,7 +307,7 @@ def _wall_call(lines: Iterable[CaseResult]) -> str:
 _MUCH_PREPARED = 0.1
 
 
-def _preparing(lines: Sequence[CaseResult]) -> list[str]:
+def _preparing(lines: Lines) -> list[str]:
     """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
     found = {}
     for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
@@ -329,7 +328,7 @@ def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
     return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
 
 
-def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def _lowered_clock(lines: Lines, machine: Machine) -> list[str]:
     """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
     shared = [line for line in lines if line.gpu_disturbed_share]
     text = []
@@ -352,7 +351,7 @@ def _lowered_clock(lines: Sequence[CaseResult], machine: Mapping[str, Any]) -> l
     return text
 
 
-def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list[str]:
+def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
     told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
@@ -361,13 +360,11 @@ def _free_clock(lines: Iterable[CaseResult], machine: Mapping[str, Any]) -> list
     for line in lines:
         if line.device.startswith("cuda") and line.sm_clock_mhz:
             rates.setdefault(line.device, []).append(line.sm_clock_mhz)
-    states = [*gpu_states(machine).values()]
-    only = states[0] if len(states) == 1 else {}  # an older run does not say which GPU it is
-    advice = [lock_advice(gpu_state_of(machine, device) or only, seen) for device, seen in rates.items()]
+    advice = [lock_advice(gpu_state_of(machine, device) or {}, seen) for device, seen in rates.items()]
     return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
 
 
-def failure_remarks(lines: Sequence[CaseResult]) -> list[str]:
+def failure_remarks(lines: Lines) -> list[str]:
     """One sentence for each limit, and for each reason of a failure."""
     ends = limits_reached(lines)
     shown = {line.case for alike in ends.values() for line in alike}
@@ -394,7 +391,7 @@ def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
     return [*remarks[:_MOST], *([f"and {left}: see summary.csv"] if len(remarks) > _MOST else [])]
 
 
-def _cases(lines: Sequence[CaseResult]) -> str:
+def _cases(lines: Lines) -> str:
     """The first case and how many more, or the names of several layers and how many cases."""
     impls = list(dict.fromkeys(line.impl for line in lines))
     if len(impls) > 1:
@@ -427,7 +424,7 @@ def failures_table(lines: Iterable[CaseResult]) -> Table:
     return Table({"layer": "layer", "status": "bad", "cases": "n", "from n": "n", "why": "why"}, rows)
 
 
-def _named(lines: Sequence[CaseResult]) -> str:
+def _named(lines: Lines) -> str:
     named = [f"{_sizes(line)} {line.mode}" for line in lines[:_MOST_NAMED]]
     more = len(lines) - len(named)
     return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")

@@ -1,19 +1,15 @@
-"""Claims as text: theory's verdicts, Table 1, and a paper's claims and figures beside the measured ones."""
+"""Claims as text: theory's verdicts, and Table 1."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from harness import formatting
-from harness.analysis.analyse import PublishedFindings
 from harness.analysis.claim_rules import NOT_MEASURED, REFUTED, UNDETERMINED
 from harness.analysis.claims_table import VERDICTS, ClaimVerdict
-from harness.analysis.published_claims import FigureComparison, JudgedClaim
-from harness.analysis.published_papers import QUANTITIES as PAPER_QUANTITIES
 from harness.analysis.table1 import BeyondRow, Table1Row
 from harness.analysis.table1 import Cell as Order
-from harness.report.document import Cell, Groups, Row, Section, Sentence, Table, grouped
+from harness.report.document import Cell, Groups, Row, Table, grouped
 from harness.report.text.costs import setting_label
-from harness.sweep_axes import LETTERS
 
 QUANTITIES = {
     "work": "FLOPs, forward",
@@ -128,76 +124,3 @@ def _order_cell(one: Order, notes: Mapping[str, int | None]) -> Cell:
     if one.verdict == NOT_MEASURED:
         return Cell(f"{NOT_MEASURED}: {one.reason}", "soft")
     return Cell(one.measured, verdict=one.verdict, note=notes[one.reason])
-
-
-def published_section(published: PublishedFindings, hardware: str) -> Section:
-    """A paper's setting, its claims with their verdicts, and its figures beside the measured ones.
-
-    `hardware` names that of this run; it is empty if unknown.
-    """
-    paper = published.paper
-    about = [
-        paper.source.rstrip("."),
-        f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
-        f"Measured on {hardware or 'a machine that is not known'}"
-        + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
-        + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
-        *(note.rstrip(".") for note in paper.notes),
-    ]
-    columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
-    of = attrgetter("verdict", "measured", "reason")
-    sourced = any(one.claim.source for one in published.claims)
-    claims = [
-        (one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in published.claims
-    ]
-    return Section(
-        f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
-        [
-            *(Sentence(f"{sentence}.") for sentence in about if sentence),
-            Sentence(claim_count(published.claims)),
-            Table(columns | {"source": "why"} if sourced else columns, claims),
-            *_figure_tables(published.figures),
-        ],
-    )
-
-
-def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
-    """A table for each published table and quantity, with the source and the published hardware."""
-    columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
-    for (name, what), group in grouped(figures, lambda one: (one.figure.table, one.figure.quantity)).items():
-        first, quantity = group[0].figure, PAPER_QUANTITIES[what]
-        unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
-        parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
-        origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
-        yield Table(columns, [_figure_row(one) for one in group], title=f"{name}: {quantity.title}{unit}", about=origin)
-
-
-def claim_count(found: Sequence[JudgedClaim]) -> str:
-    """`Of 5 claims of the paper 4 confirmed, 1 refuted.`"""
-    return verdict_count([one.judgement.verdict for one in found], " of the paper")
-
-
-def claim_sentence(one: JudgedClaim) -> str:
-    """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
-    judgement = one.judgement
-    measured = f"measured {judgement.measured}: " if judgement.measured else ""
-    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
-
-
-def _figure_row(one: FigureComparison) -> Row:
-    figure, ratio = one.figure, one.ratio
-    layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
-    symbols = {axis: letter for letter, axis in LETTERS.items()}
-    where = ", ".join(
-        f"{symbols.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.differing.items()
-    )
-    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
-    measured = NOT_MEASURED
-    if one.measured is not None:
-        measured = figure_number(one.measured.known[0]) if one.measured.known else one.measured.ended
-    return (layer, where, published, measured, figure_number(ratio) if ratio is not None else "")
-
-
-def figure_number(value: float) -> str:
-    """Three significant digits, and always all digits before the decimal point."""
-    return formatting.count(value) if value >= 1000 else formatting.three(value) if value >= 1 else f"{value:.3g}"

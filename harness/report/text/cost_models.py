@@ -57,10 +57,10 @@ def _written(coefficient: str, term: str) -> str:
 
 def laws_table(laws: Sequence[FittedLaw]) -> Table:
     """The cost models as a table with a group for each metric."""
-    where = setting_label(fitted.series.setting for fitted in laws)
+    where = setting_label(fitted.series.shown_setting for fitted in laws)
     of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
     exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
-    vague = grouped((fitted for fitted in laws if not fitted.law.determined), lambda fitted: fitted.law.reason)
+    vague = grouped((fitted for fitted in laws if fitted.law.reason), lambda fitted: fitted.law.reason)
     number = {reason: at for at, reason in enumerate(vague, 1)}
     notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
     groups: Groups = {
@@ -79,10 +79,11 @@ def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
 def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
     law, error = fitted.law, fitted.law.cv_error
     kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
-    aside, note = " ".join(filter(None, kinds)), None if law.determined else note
-    formula = Cell(law_formula(fitted), aside=aside, note=note, details=coefficient_texts(fitted))
+    formula = Cell(
+        law_formula(fitted), aside=" ".join(filter(None, kinds)), note=note, details=coefficient_texts(fitted)
+    )
     return (
-        Cell(fitted.series.impl, aside=where(fitted.series.setting)),
+        Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
         formula,
         exponent_text(fitted.exponent_n, law.determined),
         exponent_text(fitted.exponent_d, law.determined),
@@ -125,7 +126,8 @@ def _held_out_row(one: HeldOut, where: str) -> Row:
     text = COST_TEXTS[one.metric]
     between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
     costs = text(one.measured), text(one.predicted), signed_share(one.error)
-    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", where)))
+    source = [f"m = {value}" for letter, value in one.own if letter == "m"]
+    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", *source, where)))
     return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
 
 

@@ -13,16 +13,17 @@ from harness.analysis.claim_rules import exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
+from harness.formatting import NumberText
 from harness.layer_options import options_of
 from harness.report.accuracy_chart import error_of
 from harness.report.document import Cell, Row, Table
-from harness.report.figure_panels import Facet, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
+from harness.report.figure_panels import Facet, Lines, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
-COST_TEXTS: dict[str, Callable[[float], str]] = {
+COST_TEXTS: dict[str, NumberText] = {
     "time": formatting.seconds,
     "memory": formatting.size,
     "flops": lambda value: f"{formatting.count(value, 1e6)} FLOPs",
@@ -37,7 +38,7 @@ def setting_label(settings: Iterable[Setting], but: str = "") -> Callable[[Setti
     """
     seen = set(settings)
     varying = [axis for axis in SETTINGS if axis != but and len({getattr(one, axis) for one in seen}) > 1]
-    return lambda setting: ", ".join(AXES[axis].phrase(getattr(setting, axis)) for axis in varying)
+    return lambda setting: ", ".join(AXES[axis].phrase(setting.as_dict()[axis]) for axis in varying)
 
 
 def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
@@ -157,7 +158,7 @@ def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
     return [line.impl for line in (*timed[:1], *close_to(timed[0], timed))] if timed else []
 
 
-def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
+def close_to(one: CaseResult, at_n: Lines) -> list[CaseResult]:
     """The other lines whose times cannot be told from that of this one: noise alone could explain the difference."""
     own = one.best_known_time
     return [
@@ -170,7 +171,7 @@ def close_to(one: CaseResult, at_n: Sequence[CaseResult]) -> list[CaseResult]:
     ]
 
 
-def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult], laws: Laws, baseline: str) -> Table:
+def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
     is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
     speed = "TFLOP/s" if is_tera else "GFLOP/s"
     widths = {line.head_dim for line in at_n} - {None}
@@ -200,7 +201,7 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Sequence[CaseResult],
 
 
 def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
-    fitted = laws.get((line.impl, line.series, "time"))
+    fitted = laws.get((line.impl, line.law_setting, "time"))
     exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
     speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
@@ -212,10 +213,10 @@ def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, i
         Cell("suspect", "bad") if line.suspect else ratio_text,
         _lengths(line),
         _memory(line),
-        "" if speed is None else formatting.three(speed),
+        formatting.if_known(speed, formatting.three),
         exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
-        "" if line.gb_per_s is None else formatting.three(line.gb_per_s),
-        "" if line.of_peak is None else formatting.share(line.of_peak),
+        formatting.if_known(line.gb_per_s, formatting.three),
+        formatting.if_known(line.of_peak, formatting.share),
     )
 
 
@@ -245,7 +246,7 @@ def _memory(line: CaseResult) -> str:
     return f"≥ {formatting.size(line.peak_traced_bytes)} traced{resident}"
 
 
-def _fastest(at_n: Sequence[CaseResult]) -> str:
+def _fastest(at_n: Lines) -> str:
     """A sentence about the fastest of some lines, which come fastest first; empty for a single layer."""
     timed = [line for line in at_n if line.best_known_time is not None]
     if len(timed) < 2:
@@ -311,14 +312,12 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         "TFLOP/s" if is_tera else "GFLOP/s": speed,
-        "Share of the machine's peak": lambda line: "" if line.of_peak is None else formatting.share(line.of_peak),
-        "Share of the peak under load, at sustained_s": lambda line: (
-            "" if line.sustained_of_peak is None else formatting.share(line.sustained_of_peak)
+        "Share of the machine's peak": lambda line: formatting.if_known(line.of_peak, formatting.share),
+        "Share of the peak under load, at sustained_s": lambda line: formatting.if_known(
+            line.sustained_of_peak, formatting.share
         ),
-        "Error, relative to float64 (RMS)": lambda line: "" if (e := error_of(line)) is None else f"{e:.1e}",
-        "Error over that of the plain layer": lambda line: (
-            "" if line.error_ratio is None else formatting.three(line.error_ratio)
-        ),
+        "Error, relative to float64 (RMS)": lambda line: formatting.if_known(error_of(line), "{:.1e}".format),
+        "Error over that of the plain layer": lambda line: formatting.if_known(line.error_ratio, formatting.three),
     }
     columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
     tables = []
@@ -331,7 +330,7 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     return tables
 
 
-def tables_over_own_axes(lines: Sequence[CaseResult], in_answers: Iterable[CaseResult] = ()) -> list[Table]:
+def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) -> list[Table]:
     """The time of one call over each own axis that varies, at every n, and of the layers without the axis.
 
     The tables that have a case of `in_answers` come first.
@@ -351,7 +350,7 @@ def tables_over_own_axes(lines: Sequence[CaseResult], in_answers: Iterable[CaseR
     return tables
 
 
-def _whole_s(at_n: Sequence[CaseResult], baseline: str) -> float | None:
+def _whole_s(at_n: Lines, baseline: str) -> float | None:
     """The time that ratios at one n are relative to."""
     ranked = [line for line in at_n if not line.suspect and baseline in (line.impl, "")]
     return min((line.time_s for line in ranked if line.time_s), default=None)

@@ -94,10 +94,13 @@ def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
 
 
 def _fold(curve: Curve, exact: bool) -> Range | None:
-    """The ratio of a curve's last cost to its first; None if its interval is wide or not known."""
+    """The ratio of a curve's last cost to its first; None if its interval is wide or not known, or no host has both."""
     value = curve.value[-1] / curve.value[0]
     if exact:
         return Range(value, value, value)
+    hosts = [set(host.split(",")) for host in (*curve.host[:1], *curve.host[-1:]) if host]
+    if hosts and hosts[0].isdisjoint(hosts[-1]):
+        return None
     ends = curve.lo[0], curve.hi[0], curve.lo[-1], curve.hi[-1]
     if None in ends or not all(ends):
         return None

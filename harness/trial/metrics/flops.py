@@ -317,10 +317,12 @@ def claimed_work(case: Case) -> dict[str, Any]:
     of_it = layer_lookup.claims_of_class(layer, case) if own else layer_lookup.claims_of_impl(case.impl, case)
     formula = layer_lookup.work_of(of_it, case.mode)
     text = own_axes.axes_text(layer)
-    # With a source, the work depends on two lengths, but claims know only one.
-    if case.kv_len or own_axes.unclaimed_options(case.impl, text, case.options):
+    # With a source, the work depends on two lengths, but claims without m know only one.
+    if case.kv_len and formula and not formula.growth("m")[0]:
         formula = None
-    formula = formula.at(own_axes.own_size(text, case.options)) if formula else None
+    if own_axes.unclaimed_options(case.impl, text, case.options):
+        formula = None
+    formula = formula.at(own_axes.sizes_of(case, text)) if formula else None
     summed = is_summed(passed_as(layer, case))
     lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
     work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None

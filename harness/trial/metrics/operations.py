@@ -7,7 +7,7 @@ with `torch.library` is seen. During observation, autograd dispatches one `detac
 gradients out of place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -19,15 +19,14 @@ from torch._ops import OpOverload
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.trial.metrics.partial_reads import marks_of
+
 # These write in place, and the old content does not enter the result.
-_OVERWRITES = frozenset(
-    (
-        *("aten::copy_", "aten::fill_", "aten::zero_"),
-        *("aten::index_put_", "aten::_index_put_impl_", "aten::index_copy_", "aten::index_fill_", "aten::scatter_"),
-        *("aten::uniform_", "aten::normal_", "aten::bernoulli_", "aten::random_", "aten::exponential_"),
-        *("aten::log_normal_", "aten::cauchy_", "aten::geometric_"),
-    )
-)
+_OVERWRITES = """
+    aten::copy_ aten::fill_ aten::zero_ aten::index_put_ aten::_index_put_impl_ aten::index_copy_ aten::index_fill_
+    aten::scatter_ aten::uniform_ aten::normal_ aten::bernoulli_ aten::random_ aten::exponential_ aten::log_normal_
+    aten::cauchy_ aten::geometric_
+"""
 # These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
 _UNWRITTEN = ("empty", "new_empty")
@@ -94,7 +93,7 @@ def operation_traits(func: Any) -> OperationTraits:
     return OperationTraits(
         name,
         written,
-        overwrites=name in _OVERWRITES or (bool(mutated) and all(a.is_out for _, a in mutated)),
+        overwrites=name in _OVERWRITES.split() or (bool(mutated) and all(a.is_out for _, a in mutated)),
         relabels=torch.Tag.inplace_view in func.tags,
         takes_no_content=name.startswith("aten::") and short.startswith(_SHAPED_AFTER),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
@@ -110,12 +109,24 @@ def tensors_of(value: Any) -> list[Tensor]:
     return []
 
 
+# The dense tensors that a sparse one consists of. It has no storage of its own.
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+}
+
+
+def _dense_parts(tensor: Tensor) -> list[Tensor]:
+    names = _SPARSE_PARTS.get(tensor.layout)
+    return [tensor] if names is None else [getattr(tensor, name)() for name in names]
+
+
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Return the size of the tensors' storages, each counted once.
 
     Tied weights and expanded buffers therefore count only for the memory that they occupy.
     """
-    storages = (tensor.untyped_storage() for tensor in tensors)
+    storages = (part.untyped_storage() for tensor in tensors for part in _dense_parts(tensor))
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
@@ -132,7 +143,12 @@ class Storages:
         self._held: dict[int, StorageWeakRef] = {}
 
     def key(self, tensor: torch.Tensor) -> int:
-        """Return the number of the tensor's storage. From then on, `nbytes` holds its size."""
+        """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
+
+        Raises Unobservable for a sparse tensor.
+        """
+        if tensor.layout != torch.strided:
+            raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self.nbytes:
@@ -275,29 +291,6 @@ class Depth:
             self._after[key] = max(self._after.get(key, chain), chain)
 
 
-def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
-    part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
-
-
-def _rows(index: Tensor) -> Tensor:
-    return index.cpu().long()
-
-
-# What an operator reads of its first argument, marked in a tensor of its shape. The rest stays untouched, such as the
-# experts that no token chooses.
-_SELECTS: dict[str, Callable[..., object]] = {
-    "aten::embedding": lambda part, weight, indices, **_: part.index_fill_(0, _rows(indices).flatten(), True),
-    "aten::index_select": lambda part, self, dim, index: part.index_fill_(dim, _rows(index), True),
-    "aten::gather": lambda part, self, dim, index, **_: part.scatter_(dim, _rows(index), True),
-    "aten::index": lambda part, self, indices: _mark_indexed(part, indices),
-}
-# These choose what they read in a way that is not followed here. So may any operator outside torch that takes numbers
-# of rows, experts or pages.
-_SELECT_UNKNOWN = frozenset(
-    ("aten::take", "aten::masked_select", "aten::_embedding_bag", "aten::_grouped_mm", "aten::_scaled_grouped_mm")
-)
-
-
 _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 
 
@@ -311,21 +304,22 @@ class ReadParts:
 
     def add(self, operation: Operation, tensor: Tensor) -> None:
         """Record that the operation reads what it needs of `tensor`, one of its arguments."""
-        name, key, size = operation.traits.name, self._storages.key(tensor), tensor.element_size()
+        key, size = self._storages.key(tensor), tensor.element_size()
         if key in self._whole or _selects_unknown(operation):
             return
-        select = _SELECTS.get(name) if operation.args and tensor is operation.args[0] else None
-        if select is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
+        arguments = operation.arguments() if operation.traits.namespace == "aten" else {}
+        mark = marks_of(operation.traits.name, arguments, tensor)
+        if mark is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
             self._whole.add(key)
             return
         elements = self._storages.nbytes[key] // size
         places = self._places.setdefault(key, {}).setdefault(size, torch.zeros(elements, dtype=torch.bool))
         shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
         part = places.as_strided(shape, tensor.stride(), tensor.storage_offset())
-        if select is None:
+        if mark is None:
             part.fill_(True)
         elif part.shape == tensor.shape:
-            select(part, **operation.arguments())
+            mark(part, **arguments)
 
     def bytes(self, key: int) -> int:
         """The bytes of this storage that were read."""
@@ -335,8 +329,9 @@ class ReadParts:
 
 
 def _selects_unknown(operation: Operation) -> bool:
+    """Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads."""
     if operation.traits.namespace == "aten":
-        return operation.traits.name in _SELECT_UNKNOWN
+        return False
     tensors = tensors_of([*operation.args, *operation.kwargs.values()])
     return any(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors)
 

@@ -23,11 +23,12 @@ from statistics import median
 from typing import Any
 
 from harness.stats.estimate import median_between_ticks
-from harness.trial.sandbox import is_out_of_memory
+from harness.trial.sandbox import Answer, is_out_of_memory
 from harness.trial.timing import sampler
 from harness.trial.timing.cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
 from harness.trial.timing.device_contract import Device
 from harness.trial.timing.sampler import Samples, rounded
+from harness.trial.workload import Call, Remake
 
 # Shares of the budget, in addition to the samples: for calls back to back, for samples of a hot cache and of a cold one
 # without dirty lines, and for samples of the graph of a call that was held.
@@ -52,16 +53,16 @@ _EMPTY_HOLD_S = 0.5e-3
 
 
 def sample_cuda(
-    call: Callable[[], Any],
+    call: Call,
     budget_s: float,
     device: Device,
     clock: Clock = time.perf_counter,
     renew: Callable[[], None] = lambda: None,
     cache: str = "cold",
     is_graph: bool = False,
-    remake: Callable[[], Callable[[], Any]] | None = None,
+    remake: Remake | None = None,
     before_load: Callable[[], None] = lambda: None,
-) -> tuple[Samples, dict[str, Any]]:
+) -> tuple[Samples, Answer]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
     `renew` enqueues a change of the input before each sample, outside its events. `cache` is as `Case.cache`. With
@@ -159,7 +160,7 @@ def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float 
 
 
 def _as_graph(
-    sampling: Sampling, remake: Callable[[], Callable[[], Any]] | None, budget_s: float, share: float
+    sampling: Sampling, remake: Remake | None, budget_s: float, share: float
 ) -> tuple[Held, dict[str, float | None] | None, str | None]:
     """Sample the call as a CUDA graph, for a share of the budget.
 
@@ -193,7 +194,7 @@ def _graph_launch_s(sampling: Sampling) -> float:
     return max(0.0, median_between_ticks(graph) - median_between_ticks(kernel))
 
 
-def _pair_s(device: Device, between: Callable[[], Any]) -> float:
+def _pair_s(device: Device, between: Call) -> float:
     """The time in seconds between two events with nothing but `between` enqueued in between."""
     readings: list[float] = []
     for _ in range(_EMPTY_ROUNDS):

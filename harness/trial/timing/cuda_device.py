@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from harness.trial.device import EVENTS, WAITS, device_name, is_rocm
 from harness.trial.nvml import NvmlGauge, addresses
-from harness.trial.workload import Unsupported
+from harness.trial.workload import Call, Remake, Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
 _HIGHEST_SM_CLOCK_MHZ = 3200.0
@@ -41,7 +40,7 @@ class _Replay:
     """
 
     graph: Any
-    captured: Callable[[], Any]
+    captured: Call
     kept: Any
 
     def __call__(self) -> Any:
@@ -92,7 +91,7 @@ class TorchDevice:
             self.lacks["spin"] = "ROCm counts cycles at a rate that does not follow the clock rate"
             self._cycles_per_s = _RATE_MARGIN * _RATE_CYCLES / self._second_s(lambda: self.spin(_RATE_CYCLES))
 
-    def _second_s(self, call: Callable[[], Any]) -> float:
+    def _second_s(self, call: Call) -> float:
         """The GPU's seconds for the second of two calls."""
         for _ in range(2):
             start = self.mark()
@@ -150,9 +149,7 @@ class TorchDevice:
         """Wait until the queue is empty."""
         WAITS[self.kind]()
 
-    def capture(
-        self, call: Callable[[], Any], remake: Callable[[], Callable[[], Any]] | None = None
-    ) -> Callable[[], Any]:
+    def capture(self, call: Call, remake: Remake | None = None) -> Call:
         """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
 
         The calls before the capture are on its stream, because torch makes workspaces for each stream. With `remake`,

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from harness.trial.environment import Usage, usage, warm_up
+from harness.trial.workload import Call
 
 # A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
 LEAST_CALL_S = 1e-7
@@ -56,7 +57,7 @@ class Samples:
 
 
 def take_samples(
-    call: Callable[[], Any],
+    call: Call,
     sync: Callable[[], None],
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from statistics import fmean, median
 from time import monotonic, perf_counter
-from typing import Any
 
 import torch
 
@@ -38,7 +37,7 @@ from harness.trial.reuse_between_calls import (
     results_of,
     take_last_call,
 )
-from harness.trial.sandbox import is_out_of_memory, send
+from harness.trial.sandbox import Answer, is_out_of_memory, send
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
 from harness.trial.timing import cuda_device, cuda_sampling, other_devices, sampler
@@ -46,7 +45,7 @@ from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
 from harness.trial.work_after_call import OtherThreads
-from harness.trial.workload import Unsupported, Workload, build
+from harness.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
 # total duration precede a turn's first sample, unless a single call is so long that the effect is negligible.
@@ -102,7 +101,7 @@ class _Layer:
         self.renewal.look()
 
 
-def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> dict[str, Any]:
+def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> Answer:
     """Take samples for about `trial_s` seconds. Also time the probe and count the interference.
 
     With `check`, test afterwards whether the timed calls returned kept results (`harness.trial.reuse_between_calls`).
@@ -146,7 +145,7 @@ def _check_not_compiled_since(made: int) -> None:
         raise CompiledAgain(f"it was compiled again while it was timed, {compilations() - made} times")
 
 
-def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, Answer]:
     work, renewal = layer.work, layer.renewal
     readings = probe_readings()
     samples = take_samples(
@@ -167,7 +166,7 @@ def open_device(case: Case) -> Device:
     return known[device_kind(case.device)]()
 
 
-def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
+def as_graph(device: Device, work: Workload, case: Case) -> Call:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
     Raises OutOfMemoryError if the GPU has no room for the graph, which has memory of its own. Raises WrongResult if the
@@ -190,7 +189,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
         raise Unsupported(f"the call cannot be captured as a graph ({why}): measure with launch=eager")
     kept = [tensor.clone() for tensor in work.varying]
 
-    def results(called: Callable[[], Any], seed: int) -> list[torch.Tensor]:
+    def results(called: Call, seed: int) -> list[torch.Tensor]:
         # On the host, as the GPU may have no room for three copies of the gradients.
         found = [one.detach().to("cpu", copy=True) for one in results_of(work, called, seed) if one is not None]
         fill_tensors(work.varying, kept)
@@ -210,7 +209,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Callable[[], Any]:
     return replay
 
 
-def remade_for_capture(work: Workload, case: Case) -> Callable[[], Callable[[], Any]] | None:
+def remade_for_capture(work: Workload, case: Case) -> Remake | None:
     """What makes the call anew on the stream of a capture, if its forward pass is not a part of it."""
     return work.remake if case.mode == "backward" else None
 
@@ -220,7 +219,7 @@ def missing_parts(case: Case) -> list[str]:
     return [] if case.device == "cpu" else missing(open_device(case).lacks)
 
 
-def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[str, Any]]:
+def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]:
     device = open_device(case)
     readings = device.probe_readings()
     before = usage()
@@ -243,13 +242,13 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, dict[st
     return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
 
 
-def probe_of(case: Case | None) -> dict[str, Any]:
+def probe_of(case: Case | None) -> Answer:
     """Time the reference workload of the case's device, or of the CPU without a case."""
     readings = probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
     return {"probe_s": median(readings)}
 
 
-def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> dict[str, Any]:
+def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int, answer: int) -> Answer:
     """Build and warm up one layer, then call it only in turns of about `turn_s` seconds each.
 
     The driver runs two such trials at once, one for each side, and gives them turns alternately. A turn takes a few
@@ -315,7 +314,7 @@ def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], b
 
 
 def pipelined_call_s(
-    call: Callable[[], Any], sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
+    call: Call, sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
 ) -> float:
     """Seconds per call of several calls with one wait at the end. A single call with a wait takes `once_s`.
 

@@ -10,6 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.cli.commands import main
+from harness.cli.parsers import parse_options
+from harness.errors import UsageError
+from harness.extras.attention.commands import run_attention_map
 from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
@@ -136,3 +139,9 @@ def test_the_command_itself_needs_no_torch(elsewhere: Path, monkeypatch: pytest.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert (elsewhere / "map/plots/attention_map.svg").is_file()
+
+
+@pytest.mark.parametrize("typed", [[], ["mask=causal"], ["", "mask=causal"]])
+def test_a_map_without_a_sentence_shows_where_it_goes(typed: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"""give (a|the) sentence.*: python -m harness attention-map "the cat"""):
+        run_attention_map(parse_options("attention-map", typed))

@@ -1,12 +1,13 @@
 """How far back the last output feels its input, in a trial: against Jacobians by hand."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from harness import layer_lookup
-from harness.extras.attention.trials import gradient_reach
+from harness.extras.attention.trials import attention_map, gradient_reach
 from harness.sweep_axes import Case
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Unsupported, build
@@ -96,3 +97,11 @@ def test_a_decoder_block_is_looked_at_from_its_last_token() -> None:
     block = layer_lookup.load_class("rnn.elman")
     assert block.causal
     assert (norms("impls.blocks.blocks:Decoder") > 0).all()
+
+
+def test_a_layer_with_a_wider_input_is_looked_inside_as_any_other() -> None:
+    case = Case("trial.wide:Weighted", 3, 4, 1)
+    assert len(attention_map(case, 0, (1, 2, 3))["weights"][0]) == 3
+    norms = gradient_reach(replace(case, seq_len=8, mode="train", mask="causal", dtype="float64"), 0)["norms"]
+    assert len(norms) == 8
+    assert min(norms) > 0

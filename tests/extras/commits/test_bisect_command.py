@@ -18,7 +18,7 @@ from harness.cli.commands import main
 from harness.errors import UsageError
 from harness.extras.commits import bisect as bisection
 from harness.extras.commits import change_position
-from harness.extras.compare.compared_sides import read_rows
+from harness.extras.compare.compared_sides import Log
 from harness.extras.compare.interleaved import Block, Side, Sides, Timing
 from harness.extras.compare.paired_evidence import Rules
 
@@ -101,7 +101,7 @@ def test_a_damaged_row_is_named_with_its_file_and_line(tmp_path: Path, row: str)
     path = tmp_path / "bisect.jsonl"
     path.write_text(f'{{"settings": {{}}, "machine": {{}}}}\n{row}\n')
     with pytest.raises(UsageError, match=r"bisect\.jsonl, line 2: .* name a new directory"):
-        read_rows(path, bisection._is_row)
+        Log(path, bisection._is_row).read()
 
 
 @pytest.mark.slow

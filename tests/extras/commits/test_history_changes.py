@@ -11,7 +11,7 @@ from harness.extras.commits.history_changes import (
     Confirmation,
     TimeChange,
     fact_changes,
-    machine_texts,
+    machine_text,
     time_changes,
     time_series,
     unblessed_regressions,
@@ -122,13 +122,12 @@ def test_another_processor_is_a_series_of_its_own() -> None:
     assert steps(found) == []
 
 
-def test_lines_without_gpu_settings_stay_in_the_series_of_their_machine() -> None:
+def test_other_gpu_settings_are_a_series_of_their_own() -> None:
     gpu = {"processor": "EPYC", "gpu": "H100"}
-    capped = {**gpu, "gpu_settings": "power limit 500 W"}
-    machines = [gpu, gpu, {**gpu, "gpu_settings": "power limit 700 W"}, capped]
+    machines = [{**gpu, "gpu_settings": f"power limit {limit_w} W"} for limit_w in (700, 500, 700)]
     found = history(*(commit(number, time=ratio(0.0), machine=one) for number, one in enumerate(machines)))
     assert {one.machine: len(one.ratios) for one in time_series(found)} == {
-        "EPYC, H100, power limit 700 W": 3,
+        "EPYC, H100, power limit 700 W": 2,
         "EPYC, H100, power limit 500 W": 1,
     }
 
@@ -198,6 +197,6 @@ def test_a_step_in_a_history_says_so_beside_the_case() -> None:
 
 def test_the_times_under_another_power_limit_are_kept_apart() -> None:
     kinds = [kind_of_machine(machine(a={}, b={"power_limit_w": limit_w})) for limit_w in (700.0, 500.0)]
-    texts = machine_texts([SimpleNamespace(machine=kind) for kind in kinds])
+    texts = [machine_text(SimpleNamespace(machine=kind)) for kind in kinds]
     assert texts[0] == "a CPU, 2 CPUs, H100, driver 570.86, power limit 700 W"
     assert texts[0] != texts[1]

@@ -28,4 +28,4 @@ def test_a_turn_without_its_times_is_refused(line: dict[str, Any]) -> None:
 def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
-        handler_of("turns")({}, Case("rnn.torch", 8, 8, 1, device="cuda"))
+        handler_of("turns")[0](Case("rnn.torch", 8, 8, 1, device="cuda"))

@@ -286,7 +286,7 @@ def test_an_environment_whose_package_does_twice_the_work_is_slower(
     assert "The outputs of both sides differ in float64" in Path("found.md").read_text()  # 16 sums, and 8
     of_python = [json.loads(Path("found", side, "machine.json").read_text()) for side in ("base", "head")]
     assert [machine["packages"] for machine in of_python] == [{"worked-layers": "1.0"}, {"worked-layers": "2.0"}]
-    assert {machine["trials_project"] for machine in of_python} == {str(ROOT)}
+    assert {machine["project"] for machine in of_python} == {str(ROOT)}
 
 
 def test_a_layer_that_one_environment_lacks_is_an_error(elsewhere: Path, capsys: pytest.CaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.errors import UsageError
-from harness.extras.compare.compared_sides import read_rows
+from harness.extras.compare.compared_sides import Log
 from harness.extras.compare.comparison import FAILED, HELD, NONE, is_invalidated
 from harness.extras.compare.interleaved import is_block_row
 
@@ -84,4 +84,4 @@ def test_a_row_that_another_version_wrote_is_named_with_its_file_and_line(row: s
     path = tmp_path / "blocks.jsonl"
     path.write_text(f"{row}\n")
     with pytest.raises(UsageError, match=r"blocks\.jsonl, line 1: .* name a new directory"):
-        read_rows(path, lambda _, row: is_block_row(row))
+        Log(path, lambda _, row: is_block_row(row)).read()

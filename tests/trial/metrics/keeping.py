@@ -38,6 +38,16 @@ class ATable(OwnLayer):
         return self.mix(self.kept @ x)
 
 
+class ATableAndEveryOutput(ATable):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.outputs: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.outputs.append(super().forward(x))
+        return self.outputs[-1]
+
+
 class GrowingCache(OwnLayer):
     """A cache of all tokens, in new memory at each step."""
 

@@ -71,3 +71,128 @@ class StepByStep(Rows):
 
     def take(self, at: Tensor) -> Tensor:
         return torch.stack([*self.table[1 : len(at)].unbind(), self.table[0] + self.table[0]])
+
+
+class Parts(nn.Module):
+    """A token and something of a large table, by an operation that need not read all of it."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d = d_model
+        self.register_buffer("table", torch.randn(ROWS, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.of_table(x)
+
+    def of_table(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Corner(Parts):
+    """One point for each channel, all of them in a corner of an image."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("places", 0.01 * torch.rand(1, 1, d_model, 2) - 1)
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.grid_sample(self.table[None, None], self.places, align_corners=True)[0, 0]
+
+
+class Sorted(Parts):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("few", torch.randn(d_model))
+        self.register_buffer("table", torch.linspace(-1, 1, ROWS))
+
+
+class Searched(Sorted):
+    def of_table(self, x: Tensor) -> Tensor:
+        return torch.searchsorted(self.table, self.few)
+
+
+class Bucketized(Sorted):
+    def of_table(self, x: Tensor) -> Tensor:
+        return torch.bucketize(self.few, self.table)
+
+
+class AmongFew(Sorted):
+    """It looks for each value until the value is found."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return torch.isin(self.few, self.table)
+
+
+class Equal(Parts):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("other", torch.randn(ROWS, d_model))
+
+    def of_table(self, x: Tensor) -> float:  # type: ignore[override]
+        return float(torch.equal(self.table, self.other))
+
+
+class AddedTo(Parts):
+    """A state of which one row changes."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return self.table.index_add_(0, torch.arange(3, 4), 0 * x[0, :1])[3]
+
+
+class FilledIn(Parts):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("hidden", torch.rand(ROWS, d_model) > 0.5)
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return self.table.masked_fill_(self.hidden, 0.0)[3]
+
+
+class FewSources(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return torch.zeros(self.d).scatter_add(0, torch.arange(4), self.table[:, 0])
+
+
+class LowerHalf(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return x @ self.table[: self.d].tril()
+
+
+class LongSteps(Parts):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("weight", torch.randn(d_model, d_model, 1))
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.conv1d(self.table.t()[None], self.weight, stride=ROWS)[0, :, 0]
+
+
+class Pooled(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(self.table[None], (1, 1), stride=(ROWS, 1))[0]
+
+
+class Reduced(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.interpolate(self.table[None, None], (1, self.d))[0, 0]
+
+
+class Cropped(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(self.table, (0, 0, 0, 1 - ROWS))
+
+
+class Widened(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(self.table, (0, 0, 0, 1)).sum(0)
+
+
+class OneClass(Parts):
+    """The loss of one class in each row."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("classes", torch.randint(d_model, (ROWS,)))
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.nll_loss(self.table, self.classes)

@@ -17,7 +17,8 @@ def facts(layer: str, mode: str = "forward") -> dict:
     ("layer", "first_call", "each_call"),
     [
         ("OwnLayer", 0, 0),
-        ("EveryOutput", OUTPUT, OUTPUT),
+        ("EveryOutput", 0, OUTPUT),
+        ("ATableAndEveryOutput", TABLE, OUTPUT),
         ("TheLastOutput", OUTPUT, 0),
         ("ATable", TABLE, 0),
     ],
@@ -33,6 +34,10 @@ def test_every_output_that_is_kept_in_training_keeps_what_its_backward_pass_need
 
 def test_a_table_of_the_first_call_is_in_the_peak() -> None:
     assert facts("ATable")["peak_bytes"] == facts("OwnLayer")["peak_bytes"] + OUTPUT + TABLE
+
+
+def test_an_output_that_each_call_keeps_is_in_the_peak_once() -> None:
+    assert facts("EveryOutput")["peak_bytes"] == facts("OwnLayer")["peak_bytes"]
 
 
 def test_a_cache_that_grows_is_held_with_all_tokens_before_the_timed_one() -> None:

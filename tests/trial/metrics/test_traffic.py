@@ -93,3 +93,28 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
     facts = runner.run("facts", Case(f"trial.metrics.mixture:{layer}", N, D, 1, batch_size=B)).values
     assert facts["min_bytes"] == 4 * (2 * X + N * D + between)
     assert facts["weights_bytes"] == 4 * ROWS * D
+
+
+@pytest.mark.parametrize(
+    ("layer", "beside_the_input"),
+    [
+        ("Corner", 4 * 2 * D),  # the places
+        ("Searched", 4 * D),  # what is searched
+        ("Bucketized", 4 * D),
+        ("AmongFew", 4 * D),
+        ("Equal", 0),
+        ("AddedTo", 4 * D),  # the row, which is read again
+        ("FilledIn", ROWS * D + 4 * D),  # the mask, and a row that is read again
+        ("FewSources", 0),
+        ("LowerHalf", 0),
+        ("LongSteps", 4 * D * D),  # the weight
+        ("Pooled", 0),
+        ("Reduced", 0),
+        ("Cropped", 0),
+        ("Widened", 4 * ROWS * D),
+        ("OneClass", 8 * ROWS),  # the numbers of the classes
+    ],
+)
+def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_input: int, runner: Executor) -> None:
+    facts = runner.run("facts", Case(f"trial.metrics.mixture:{layer}", N, D, 1, batch_size=B)).values
+    assert facts["read_bytes"] == 4 * X + beside_the_input

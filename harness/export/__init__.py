@@ -1,1 +1,0 @@
-"""Results and scripts in other tools' formats."""

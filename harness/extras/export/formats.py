@@ -1,0 +1,332 @@
+"""Export a run to other tools' formats: CSV, Parquet, github-action-benchmark and pytest-benchmark's JSON.
+
+Other tools keep a history by a case's name, so a name must not change when an axis is added. Sizes are always part of
+it. Other axes are part of it only if they differ from their defaults. All are written as on the command line of
+`sweep`.
+"""
+
+import io
+import json
+import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness import __version__, file_io, formatting
+from harness.entries import entries, referenced
+from harness.errors import UsageError
+from harness.machine import Machine, part
+from harness.results.accumulate_rows import read_run
+from harness.results.columns import COLUMNS, CaseResult, table
+from harness.results.stored_run import StoredRun
+from harness.results.summarise import Trials
+from harness.stats.interval import NORMAL
+from harness.sweep_axes import AXES, DEFAULTS, Case
+
+# The ending of each format's files, and what writes it.
+FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
+
+
+class Exported(NamedTuple):
+    """The bytes of a file, its number of cases, and a sentence for each thing that the format cannot hold."""
+
+    content: bytes
+    cases: int
+    notices: Sequence[str] = ()
+
+
+def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
+    """Export the run, or the `cases` of a script, to the format. Raises UsageError if the run has nothing for it."""
+    if not stored.lines:
+        raise UsageError(f"{stored.path} has no rows to export")
+    write = referenced(FORMATS[name][1])
+    return Exported(*(write(stored, cases) if cases else write(stored)))
+
+
+def _completed(stored: StoredRun) -> list[CaseResult]:
+    """The lines as `summary.csv` has them."""
+    from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
+
+    return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+
+
+def has_value(value: Any) -> bool:
+    """Whether the value is neither None nor an infinite or NaN float."""
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _as_json(data: Any) -> bytes:
+    """The data as indented ASCII JSON. Raises ValueError for an infinity or NaN."""
+    return json.dumps(data, indent=2, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _left_out(stored: StoredRun, kept: Sequence[CaseResult], why: str) -> list[str]:
+    """A sentence about the cases that are not among those kept; none if there are no such cases."""
+    left = len(stored.lines) - len(kept)
+    return [f"{left} case{'s' if left > 1 else ''} {why} left out"] if left else []
+
+
+_SIZES = ("seq_len", "d_model", "num_heads")
+
+
+def overrides(line: CaseResult, without: Collection[str] = ()) -> str:
+    """The axes that tell the case from others of its impl: `seq_len=64 d_model=128 num_heads=2 mode=train`."""
+    axes = line.case.as_dict()
+    named = [axis for axis in AXES if axis in _SIZES or (axis != "impl" and axes[axis] != DEFAULTS[axis])]
+    return formatting.printable(" ".join(f"{axis}={axes[axis]}" for axis in named if axis not in without))
+
+
+def export_csv(stored: StoredRun) -> Exported:
+    """Export every case, failed ones included. Raises UsageError if a count exceeds 64 bits."""
+    try:
+        text = file_io.to_csv(table(_completed(stored)), "%.6g")
+    except (OverflowError, TypeError) as error:
+        raise UsageError(f"{stored.path}: a count is beyond 64 bits and fits into no table") from error
+    return Exported(text.encode("utf-8", "backslashreplace"), len(stored.lines))
+
+
+def export_parquet(stored: StoredRun) -> Exported:
+    """Export every case, failed ones included. Each column has its own type, and its unit in the field's metadata.
+
+    Raises UsageError if a cell does not have its column's type or exceeds 64 bits.
+    """
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    units = {name: {"unit": column.unit} if column.unit else None for name, column in COLUMNS.items()}
+    schema = pa.schema(
+        [pa.field(name, types[column.type], name not in AXES, units[name]) for name, column in COLUMNS.items()],
+        metadata={"generator": f"attn-harness {__version__}"},
+    )
+    lines, columns = _completed(stored), []
+    for field in schema:
+        try:
+            columns.append(pa.array([getattr(line, field.name) for line in lines], type=field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"{stored.path}: a cell of column {field.name} is no {field.type}") from error
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=schema), file)
+    return Exported(file.getvalue(), len(lines))
+
+
+_MS = 1e3
+# The action puts a name between backticks in a table cell, where nothing can be escaped.
+_CELL = str.maketrans({"|": "¦", "`": "'", "\\": "/"})
+_EXTRA = ("trials", "stop_reason", "flops", "depth", "backend")
+
+
+def export_github_action_benchmark(stored: StoredRun) -> Exported:
+    """Export the cases with a time or peak memory; a notice counts the others.
+
+    Raises UsageError if no case has either.
+    """
+    measured = [line for line in stored.lines if line.status == "ok" and any(_entries(line))]
+    if not measured:
+        raise UsageError(f"{stored.path} has neither times nor memory to export")
+    entries = [entry for line in measured for entry in _entries(line)]
+    return Exported(_as_json(entries), len(measured), _left_out(stored, measured, "without a result"))
+
+
+def _entries(line: CaseResult) -> Iterator[dict[str, Any]]:
+    name = f"{formatting.printable(line.impl)} {overrides(line)}".translate(_CELL)
+    if line.time_s is not None:
+        time = {"name": f"{name}: time", "unit": "ms", "value": float(f"{line.time_s * _MS:.6g}")}
+        yield {**time, **_range(line), "extra": _extra(line)}
+    if line.peak_bytes is not None:
+        yield {"name": f"{name}: peak memory", "unit": "bytes", "value": line.peak_bytes, "extra": _extra(line)}
+
+
+def _range(line: CaseResult) -> dict[str, str]:
+    """The interval; empty if it is unknown or has no upper end."""
+    lo_s, hi_s = line.time_lo_s, line.time_hi_s
+    if lo_s is None or hi_s is None or not math.isfinite(hi_s):
+        return {}
+    return {"range": f"{lo_s * _MS:.4g} to {hi_s * _MS:.4g}"}
+
+
+def _extra(line: CaseResult) -> str:
+    return "\n".join(f"{name}: {value}" for name in _EXTRA if has_value(value := getattr(line, name)))
+
+
+# In pytest-benchmark's format, each trial is one round. Its value is in seconds per call.
+# Samples of one trial are not independent, so counting them as rounds would understate the uncertainty. Trials are
+# independent, and each case has a few of them.
+
+
+def machine_info(machine: Machine) -> dict[str, Any]:
+    """`machine_info`, with empty texts for what the run does not record."""
+    system, _, release = (machine.get("kernel") or "").partition(" ")
+    cpu, torch = part(machine, "cpu"), part(machine, "torch")
+    model = cpu.get("model") or ""
+    return {
+        "node": machine.get("host") or "",
+        "processor": model,
+        "machine": "",
+        "python_compiler": "",
+        "python_implementation": "CPython",
+        "python_implementation_version": machine.get("python") or "",
+        "python_version": machine.get("python") or "",
+        "python_build": ["", ""],
+        "release": release,
+        "system": system,
+        "cpu": {"brand_raw": model, "count": cpu.get("threads")},
+        "torch": torch.get("version") or "",
+    }
+
+
+def commit_info(machine: Machine) -> dict[str, Any]:
+    """`commit_info`: the commit of the directory the run was made in, else of this project's checkout."""
+    described = machine.get("user_commit") or machine.get("project_commit") or "unversioned"
+    return {
+        "id": described.removesuffix("-dirty"),
+        "time": None,
+        "author_time": None,
+        "dirty": described.endswith("-dirty"),
+        "project": "attn-harness",
+        "branch": "(unknown)",
+    }
+
+
+def taken_at(stored: StoredRun) -> str:
+    """When the run began, in ISO format.
+
+    The time is that of the first row. For a run without rows, it is the time its file was written.
+    """
+    path = stored.path
+    for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
+        with rows.open("rb") as file:
+            line = file.readline()
+        with suppress(*_NO_TIME):
+            return _iso(float(json.loads(line)["at"]))
+    kept = path if path.is_file() else path / "summary.csv"
+    return _iso(kept.stat().st_mtime if kept.is_file() else path.stat().st_mtime)
+
+
+# What an incomplete row raises, a foreign one, or one from before rows had a time.
+_NO_TIME = (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def rounds_of(run: Path) -> dict[Case, list[float]]:
+    """The value of every trial in a run's rows, by case, in the order they were taken."""
+    accumulated, _ = read_run(run)
+    cases = [Case(*axes) for axes in accumulated.cases]
+    found: dict[Case, list[float]] = {}
+    every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
+    for group in Trials(accumulated).groups(every, no_probe):
+        for number, values_s in zip(group.cases.tolist(), group.column("value_s").tolist(), strict=True):
+            found[cases[number]] = values_s
+    return found
+
+
+def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:
+    """The items of `stats`, in seconds, for at least one round.
+
+    Quartiles and outliers are defined as in pytest-benchmark.
+    """
+    ordered = np.sort(values_s)
+    middle, spread = float(ordered.mean()), float(ordered.std(ddof=1)) if len(ordered) > 1 else 0.0
+    q1, median, q3 = np.quantile(ordered, (0.25, 0.5, 0.75), method="hazen").tolist()
+    low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
+    within = ordered[(ordered >= low) & (ordered <= high)]
+    beyond_fences = len(ordered) - len(within)
+    beyond_spread = int(((ordered < middle - spread) | (ordered > middle + spread)).sum())
+    return {
+        "min": float(ordered[0]),
+        "max": float(ordered[-1]),
+        "mean": middle,
+        "stddev": spread,
+        "rounds": len(ordered),
+        "median": median,
+        "iqr": q3 - q1,
+        "q1": q1,
+        "q3": q3,
+        "iqr_outliers": beyond_fences,
+        "stddev_outliers": beyond_spread,
+        "outliers": f"{beyond_spread};{beyond_fences}",
+        "ld15iqr": float(within[0]),
+        "hd15iqr": float(within[-1]),
+        "ops": len(ordered) / float(ordered.sum()),
+        "total": float(ordered.sum()),
+        "data": list(values_s),
+        "iterations": 1,
+    }
+
+
+def statistics_of_interval(time_s: float, lo_s: float | None, hi_s: float | None, trials: int) -> dict[str, Any]:
+    """The same items, without `data`, for a case of which only an estimate and its 95 % interval were kept.
+
+    The estimate is close to the fastest trial's time, so it becomes `min`. For lack of other values it is also `mean`
+    and `median`. The `max` is the interval's upper end, or the estimate if it has none. The `stddev` is the spread of
+    trials that the interval's width implies.
+    """
+    hi_s = hi_s if hi_s is not None and time_s <= hi_s < math.inf else time_s
+    lo_s = lo_s if hi_s > time_s and lo_s is not None and lo_s <= time_s else time_s
+    rounds = max(1, trials)
+    of_estimate = {name: value for name, value in statistics_of([time_s]).items() if name != "data"}
+    return {
+        **of_estimate,
+        **dict.fromkeys(("max", "q3", "hd15iqr"), hi_s),
+        "stddev": (hi_s - lo_s) / 2 / NORMAL * math.sqrt(rounds),
+        "rounds": rounds,
+        "iqr": hi_s - time_s,
+        "total": rounds * time_s,
+    }
+
+
+# The version of pytest-benchmark whose file format this follows.
+_VERSION = "5.3.1"
+
+
+def export_pytest_benchmark(stored: StoredRun) -> Exported:
+    """Export the cases with a time; a notice counts the others. Raises UsageError if no case has one."""
+    timed = [line for line in stored.lines if line.status == "ok" and line.time_s is not None]
+    if not timed:
+        raise UsageError(f"{stored.path} has no times to export")
+    rounds = rounds_of(stored.path) if (stored.path / "rows").is_dir() else {}
+    precision = stored.config.get("precision") or {}
+    content = {
+        "machine_info": machine_info(stored.machine),
+        "commit_info": commit_info(stored.machine),
+        "benchmarks": [_benchmark(line, rounds.get(line.case, ()), precision) for line in timed],
+        "datetime": taken_at(stored),
+        "version": _VERSION,
+    }
+    return Exported(_as_json(content), len(timed), _left_out(stored, timed, "without a time"))
+
+
+def _benchmark(line: CaseResult, values_s: Sequence[float], precision: dict[str, Any]) -> dict[str, Any]:
+    which = overrides(line)
+    columns = {name: value for name in COLUMNS if has_value(value := getattr(line, name))}
+    name = f"{formatting.printable(line.impl)}[{which}]"
+    assert line.time_s is not None
+    if values_s:
+        stats = statistics_of(values_s)
+    else:
+        stats = statistics_of_interval(line.time_s, line.time_lo_s, line.time_hi_s, line.trials)
+    return {
+        # Cases that differ only in their layer, or its heads, form a group and are shown side by side.
+        "group": overrides(line, without=("num_heads",)),
+        "name": name,
+        "fullname": f"attn-harness::{name}",
+        "params": line.case.as_dict(),
+        "param": which,
+        "extra_info": {**columns, "rounds_are": "trials" if values_s else "an interval"},
+        "options": {
+            "disable_gc": True,
+            "timer": "perf_counter",
+            "min_rounds": precision.get("min_rounds", stats["rounds"]),
+            "max_time": precision.get("case_s"),
+            "min_time": precision.get("trial_s"),
+            "warmup": True,
+        },
+        "stats": stats,
+    }

@@ -1,0 +1,283 @@
+"""Export one or two cases of a run as a script for an issue: the layers, sizes, a check and a timer.
+
+The script imports the project's layers, and holds the user's own files. A comment holds the measured figures.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness import __version__, formatting, own_axes
+from harness.analysis.complete_lines import with_ratio_to
+from harness.analysis.roofline import roofs, with_suspects
+from harness.errors import UsageError, did_you_mean
+from harness.extras.export import function_script, layer_script
+from harness.extras.export.formats import Exported
+from harness.extras.export.script_parts import REFERENCE, Description, Script, ScriptSource, source_of
+from harness.layer_options import NO_OPTIONS, options_of
+from harness.machine import part
+from harness.measure.executor import Executor, short_executor
+from harness.results.columns import CaseResult
+from harness.results.stored_run import StoredRun
+from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
+
+# What two cases of one script may differ in: the rest of the script is of both.
+_OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
+# Names that every script uses itself.
+_NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
+# The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
+_MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
+_VALUES = {value for axis in AXES.values() for value in axis.values}
+
+
+def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
+    """The script of some cases. Trials tell how their layers are called."""
+    with short_executor() as executor:
+        return export_script(stored, cases, executor)
+
+
+def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:
+    """The script of one case, or of two that differ in the layer. `wanted` describes each: see `chosen`.
+
+    Raises UsageError if no script can hold the case.
+    """
+    if len(wanted) > 2:
+        raise UsageError("a script compares two cases: give --case at most twice")
+    lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
+    _check(lines)
+    described = [_described(line.case, executor) for line in lines]
+    if len(lines) == 2 and (reason := function_script.differing(described)):
+        raise UsageError(reason)
+    # Whoever runs the script may have one GPU.
+    lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
+    return Exported(_text(stored, lines, described).encode(), len(lines))
+
+
+def chosen(stored: StoredRun, text: str) -> CaseResult:
+    """The only case that `text` describes: a layer, or a part of its name, and words as in the names of cases.
+
+    An empty text describes every case that can run. Raises UsageError, with the cases that fit, for none or several.
+    """
+    words = text.split()
+    lines = [line for line in stored.lines if text or line.status != "unsupported"]
+    if not lines:
+        raise UsageError(f"{stored.path} has no case that can run, and so none to export")
+    _check_keys(words, lines)
+    layers = {line.impl for line in lines}
+    fitting = [line for line in lines if all(_fits(line, word, layers) for word in words)]
+    usual = [line for line in fitting if _is_usual(line, fitting, words)]
+    if len(fitting) == 1 or len(usual) == 1:
+        return (usual or fitting)[0]
+    if not fitting:
+        unknown = [word for word in words if not ("=" in word or word in _VALUES or any(word in one for one in layers))]
+        near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
+        raise UsageError(f"no case of {stored.path} is '{text}'{near or ': it has ' + _listed(lines)}")
+    described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
+    raise UsageError(f"{described}: choose one, as by \"--case '{fitting[0]}'\", of {_listed(fitting)}")
+
+
+def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
+    name, equals, value = word.partition("=")
+    if not equals or word == line.options:
+        whole = {one for one in layers if word in (one, one.rpartition(":")[2])}
+        is_part = line.impl in whole if whole else word in line.impl and word not in _VALUES
+        return is_part or any(getattr(line, axis) == word for axis in AXES)
+    axis = present_axis(name)
+    return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
+
+
+def _options(line: CaseResult) -> str:
+    return own_axes.stated_options(line.own_axes, line.options)
+
+
+def _option(word: str) -> str:
+    return word.removeprefix("layer.")
+
+
+def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
+    options = list(dict.fromkeys(name for line in lines for name in options_of(_options(line))))
+    for word in words:
+        name = _option(word).partition("=")[0]
+        if "=" in word and present_axis(name) not in AXES and name not in options:
+            raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*options, *AXES, *LETTERS])}")
+
+
+def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[str]) -> bool:
+    """Whether the line has the default of each axis along which the others vary, except of axes in `words`.
+
+    The name of a case leaves defaults out.
+    """
+    names = (present_axis(_option(word).partition("=")[0]) for word in words if "=" in word)
+    given = {name if name in AXES else "options" for name in names}
+    varied = [axis for axis in AXES if len({getattr(one, axis) for one in others}) > 1 and axis not in given]
+    return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
+
+
+def _listed(lines: Sequence[CaseResult]) -> str:
+    return formatting.listed([f"'{line.case}'" for line in lines], "case")
+
+
+def _check(lines: Sequence[CaseResult]) -> None:
+    """Raise UsageError with the reason if the script cannot hold these cases."""
+    first, *others = lines
+    for other in others:
+        for axis in AXES:
+            if axis not in _OF_A_SIDE and getattr(first, axis) != getattr(other, axis):
+                raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {axis}")
+        if first.case == other.case:
+            raise UsageError("both cases are the same one: a script compares two layers")
+    for line in lines:
+        if line.status == "unsupported":
+            raise UsageError(f"{line.case} cannot run: {line.reason}")
+
+
+def _described(case: Case, executor: Executor) -> Description:
+    """How the layer is built and called: see `harness.extras.export.trials`."""
+    outcome = executor.ask("describe_call", case)
+    if not outcome.ok:
+        raise UsageError(f"{case.impl} cannot be exported: {outcome.reason}")
+    return dict(outcome.values)
+
+
+# The text.
+
+
+def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
+    case = lines[0].case
+    names = _side_names(lines)
+    built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
+    truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
+    inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
+    body: Any = layer_script if inputs is None else function_script
+    targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
+    targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
+    taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
+    modules: dict[str, str] = {}
+    for one in described:
+        modules |= one["modules"]
+    source = source_of(targets, modules, taken)
+    script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
+    imports = _imports(source, ["from functools import partial"] * (inputs is not None))
+    parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
+    doubted = (
+        f"Do not quote {name}, which is {doubt}"
+        for name, line in zip(names, lines, strict=True)
+        if (doubt := _doubt(line))
+    )
+    prints = "".join(f"print({text!r})\n" for text in doubted)
+    return "\n\n\n".join(filter(None, parts)) + f"\n{prints}"
+
+
+def _doubt(line: CaseResult) -> str:
+    """Why the time of a case may not be quoted; empty if nothing is wrong with it."""
+    wrong = f"incorrect: {line.reason}" if line.status == "incorrect" else ""
+    return formatting.printable(f"suspect: {line.suspect}" if line.suspect else wrong)
+
+
+def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, str]:
+    """The name of what is right in float64 for each side: a reference, which is added to `built`, or the side itself.
+
+    Sides with equal references share it.
+    """
+    first, *others = references.values()
+    shared = first is not None and all(one == first for one in others)
+    own = {
+        name: REFERENCE if shared else f"{REFERENCE} of {name}" for name, one in references.items() if one is not None
+    }
+    built.update({own[name]: references[name] for name in own})
+    return {name: own.get(name, name) for name in references}
+
+
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
+    """The lengths at which the script checks its sides, each with the largest relative error that it allows.
+
+    They are the small length of verification and n, where twice the error that the run measured is allowed. A
+    reference may hold all scores, which are too many at a large n.
+    """
+    case, (first, *_) = lines[0].case, described
+    trains = case.mode in ("train", "backward")
+    limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
+    checks = {first["small_len"]: limit}
+    queries = case.batch_size * case.num_heads * case.seq_len
+    if first["inputs"] is not None:
+        queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
+    scores = queries * (case.kv_len or case.seq_len) if any(one["reference"] for one in described) else 0
+    if case.seq_len not in checks and scores <= _MOST_SCORES:
+        errors = (max(line.output_error or 0.0, line.gradient_error or 0.0) for line in lines if line.status == "ok")
+        checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * error for error in errors))
+    return checks
+
+
+def _side_names(lines: Sequence[CaseResult]) -> list[str]:
+    """The layer of each side, or the layer and what differs: `layer h=4 window=64`."""
+    impls = [line.impl for line in lines]
+    if len(set(impls)) == len(impls):
+        return impls
+    words = [[f"h={line.num_heads}", f"g={line.num_kv_heads}", *_options(line).split("+")] for line in lines]
+    common = {*words[0]}.intersection(*words) | {NO_OPTIONS}
+    return [" ".join([impls[0], *(word for word in one if word not in common)]) for one in words]
+
+
+def _case_names(lines: Sequence[CaseResult]) -> list[str]:
+    """The names of the cases. Where their options differ, they contain defaults too."""
+    differ = len({line.options for line in lines}) > 1
+    return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
+
+
+def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> str:
+    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.definitions)
+    names = _case_names(lines)
+    machine = stored.machine
+    cpu, torch = part(machine, "cpu"), part(machine, "torch")
+    versions = [
+        f"torch {torch['version']}" if torch.get("version") else "",
+        *(f"{name} {version}" for name, version in part(machine, "packages").items()),
+        f"Python {machine['python']}" if machine.get("python") else "",
+        (torch.get("gpu") if lines[0].device == "cuda" else cpu.get("model")) or "",
+        formatting.counted(lines[0].threads, "thread"),
+        machine.get("kernel") or "",
+    ]
+    comments = [
+        *map(_measured, names, lines),
+        *_ratio(lines),
+        f"By attn-harness {__version__}: {', '.join(filter(None, versions))}.",
+        "This script measures worse than that: it is one process without rounds, intervals or a check of the machine.",
+        "Six runs of one script gave ratios of 0.92 to 0.95, and six sweeps 0.89 to 0.93: repeats hide its bias.",
+    ]
+    quoted = formatting.printable(" and ".join(names)).replace("\\", "/").replace('"', "'")
+    return "\n".join([f'"""{quoted}. Needs {needs}."""', "", *(f"# {line}" for line in comments)])
+
+
+def _measured(name: str, line: CaseResult) -> str:
+    """What the run found of the case with this name, in a line."""
+    figures = []
+    if line.status != "ok":
+        figures.append(f"{line.status}: {formatting.printable(line.reason or '')}")
+    figures += [_doubt(line)] if line.suspect else []
+    figures += [f"prepare takes {formatting.seconds(line.prepare_s)}"] if line.prepare_s else []
+    if line.time_s is not None:
+        interval = ""
+        if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
+            interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
+        figures.append(f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}")
+    figures += [f"{line.flops:,} FLOPs"] if line.flops is not None else []
+    figures += [f"peak {formatting.size(line.peak_bytes)}"] if line.peak_bytes is not None else []
+    figures += [line.backend] if line.backend else []
+    return f"{name}: {', '.join(figures) or 'not measured'}"
+
+
+def _ratio(lines: Sequence[CaseResult]) -> list[str]:
+    """The ratio of both times, with its interval as of independent times."""
+    if len(lines) != 2 or not all(line.time_s for line in lines) or any(map(_doubt, lines)):
+        return []
+    found = with_ratio_to(*lines)
+    ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
+    interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
+    return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
+
+
+def _imports(source: ScriptSource, more: Sequence[str]) -> str:
+    timer = "from torch.utils.benchmark import Timer"
+    of_source = [one for one in source.imports if one not in ("import torch", timer, *more)]
+    return "\n".join([*more, *dict.fromkeys(of_source), "import torch", timer])

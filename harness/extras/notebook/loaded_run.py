@@ -1,0 +1,204 @@
+"""A run in a notebook: `run = harness.load("results/latest")`, then `run.table`, `run.laws`, `run.plot.time()`."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.analysis import fitted_laws
+from harness.analysis.analyse import Analysis, analyse
+from harness.analysis.claims_table import claims_table
+from harness.analysis.complete_lines import complete_lines
+from harness.analysis.crossovers import crossovers_table, layers_without_heads
+from harness.analysis.roofline import why_no_roof
+from harness.errors import UsageError
+from harness.formatting import counted
+from harness.key_value_options import long_names
+from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
+from harness.report.layer_looks import looks_of_run
+from harness.report.overview import overview
+from harness.results.columns import CaseResult, lines_of_table, table
+from harness.results.stored_run import StoredRun, read_run_directory
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+class Run(StoredRun):
+    """A run measured earlier. Reading it measures nothing and writes nothing."""
+
+    def __repr__(self) -> str:
+        impls = dict.fromkeys(line.impl for line in self.lines)
+        return f"<run {self.path}: {counted(len(self.lines), 'case')} of {', '.join(impls)}>"
+
+    @cached_property
+    def table(self) -> "pd.DataFrame":
+        """`summary.csv`: one row per case."""
+        return table(self.lines)
+
+    @cached_property
+    def findings(self) -> Analysis:
+        """All findings of the run, as objects."""
+        return analyse(self.lines, self.machine, self.config)
+
+    @cached_property
+    def laws(self) -> "pd.DataFrame":
+        """`laws.csv`: the cost models of each layer's time, memory, FLOPs and sequential depth."""
+        return fitted_laws.laws_table(self.findings.laws)
+
+    @cached_property
+    def claims(self) -> "pd.DataFrame":
+        """`claims.csv`: the claims of theory and their verdicts."""
+        return claims_table(self.findings.verdicts)
+
+    @cached_property
+    def crossovers(self) -> "pd.DataFrame":
+        """`crossovers.csv`: the n from which one layer costs more than another."""
+        return crossovers_table(self.findings.crossovers)
+
+    @cached_property
+    def published(self) -> "pd.DataFrame":
+        """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
+        import pandas as pd
+
+        tables = [more.tables["published.csv"] for more in self.findings.more if "published.csv" in more.tables]
+        return tables[0] if tables else pd.DataFrame()
+
+    def at(self, **wanted: Any) -> "pd.DataFrame":
+        """The rows of `table` at these sizes and settings: `run.at(num_heads=8, seq_len=2048)`.
+
+        Layers without heads belong to every number of heads that other layers have.
+        """
+        return table(self.lines_at(**wanted))
+
+    def lines_at(self, **wanted: Any) -> list[CaseResult]:
+        """The lines of `at`. Raises UsageError for a name that is no setting."""
+        wanted = long_names(wanted)
+        unknown = wanted.keys() - {name for line in self.lines[:1] for name in vars(line)}
+        if unknown:
+            raise UsageError(f"no setting {', '.join(sorted(unknown))}: mode, dtype, device, threads, …")
+        heads, without = wanted.get("num_heads"), layers_without_heads(self.lines)
+        lines = self.lines
+        if heads in {line.num_heads for line in lines if line.impl not in without}:
+            lines = [replace(line, num_heads=heads) if line.impl in without else line for line in lines]
+        return [line for line in lines if all(getattr(line, name) == value for name, value in wanted.items())]
+
+    @property
+    def plot(self) -> "Plots":
+        """The run's plots."""
+        return Plots(self)
+
+
+class Plots:
+    """The plots of plots/, drawn on demand. Each setting (mode, dtype, threads, …) has a plot of its own."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def overview(self, **setting: Any) -> "Picture":
+        """Time, peak memory and sequential depth against n for one (d, h), side by side.
+
+        `setting` selects one of several settings, or another (d, h) than the fullest: `mode="train"`, `d_model=128`.
+        """
+        from harness.report.plots.cost_overview import cost_overview
+
+        laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in self._run.findings.laws}
+        crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
+
+        def draw(one: PanelSetting) -> "Figure | None":
+            found = overview(one, laws, crossed)
+            return cost_overview(found) if found is not None else None
+
+        return self._picture(draw, setting)
+
+    def time(self, **setting: Any) -> "Picture":
+        """Time per call against n. `setting` selects one of several settings: `mode="train"`, `num_heads=8`."""
+        return self._curves(TIME, setting)
+
+    def memory(self, **setting: Any) -> "Picture":
+        """Peak memory per call against n."""
+        return self._curves(MEMORY, setting)
+
+    def depth(self, **setting: Any) -> "Picture":
+        """Sequential depth against n: the length of the longest chain of operations that wait for each other."""
+        return self._curves(DEPTH, setting)
+
+    def speedup(self, baseline: str = "attention.naive", **setting: Any) -> "Picture":
+        """How many times as fast as the `baseline` each layer is."""
+        from harness.report.plots.overviews import speedup
+
+        return self._picture(lambda one: speedup(one, baseline), setting)
+
+    def accuracy(self, **setting: Any) -> "Picture":
+        """The error of each case against its time, and the Pareto front at the largest n."""
+        from harness.report.plots.overviews import accuracy
+
+        return self._picture(accuracy, setting)
+
+    def roofline(self, **setting: Any) -> "Picture":
+        """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
+        from harness.report.plots.overviews import roofline
+
+        found = self._run.findings
+        if not found.roofs:
+            raise UsageError(why_no_roof(self._run.machine))
+        return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
+
+    def _curves(self, cost: Cost, setting: dict[str, Any]) -> "Picture":
+        from harness.report.plots.curves import curves
+
+        return self._picture(lambda one: curves(one, cost), setting)
+
+    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
+        looks = looks_of_run(self._run.lines)
+        every = panel_settings(self._run.lines_at(**wanted), looks)
+        if not every:
+            raise UsageError("nothing was measured there")
+        figure = draw(every[0])
+        if figure is None:
+            raise UsageError("there is nothing to draw")
+        if len(every) > 1:
+            others = "; ".join(one.title for one in every[1:])
+            figure.text(0.01, 0.005, f"there is more: {others}", fontsize=7, color="0.5")
+        return Picture(figure)
+
+
+class Picture:
+    """A figure that a notebook displays by itself. `figure` is the matplotlib figure."""
+
+    def __init__(self, figure: "Figure") -> None:
+        self.figure = figure
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+    def save(self, path: str | Path) -> None:
+        """Write the figure to a file, in the format that the file's suffix names."""
+        self.figure.savefig(path)
+
+
+def load(path: str | Path) -> Run:
+    """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
+    found = vars(read_run_directory(Path(path)))
+    lines = complete_lines(found["lines"], found["machine"], found["config"].get("baseline"))
+    return Run(**{**found, "lines": lines})
+
+
+def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Fit cost models to any tidy table and return them in the columns of `laws.csv`.
+
+    `table` needs a column `seq_len` and one cost (`time_s`, `peak_bytes`, `flops`, …). Other columns of `summary.csv`
+    are used if present. Raises UsageError if `table` is not of this form."""
+    return fitted_laws.laws_table(fitted_laws.fit_laws(lines_of_table(table)))
+
+
+def plots_of(table: "pd.DataFrame") -> Plots:
+    """The plots of any tidy table: `plots_of(table).overview()`.
+
+    `table` has the columns that `laws_of` needs. Raises UsageError if it is not of this form."""
+    return Plots(Run(Path("table"), lines_of_table(table), [], {}, {}))

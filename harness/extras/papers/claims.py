@@ -1,0 +1,414 @@
+"""A paper's published figures beside the measured ones, and a verdict on each of its claims.
+
+Claims are ratios or shapes (a power of n, an overtaking), which carry over between machines. Times do not.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from harness import formatting
+from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
+from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
+from harness.extras.papers.papers import QUANTITIES, Claim, Figure, Known, Paper, Size, paper_of, size_text
+from harness.report.document import Row, Section, Sentence, Table, grouped
+from harness.report.text import claims
+from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES, LETTERS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class MeasuredValue:
+    """A quantity of a line, or its ratio to that of another line.
+
+    `known` is None if no number was measured; `ended` then says why.
+    """
+
+    line: CaseResult
+    known: Known | None
+    ended: str
+
+
+def measured_value(
+    lines: Sequence[CaseResult], quantity: str, of: str, over: str, at: Size, against: Size | None = None
+) -> list[MeasuredValue]:
+    """Return the quantity for every line of the layer `of` that matches `at`, in ascending order of n.
+
+    If `over` names a layer, the quantity is divided by that of `over` at the same point. With `against`, the result is
+    divided by the same quantity at the other values that `against` gives for some axes. Points without a line to
+    divide by are left out. Layers without heads match every number of heads.
+    """
+    if against:
+        elsewhere = measured_value(lines, quantity, of, over, {**at, **against})
+        there = {_place(one.line, False, against): one for one in elsewhere}
+        here = measured_value(lines, quantity, of, over, at)
+        both = [(one, there.get(_place(one.line, False, against))) for one in here]
+        return [_divided(one.line, one, other) for one, other in both if other is not None]
+    mine = sorted((line for line in lines if line.impl == of and is_at_size(line, at)), key=lambda line: line.seq_len)
+    if not over:
+        return [_known(line, quantity) for line in mine]
+    any_heads = bool({of, over} & layers_without_heads(lines))
+    others = {_place(line, any_heads): line for line in lines if line.impl == over}
+    pairs = [(line, others.get(_place(line, any_heads))) for line in mine]
+    return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
+
+
+def is_at_size(line: CaseResult, at: Size) -> bool:
+    """Whether a line matches `at` on every axis named there."""
+    return all(_value(line, axis) in values for axis, values in at.items())
+
+
+def _value(line: CaseResult, axis: str) -> Any:
+    return line.d_model // line.num_heads if axis == "head_dim" else getattr(line, axis)
+
+
+def _place(line: CaseResult, any_heads: bool, but: Collection[str] = ()) -> tuple[Any, ...]:
+    """The point of a line, without the axes `but`. With `any_heads`, the number of heads is ignored."""
+    axes = (axis for axis in AXES if axis not in ("impl", "num_heads", *but))
+    return (*(getattr(line, axis) for axis in axes), any_heads or "num_heads" in but or line.num_heads)
+
+
+def _known(line: CaseResult, quantity: str) -> MeasuredValue:
+    known = QUANTITIES[quantity].of(line)
+    return MeasuredValue(line, known, "" if known else line.status if line.status != "ok" else "not measured")
+
+
+def _ratio(line: CaseResult, other: CaseResult, quantity: str) -> MeasuredValue:
+    both = (_known(one, quantity) for one in (line, other))
+    return _divided(line, *(replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in both))
+
+
+def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
+    """The ratio of two quantities, attributed to `line`. Its interval assumes independent errors."""
+    if one.known is None or other.known is None:
+        return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
+    if min(one.known[0], other.known[0]) <= 0:
+        return MeasuredValue(line, None, "nothing to divide")
+    unlike = unlikeness(one.line, other.line)
+    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known, unlike).ratio, "")
+
+
+_Points = Sequence[tuple[CaseResult, Known]]
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim and the judgement on it."""
+
+    claim: Claim
+    judgement: Judgement
+
+
+def judge_claims(paper: Paper, lines: Sequence[CaseResult]) -> list[JudgedClaim]:
+    """Judge every claim of the paper, in the paper's order."""
+    return [JudgedClaim(claim, _judge_claim(claim, lines)) for claim in paper.claims]
+
+
+def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
+    found = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
+    if not found:
+        return Judgement("", NOT_MEASURED, "no case of it was measured")
+    known: _Points = [(one.line, one.known) for one in found if one.known is not None]
+    if not known:
+        return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
+    along_n = {"exponent": _exponent, "overtakes": _overtakes}
+    if claim.kind in along_n:
+        return along_n[claim.kind](claim, _along_n(known))
+    return _value_claim(claim, _widest(known))
+
+
+_OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
+
+
+def _widest(points: _Points) -> _Points:
+    """The points with the largest width and, of these, the most heads."""
+    widest = max((line.d_model, line.num_heads) for line, _ in points)
+    return [(line, known) for line, known in points if (line.d_model, line.num_heads) == widest]
+
+
+def _along_n(points: _Points) -> _Points:
+    """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
+    rows: dict[tuple[object, ...], list[tuple[CaseResult, Known]]] = {}
+    for line, known in points:
+        rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, known))
+    return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
+
+
+def _verdict(known: Known, least: float, most: float) -> str:
+    """Confirmed if the whole interval lies between the bounds, refuted if none of it does."""
+    _, lo, hi = known
+    if hi < least or lo > most:
+        return REFUTED
+    return CONFIRMED if least <= lo and hi <= most else UNDETERMINED
+
+
+def _value_claim(claim: Claim, points: _Points) -> Judgement:
+    """Judge whether all points lie between two bounds. One point outside refutes the claim."""
+    (wanted,) = claim.wanted
+    number, within = _number(wanted), claim.within
+    least, most, sentence = {
+        "about": (wanted * (1 - within), wanted * (1 + within), f"{number} ± {100 * within:.0f} %"),
+        "at_least": (wanted, math.inf, f"{number} or more"),
+        "at_most": (-math.inf, wanted, f"{number} or less"),
+    }[claim.kind]
+    text = ", ".join(_claim_at(line, known, several=len(points) > 1) for line, known in points)
+    first = {_verdict(known, least, most): (line.seq_len, known) for line, known in reversed(points)}
+    if REFUTED in first:
+        n, known = first[REFUTED]
+        return Judgement(text, REFUTED, f"at n = {n} it is {_number(known[0])}, and not {sentence}")
+    if UNDETERMINED in first:
+        n, _ = first[UNDETERMINED]
+        return Judgement(text, UNDETERMINED, f"the interval at n = {n} holds numbers that are not {sentence}")
+    return Judgement(text, CONFIRMED, f"{sentence}{' at every n' if len(points) > 1 else ''}")
+
+
+def _exponent(claim: Claim, points: _Points) -> Judgement:
+    by_n = {line.seq_len: known for line, known in points}
+    if len(by_n) < 2:
+        return Judgement("", UNDETERMINED, "n was not varied alone")
+    small, large = sorted(by_n)[-2:]
+    run = math.log(large / small)
+    if min(*by_n[small][:2], *by_n[large][:2]) <= 0 or math.inf in (by_n[small][2], by_n[large][2]):
+        return Judgement("", UNDETERMINED, "one trial has no interval")
+    gap = ratio_at(large, by_n[large], by_n[small])
+    value, lo, hi = power = (gap.value / run, gap.lo / run, gap.hi / run)
+    interval = f" ({lo:.2f} to {hi:.2f})" if hi - lo > 0.005 else ""
+    text = f"n^{value:.2f}{interval} from n = {small} to {large}"
+    (wanted,) = claim.wanted
+    sentence = f"{wanted:g} ± {claim.within:g}"
+    verdict = _verdict(power, wanted - claim.within, wanted + claim.within)
+    if verdict == UNDETERMINED:
+        return Judgement(text, verdict, f"the power may be {sentence}, and may be another")
+    return Judgement(text, verdict, f"the power is {'not ' if verdict == REFUTED else ''}{sentence}")
+
+
+def _overtakes(claim: Claim, points: _Points) -> Judgement:
+    gaps = [
+        CostRatio(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in known)) for line, known in points
+    ]
+    over, (least, most) = find_overtaking(gaps), claim.wanted
+    sentence = f"the paper has it from an n between {least:.0f} and {most:.0f} on"
+    if least <= 0:
+        sentence = f"the paper has it from n = {most:.0f} on at the latest"
+    largest, smallest = gaps[-1].n, gaps[0].n
+    if over.n == 0:  # it was above before the smallest n
+        earlier = CONFIRMED if least <= 0 else REFUTED if smallest <= least else UNDETERMINED
+        verdict = earlier if smallest <= most else UNDETERMINED
+        return Judgement(f"at every n measured, from {smallest:.0f} on", verdict, sentence)
+    if over.n is not None and over.lo is not None and over.hi is not None:
+        text = f"from n = {over.n:.0f} ({over.lo:.0f} to {over.hi:.0f}) on"
+        return Judgement(text, _verdict((over.n, over.lo, over.hi), least, most), sentence)
+    if over.lo == largest:
+        verdict = REFUTED if largest >= most else UNDETERMINED
+        return Judgement(f"not below n = {largest:.0f}", verdict, sentence)
+    return Judgement("undecided: within the measurement error", UNDETERMINED, sentence)
+
+
+def _claim_at(line: CaseResult, known: Known, several: bool) -> str:
+    value, lo, hi = known
+    interval = f" ({_number(lo)} to {_number(hi)})" if hi - lo > 0.005 * value else ""
+    return f"{_number(value)}{interval}" + (f" at n = {line.seq_len}" if several else "")
+
+
+def _number(value: float) -> str:
+    """Format a number with three significant digits, or as an integer from 100 on."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+COLUMNS = (
+    *("claim", "verdict", "measured", "reason", "kind", "quantity"),
+    *("impl", "over", "at", "against", "wanted", "within", "source"),
+)
+
+
+def judged_claims_table(found: Sequence[JudgedClaim]) -> "pd.DataFrame":
+    """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
+    import pandas as pd
+
+    rows = [
+        {
+            **vars(one.claim),
+            **vars(one.judgement),
+            "claim": one.claim.says,
+            "kind": one.claim.kind,
+            "impl": one.claim.of[0],
+            "over": one.claim.of[1],
+            "at": size_text(one.claim.at),
+            "against": size_text(one.claim.against),
+            "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
+        }
+        for one in found
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+@dataclass(frozen=True)
+class FigureComparison:
+    """A published figure and its measurement; `measured` is None if no case of the run matches."""
+
+    figure: Figure
+    measured: MeasuredValue | None
+
+    @property
+    def ratio(self) -> float | None:
+        """The measured value over the published one; None if either is missing."""
+        if self.figure.value is None or self.measured is None or self.measured.known is None:
+            return None
+        return self.measured.known[0] / self.figure.value
+
+
+def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComparison]:
+    """Match every figure of the paper with a measurement, in the paper's order.
+
+    If several cases match, the widest is taken. Ties go to the larger batch size.
+    """
+    found = []
+    for figure in paper.figures:
+        alike = measured_value(lines, figure.quantity, figure.of, figure.over, figure.at)
+        best = max(alike, key=lambda one: (one.line.d_model, one.line.batch_size), default=None)
+        found.append(FigureComparison(figure, best))
+    return found
+
+
+PUBLISHED_COLUMNS = (
+    *("table", "quantity", "unit", "impl", "over", "at", "published", "published_ended", "measured", "measured_lo"),
+    *("measured_hi", "measured_ended", "ratio", "case", "hardware", "source", "second_hand"),
+)
+
+
+def published_table(found: Sequence[FigureComparison]) -> "pd.DataFrame":
+    """Return the figures as a tidy DataFrame: `published.csv`.
+
+    For a case without a number, `measured_ended` says how it ended.
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_published_row(one) for one in found], columns=list(PUBLISHED_COLUMNS))
+
+
+def _published_row(one: FigureComparison) -> dict[str, object]:
+    figure, found = one.figure, one.measured
+    known = found.known if found else None
+    return {
+        **vars(figure),
+        "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
+        "impl": figure.of,
+        "at": size_text(figure.at),
+        "published": figure.value,
+        "published_ended": figure.ended,
+        **dict(zip(("measured", "measured_lo", "measured_hi"), known or (None, None, None), strict=True)),
+        "measured_ended": "" if known else found.ended if found else NOT_MEASURED,
+        "ratio": one.ratio,
+        "case": found.line.case.key if found else "",
+    }
+
+
+@dataclass(frozen=True)
+class PublishedFindings:
+    """A paper, its published figures beside the measured ones, and the verdicts on its claims (see `MoreFindings`)."""
+
+    paper: Paper
+    figures: list[FigureComparison]
+    claims: list[JudgedClaim]
+    title = "Published"
+    kind = "published claim"
+
+    @property
+    def sentences(self) -> list[str]:
+        """How many claims hold, and a sentence for each."""
+        counted = claims.verdict_count([one.judgement.verdict for one in self.claims], " of the paper")
+        return [counted, *map(_claim_sentence, self.claims)]
+
+    @property
+    def tables(self) -> dict[str, "pd.DataFrame"]:
+        """The tables to write, by the names of their files."""
+        return {
+            "published.csv": published_table(self.figures),
+            "published_claims.csv": judged_claims_table(self.claims),
+        }
+
+    def section(self, hardware: str) -> Section:
+        """The paper's setting, its claims with their verdicts, and its figures beside the measured ones."""
+        return _published_section(self, hardware)
+
+
+def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -> PublishedFindings | None:
+    """Return what a run says about the paper of its configuration; None without one.
+
+    Raises UsageError if the published part of the configuration cannot be read.
+    """
+    paper = paper_of(config)
+    if paper is None:
+        return None
+    return PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines))
+
+
+def _published_section(published: PublishedFindings, hardware: str) -> Section:
+    paper = published.paper
+    about = [
+        paper.source.rstrip("."),
+        f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
+        f"Measured on {hardware or 'a machine that is not known'}"
+        + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
+        + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
+        *(note.rstrip(".") for note in paper.notes),
+    ]
+    columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
+    of = attrgetter("verdict", "measured", "reason")
+    sourced = any(one.claim.source for one in published.claims)
+    judged = [
+        (one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in published.claims
+    ]
+    return Section(
+        f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
+        [
+            *(Sentence(f"{sentence}.") for sentence in about if sentence),
+            Sentence(published.sentences[0]),
+            Table(columns | {"source": "why"} if sourced else columns, judged),
+            *_figure_tables(published.figures),
+        ],
+    )
+
+
+def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
+    """A table for each published table and quantity, with the source and the published hardware."""
+    columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
+    for (name, what), group in grouped(figures, lambda one: (one.figure.table, one.figure.quantity)).items():
+        first, quantity = group[0].figure, QUANTITIES[what]
+        unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
+        parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
+        origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
+        yield Table(columns, [_figure_row(one) for one in group], title=f"{name}: {quantity.title}{unit}", about=origin)
+
+
+def _claim_sentence(one: JudgedClaim) -> str:
+    """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
+    judgement = one.judgement
+    measured = f"measured {judgement.measured}: " if judgement.measured else ""
+    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
+
+
+def _figure_row(one: FigureComparison) -> Row:
+    figure, ratio = one.figure, one.ratio
+    layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
+    symbols = {axis: letter for letter, axis in LETTERS.items()}
+    where = ", ".join(
+        f"{symbols.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.differing.items()
+    )
+    published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
+    measured = NOT_MEASURED
+    if one.measured is not None:
+        measured = _figure_number(one.measured.known[0]) if one.measured.known else one.measured.ended
+    return (layer, where, published, measured, _figure_number(ratio) if ratio is not None else "")
+
+
+def _figure_number(value: float) -> str:
+    """Three significant digits, and always all digits before the decimal point."""
+    return formatting.count(value) if value >= 1000 else formatting.three(value) if value >= 1 else f"{value:.3g}"

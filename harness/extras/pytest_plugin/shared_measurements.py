@@ -1,0 +1,404 @@
+"""The measurements that all tests of a pytest session share, and the cases that a test's arguments describe.
+
+All trials of the session run in one `Executor` with one fork server.
+"""
+
+import contextlib
+import functools
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from harness import own_axes
+from harness.case_grid import grid
+from harness.config.hydra_adapter import conf_directory
+from harness.config.schema import Precision
+from harness.errors import UsageError, did_you_mean
+from harness.key_value_options import check_axes, long_names
+from harness.layer_lookup import Traits
+from harness.layer_options import NO_OPTIONS
+from harness.measure.executor import Executor
+from harness.measure.outcome import TrialOutcome
+from harness.measure.session import Session
+from harness.results.columns import CaseResult
+from harness.results.row_files import StoredRow
+from harness.results.summarise import summarise
+from harness.sweep_axes import AXES, DEFAULTS, Case
+
+_SEED = 0
+
+
+class PytestSession:
+    """Runs the sweep's own trials and keeps their rows for the session.
+
+    The facts of a case are taken once, and its times once for each precision. `summary` holds the lines for
+    the session's summary. The fork server begins to start at once.
+    """
+
+    def __init__(self) -> None:
+        self.summary: dict[str, str] = {}
+        self._facts: dict[Case, list[dict[str, Any]]] = {}
+        self._times: dict[tuple[Case, str], list[dict[str, Any]]] = {}
+        self._traits: dict[str, Traits] = {}
+        self._session: Session | None = None
+        self._started: tuple[Any, ...] = ()
+        self._processes = contextlib.ExitStack()
+        self._precision = precision_named("quick")
+        self._session_for()
+
+    def traits(self, impl: str) -> Traits:
+        """The traits of the impl. A trial inspects a layer that is not built in.
+
+        Raises UsageError if the layer cannot be loaded.
+        """
+        return self._session_for().describe(impl)
+
+    def has_heads(self, impl: str) -> bool:
+        """Whether the layer has heads. Raises UsageError as `traits` does."""
+        return self.traits(impl).has_heads
+
+    def axes_text(self, impl: str) -> str | None:
+        """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
+        return self._session_for().layers.axes_text(impl)
+
+    def has_gpu(self, kind: str) -> bool:
+        """Whether torch sees a device of this kind, such as `cuda`."""
+        seen = self._session_for().executor.ask("machine").values.get("devices", {})
+        return bool(seen.get(kind, {}).get("count"))
+
+    def facts(self, cases: Iterable[Case], precision: Precision) -> list[CaseResult]:
+        """Verify the cases and return their exact facts. The line of a failed case says why."""
+        cases = list(cases)
+        missing = [case for case in cases if case not in self._facts]
+        if missing:
+            rows = _Rows()
+            with self._unless_stopped():
+                self._session_for().measure(missing, rows, _NoScreen(), "prepare")
+            self._facts.update(rows.by_case)
+        return summarise([row for case in cases for row in self._facts[case]], precision)
+
+    def times(self, cases: Sequence[Case], precision: Precision, more: bool = False) -> list[CaseResult]:
+        """Return the facts and times of the cases. With `more`, measure as many rounds again and add them."""
+        self.facts(cases, precision)
+        fine = [case for case in cases if self._facts[case][-1]["status"] == "ok"]
+        missing = [case for case in fine if more or (case, repr(precision)) not in self._times]
+        if missing:
+            rows = _Rows()
+            with self._unless_stopped():
+                self._session_for(precision).measure(missing, rows, _NoScreen(), "time")
+            for case in missing:
+                kept = self._times.setdefault((case, repr(precision)), [])
+                before = max((row["round"] for row in kept), default=0)
+                kept += [row | {"round": row["round"] + before} for row in rows.by_case.get(case, ())]
+        timed = [row for case in fine for row in self._times[case, repr(precision)]]
+        rounds = max((row["round"] for row in timed), default=0)
+        limits = replace(precision, max_rounds=max(precision.max_rounds, rounds))
+        return summarise([row for case in cases for row in self._facts[case]] + timed, limits)
+
+    def close(self) -> None:
+        """End every process that was started. Measurements are kept."""
+        self._processes.close()
+        self._session = None
+
+    @contextlib.contextmanager
+    def _unless_stopped(self) -> Iterator[None]:
+        """End all processes if the test is stopped while measuring, for example by its time limit.
+
+        A trial may still be running then.
+        """
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _session_for(self, precision: Precision | None = None) -> Session:
+        """The session with the limits of the precision, or with the latest limits: facts do not depend on them.
+
+        A new one starts if the limits or `sys.path` have changed, for example by a test.
+        """
+        self._precision = precision or self._precision
+        trial_s, timeout_s = self._precision.trial_s, self._precision.timeout_s
+        wanted = (tuple(sys.path), trial_s, timeout_s)
+        if self._session is None or self._started != wanted:
+            self.close()
+            scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
+            cache = Path(self._processes.enter_context(scratch))
+            executor = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, compile_cache=cache)
+            self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
+            self._session.traits = self._traits
+            self._started = wanted
+        self._session.precision = self._precision
+        return self._session
+
+
+class _Rows:
+    """A sink for a sweep's rows, which keeps them by case."""
+
+    def __init__(self) -> None:
+        self.by_case: dict[Case, list[dict[str, Any]]] = {}
+
+    def write(self, row: StoredRow) -> None:
+        self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
+
+
+class _NoScreen:
+    """A watcher that shows nothing: pytest owns the screen."""
+
+    def starting(self, phase: str, number: int) -> None: ...
+    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
+    def finished(self, case: Case, status: str) -> None: ...
+    def added(self, cases: Collection[Case]) -> None: ...
+
+
+def impl_name_of(layer: object) -> str:
+    """The name under which a trial's process finds a class or function: `module:Class`, `/path/to/file.py:function`.
+
+    The name is `module:Class` if an import in that process finds the same file. Other processes do not know how pytest
+    imports test modules (`--import-mode`). A `layer` that is a name already (`attention.fused`, `module:Class`) is
+    returned unchanged.
+
+    Raises UsageError for anything else but a class or function, and for one that no other process could find.
+    """
+    if isinstance(layer, str):
+        return layer
+    if isinstance(layer, functools.partial):
+        return _name_of_partial(layer)
+    if not isinstance(layer, type) and (not callable(layer) or not hasattr(layer, "__qualname__")):
+        raise UsageError(
+            f"{_short(layer)} is neither a class nor a function: give the class itself, as in scaling(MyLayer), which "
+            "is built at each size as MyLayer(d_model=…, num_heads=…), or the name of a callable, as 'module:name'"
+        )
+    if layer.__qualname__.endswith("<lambda>"):
+        raise UsageError("a lambda has no name by which another process finds it: give a function of a module")
+    if "<locals>" in layer.__qualname__:
+        raise UsageError(f"{layer.__qualname__} is inside a function, where no other process finds it: move it out")
+    module = sys.modules.get(layer.__module__)
+    if module is None or _attribute(module, layer.__qualname__) is not layer:
+        raise UsageError(f"{layer.__module__}.{layer.__qualname__} is not that object: give one under its own name")
+    return _name_in(module, layer.__qualname__)
+
+
+def _name_of_partial(layer: object) -> str:
+    """The name of a partial, which does not know its own."""
+    for module in list(sys.modules.values()):
+        for name, value in getattr(module, "__dict__", {}).items():
+            if value is layer:
+                return _name_in(module, name)
+    raise UsageError(f"{_short(layer)} has no name by which another process finds it: name it at the top of a module")
+
+
+def _name_in(module: ModuleType, name: str) -> str:
+    """The name of what a module has as `name`, for another process. Raises UsageError if the module has no file."""
+    if _can_be_imported(module):
+        return f"{module.__name__}:{name}"
+    if not getattr(module, "__file__", None):
+        raise UsageError(f"{name} has no file, so no other process finds it: put it into a module")
+    return f"{Path(str(module.__file__)).absolute().as_posix()}:{name}"
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _attribute(holder: object, qualname: str) -> object:
+    return functools.reduce(lambda holder, name: getattr(holder, name, None), qualname.split("."), holder)
+
+
+def _can_be_imported(module: ModuleType) -> bool:
+    """Whether a fresh interpreter with this one's `sys.path` finds the same file under the module's name."""
+    if module.__name__ == "__main__":
+        return False
+    spec: ModuleSpec | None = None
+    path: Iterable[str] | None = None
+    parts = module.__name__.split(".")
+    for number in range(1, len(parts) + 1):
+        spec = _found_by_name(".".join(parts[:number]), None if path is None else list(path))
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations or ()
+    own, file = spec.origin if spec else None, getattr(module, "__file__", None)
+    if own in (None, "built-in"):
+        return file is None
+    return file is not None and Path(str(own)).resolve() == Path(file).resolve()
+
+
+def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
+    """The spec that an import would find, whether or not the module is already imported.
+
+    pytest's own finders are skipped, because other processes do not have them.
+    """
+    for finder in sys.meta_path:
+        if not type(finder).__module__.startswith("_pytest") and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(name, path)
+            if spec is not None:
+                return spec
+    return None
+
+
+# The axes along which a cost model can be fitted, and their default sizes.
+OVER: dict[str, tuple[int, ...]] = {
+    "seq_len": (64, 128, 256, 512, 1024),
+    "d_model": (32, 64, 128, 256),
+    "num_heads": (1, 2, 4, 8),
+    "batch_size": (1, 2, 4, 8),
+}
+# The default value of each axis. One thread: otherwise the memory that a fused kernel allocates may depend on the
+# number of processors, and so may an exact assertion.
+USUAL: dict[str, Any] = {**DEFAULTS, "seq_len": 256, "d_model": 64, "num_heads": 4, "device": "cpu", "threads": 1}
+_PRECISIONS = ("quick", "standard", "strict")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The cases that a test needs.
+
+    All `cases` differ only in sizes. The cost model is fitted along `axis`, which may be one of the layer's `own_axes`.
+    Messages name the layer `layer`.
+    """
+
+    layer: str
+    axis: str
+    cases: tuple[Case, ...]
+    precision: Precision
+    own_axes: str | None = None
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """The letter of each axis in formulas."""
+        own = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
+        return {**{name: AXES[name].letter for name in OVER}, **own}
+
+    @property
+    def letter(self) -> str:
+        """The axis as a letter in formulas."""
+        return self.letters[self.axis]
+
+    def sizes_of(self, case: Case) -> dict[str, Any]:
+        """The sizes of a case by the name of the axis."""
+        of_all = {name: getattr(case, name) for name in OVER}
+        return {**of_all, **own_axes.sizes_by_name(self.own_axes, case.options)}
+
+    def with_size(self, case: Case, axis: str, size: Any) -> Case:
+        """The case with another size along an axis."""
+        if axis in OVER:
+            return case.at(axis, size)
+        return replace(case, options=own_axes.at_size(self.own_axes, case.options, axis, size))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The different sizes along the axis, in ascending order."""
+        return sorted({self.sizes_of(case)[self.axis] for case in self.cases})
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The axes along which sizes take several values."""
+        every = [self.sizes_of(case) for case in self.cases]
+        return tuple(name for name in self.letters if len({sizes[name] for sizes in every}) > 1)
+
+    def between(self) -> list[Case]:
+        """The cases halfway between neighbours along the axis."""
+        middles: dict[int, Any] = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
+        lower = [(case, size) for case in self.cases if (size := self.sizes_of(case)[self.axis]) in middles]
+        found = dict.fromkeys(self.with_size(case, self.axis, middles[size]) for case, size in lower)
+        return [case for case in found if case not in self.cases]
+
+    def at(self, sizes: Mapping[str, Any]) -> Case:
+        """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
+        unknown = sizes.keys() - self.letters.keys()
+        if unknown:
+            name = min(unknown)
+            raise UsageError(f"at({name}=…): there is no such size{did_you_mean(name, self.letters)}")
+        missing = [name for name in self.varied if name not in sizes]
+        if missing:
+            raise UsageError(f"at(…): say {' and '.join(f'{name}=…' for name in missing)}")
+        case = self.cases[0]
+        for name in sizes.keys() - OVER.keys():
+            case = self.with_size(case, name, sizes[name])
+        checked = check_axes({**case.as_dict(), **{name: sizes[name] for name in sizes if name in OVER}})
+        at = {name: checked[name] for name in sizes if name in OVER}
+        if any(len(values) != 1 for values in at.values()):
+            raise UsageError("at(…) takes one value of each size")
+        return replace(case, **{name: values[0] for name, values in at.items()})
+
+
+def read_request(
+    layer: object,
+    axis: str,
+    over: Iterable[int] | None,
+    precision: str,
+    given: Mapping[str, Any],
+    measuring: PytestSession,
+) -> Request:
+    """The cases that a test's `scaling(layer, axis, over, …)` means.
+
+    `measuring` knows the layer's heads and own axes: the axis may be one of these. Raises UsageError if an argument is
+    invalid.
+    """
+    text = measuring.axes_text(impl_name_of(layer))
+    own = own_axes.axes_of_text(text)
+    if axis not in (*OVER, *own):
+        known = (*OVER, *own)
+        raise UsageError(f"axis={axis!r}: a law is along {', '.join(known)}{did_you_mean(str(axis), known)}")
+    if axis in given:
+        raise UsageError(f"{axis} is the axis: its sizes are over=…")
+    if over is None and axis in own:
+        raise UsageError(f"{axis} has no usual sizes: give over=…")
+    sizes = OVER[axis] if over is None else tuple(over)
+    if axis in own:
+        others = str(given.get("options", NO_OPTIONS))
+        given = {**given, "options": [own_axes.at_size(text, others, axis, size) for size in sizes]}
+    axes = _axes(layer, given if axis in own else {**given, axis: sizes})
+    several = [
+        name
+        for name, values in axes.items()
+        if len(values) > 1 and name not in OVER and not (axis in own and name == "options")
+    ]
+    if several:
+        raise UsageError(f"{several[0]} takes one value here: ask once for each")
+    return Request(
+        getattr(layer, "__qualname__", impl_name_of(layer)),
+        axis,
+        tuple(sorted(grid(axes, measuring.has_heads))),
+        precision_named(precision),
+        text,
+    )
+
+
+def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str], bool]) -> Case:
+    """The single case that the arguments describe. Raises UsageError if they describe none or several."""
+    axes = _axes(layer, given)
+    several = [name for name, values in axes.items() if len(values) > 1]
+    if several:
+        raise UsageError(f"{several[0]} takes one value here")
+    return next(iter(grid(axes, has_heads)))
+
+
+def precision_named(name: str) -> Precision:
+    """The precision of that name in `conf/precision/`. Raises UsageError for an unknown name."""
+    if name not in _PRECISIONS:
+        raise UsageError(f"unknown precision {name!r}{did_you_mean(str(name), _PRECISIONS)}")
+    file = conf_directory() / "precision" / f"{name}.yaml"
+    return Precision(**yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
+def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    name = impl_name_of(layer)
+    given = long_names(given)
+    unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
+    if unknown:
+        known = [axis for axis in AXES if axis != "impl"]
+        option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
+        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)} {option}")
+    values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
+    usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
+    return check_axes({**usual, **values, "impl": [name]})

@@ -1,0 +1,34 @@
+"""What the tests of exports share: a run of which only the tables were kept, and an export of a run."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from harness.extras.export.formats import FORMATS, Exported, export
+from harness.results.columns import table
+from harness.results.stored_run import read_run_directory
+
+# The formats of a whole run.
+WHOLE_RUN = [name for name in FORMATS if name != "script"]
+
+
+def publish(run: Path, path: Path) -> Path:
+    """The run without its rows."""
+    shutil.copytree(run, path)
+    table(read_run_directory(run).lines).to_csv(path / "summary.csv", index=False)
+    shutil.rmtree(path / "rows")
+    return path
+
+
+def exported(run: Path, name: str) -> Exported:
+    return export(read_run_directory(run), name)
+
+
+def strict(content: bytes) -> Any:
+    """JSON as the standard has it: without NaN and infinities."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(content, parse_constant=refuse)
