@@ -39,7 +39,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
                                              is checked out beside it; impl=… chooses layers, including your own
       side='threads=1' side='threads=8'      a layer with two settings, the base first. A side holds axes, environment
                                              variables as env.NAME=VALUE, and python=ENVIRONMENT; it may be empty
-      env=.venv-a,.venv-b                    a layer in two virtual environments, which need only torch and numpy
+      env=.venv-a,.venv-b                    a layer in two virtual environments, which need torch, numpy and scipy
       control=.venv-a2                       with env=: a copy of the first environment, for the control
 
     settings:

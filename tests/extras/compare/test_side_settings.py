@@ -137,7 +137,7 @@ def test_an_environment_whose_torch_is_too_old_is_named(tmp_path: Path) -> None:
     old = plant_environment(tmp_path / "old", "1.0", "")
     packages = packages_of(old)
     (packages / "running.pth").unlink()
-    for name in ("torch", "numpy"):
+    for name in ("torch", "numpy", "scipy"):
         (packages / name).mkdir()
     plant_version(packages, "torch", "2.5.1+cpu")
     with pytest.raises(UsageError, match=r"old/bin/python has torch 2\.5\.1\+cpu: trials need 2\.6 or newer"):
@@ -149,7 +149,7 @@ def test_an_environment_whose_torch_is_too_old_is_named(tmp_path: Path) -> None:
 
 def test_an_environment_without_torch_is_named(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    with pytest.raises(UsageError, match="bare/bin/python has no torch and no numpy: install it there"):
+    with pytest.raises(UsageError, match="bare/bin/python has no torch and no numpy and no scipy: install it there"):
         check_interpreter(str(tmp_path / "bare" / "bin" / "python"))
     check_interpreter(sys.executable)
     with pytest.raises(UsageError, match="cannot be run as a Python interpreter"):
