@@ -4,7 +4,7 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -15,6 +15,8 @@ MORE_BYTE_UNITS = {
 }
 # Writes a number with its unit.
 NumberText = Callable[[float], str]
+# The rows of a table: the name of each, and its text.
+NamedTexts = Iterator[tuple[str, str]]
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"), (1e-15, "fs"))
 _MULTIPLES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MOST_LISTED = 4

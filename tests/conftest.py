@@ -36,10 +36,11 @@ _HERE = Path(__file__).parent
 _SLOW = (
     *("faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
     *("extras/attention/test_attention_map_command.py", "extras/cluster/test_launched.py"),
+    *(f"extras/calibrate/test_{name}.py" for name in ("beyond_peak", "calibrate_command", "calibrate_gpu", "noise")),
     *("extras/compare/test_compare_command.py", "extras/compare/test_turn_trial.py"),
     *("extras/compare/paired/test_error_rates.py", "extras/papers/test_papers_command.py"),
     # Whole commands.
-    *(f"cli/test_{name}.py" for name in ("beyond_peak", "calibrate", "changed_code", "command_lines")),
+    *(f"cli/test_{name}.py" for name in ("changed_code", "command_lines")),
     *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "steady")),
     *(f"extras/pytest_plugin/test_{name}.py" for name in ("elsewhere", "measuring", "quiet")),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
@@ -66,7 +67,6 @@ _SLOW = (
     *(
         "stats/test_coverage.py",
         *(f"stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
-        "calibration/test_noise.py",
         "fit/test_prediction.py",
     ),
     *("fit/test_piecewise.py::test_a_law_that_only_bends", "fit/test_piecewise.py::test_a_law_of_four_terms"),

@@ -25,13 +25,6 @@ _TABLE = [
     ),
     Command("verify", MEASURE, "compare layers' outputs and gradients with a float64 reference", "harness.cli.layers"),
     Command(
-        "calibrate",
-        MEASURE,
-        "report whether this machine is fit to measure on, and what to change",
-        "harness.cli.machine",
-        out=Out.FLAG,
-    ),
-    Command(
         "report",
         READ,
         "rebuild the tables and plots of a run from its rows",

@@ -1,30 +1,21 @@
-"""The commands `doctor` and `calibrate`: what an issue report needs, and whether the machine is fit to measure on."""
+"""The command `doctor`: what an issue report needs."""
 
 import argparse
 import importlib.metadata
 import importlib.util
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console
 
 from harness import __version__, formatting
 from harness.background_process import PLACE
-from harness.calibration import record
-from harness.calibration.calibrate import Plan, measure_peaks, with_noise
-from harness.calibration.record import NamedTexts
 from harness.cli.commands import DONE
-from harness.config import SweepConfig, compose
+from harness.entries import entries, referenced
 from harness.errors import UsageError
 from harness.file_io import cpu_quota
+from harness.formatting import NamedTexts
 from harness.machine import Machine, describe_machine, gpu_states
 from harness.measure.executor import Executor
-from harness.measure.expected_time import ExpectedTime
-from harness.measure.progress import Screen
-from harness.measure.session import Session
 from harness.results.run_directory import RESULTS, check_writable
 from impls.registry import IMPLS
 
@@ -45,7 +36,8 @@ def run_doctor(options: argparse.Namespace) -> int:
         problems.append(str(error))
         machine = describe_machine({**torch, "harness": str(PLACE)})
     rows = [*_versions(machine), *_hardware(machine), *_packages(machine), *_files(RESULTS)]
-    rows += [("calibration", _calibration(machine)), *(("problem", problem) for problem in problems)]
+    rows += [row for place in entries("DOCTOR") for row in referenced(place)(machine)]
+    rows += [("problem", problem) for problem in problems]
     width = max(len(name) for name, _ in rows)
     print(*(f"{name:<{width}}  {formatting.printable(text)}" for name, text in rows), sep="\n")
     return DONE
@@ -74,12 +66,9 @@ def _hardware(machine: Machine) -> NamedTexts:
     yield "gpu", f"{gpu}, {formatting.size(torch['gpu_memory_bytes'])}" if gpu else "none that torch sees"
     for place, other in enumerate(torch.get("gpus", [])[1:], start=1):
         yield f"gpu-{place}", other
-    advice = dict[str, None]()
     for uuid, state in gpu_states(machine).items():
         told = {"uuid": uuid, **state}
         yield "gpu-state", ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in told.items())
-        advice |= dict.fromkeys(text for kind, text in record.gpu_rules(state) if kind)
-    yield from (("gpu-advice", text) for text in advice)
 
 
 def _packages(machine: Machine) -> NamedTexts:
@@ -111,72 +100,3 @@ def _files(results: Path) -> NamedTexts:
     nearest = next(path for path in (results, *results.absolute().parents) if path.exists())
     free = formatting.size(shutil.disk_usage(nearest).free)
     yield "results", f"{os.path.join(results, '')} in {Path.cwd()}: {state}, {free} free"
-
-
-def _calibration(machine: Machine) -> str:
-    if not record.PATH.exists():
-        return "none; make one with: python -m harness calibrate"
-    try:
-        _, made = record.load_calibration(record.PATH)
-    except UsageError as error:
-        return str(error)
-    if (made.host, made.cpu_model) != (machine["host"], machine["cpu"]["model"]):
-        return f"{record.PATH} is of another machine; make one with: python -m harness calibrate"
-    return f"{record.verdict(record.advice_for(made))}, {record.noise_text(made)}, made {made.date}"
-
-
-# A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.
-_CALIBRATION = ("impl=rnn.torch,attention.fused,attention.packed", "seq_len=256,1024", "d_model=256", "num_heads=8")
-# Smaller sizes would tell how long launches take. Flash attention has no float32 on a GPU. A trial takes two seconds
-# there, so two cases must do.
-_ON_GPU = ("impl=rnn.torch,attention.fused", "seq_len=4096", "d_model=1024", "num_heads=16", "dtype=bfloat16")
-
-
-def run_calibrate(options: argparse.Namespace) -> int:
-    """Calibrate the machine, then print and save the results. The peaks are saved before the noise is measured."""
-    config = _calibration_config(options.overrides, options.config_dir)
-    record.check_calibration_path(options.out)
-    console = Console(highlight=False)
-    plan = _plan(config, _precision_name(options.overrides))
-
-    def executor_for(trial_s: float) -> Executor:
-        return Session.of(replace(config, precision=replace(config.precision, trial_s=trial_s))).executor
-
-    console.out("peaks and noise floor: with precision=quick about a minute, on a GPU about 3 minutes (an estimate)")
-    peaks = measure_peaks(plan, executor_for)
-    on_disk = record.save_peaks(peaks, options.out)
-    try:
-        console.out(on_disk)
-        calibration = with_noise(
-            peaks, plan, executor_for, lambda cases: Screen(cases, ExpectedTime(config.precision), console), console.out
-        )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{on_disk}; repeat the command to measure the noise floor") from None
-    record.save(calibration, options.out)
-    record.show_calibration(calibration, console)
-    console.out(f"{options.out}: took {calibration.took_s:.0f} s")
-    return DONE
-
-
-def _calibration_config(overrides: Sequence[str], config_dir: Path | None) -> SweepConfig:
-    on_gpu = any(text.startswith("device=") and text != "device=cpu" for text in overrides)
-    config = compose(overrides, config_dir, usual=_ON_GPU if on_gpu else _CALIBRATION)
-    for axis in ("device", "threads", "dtype", "env"):
-        if len(config.axes[axis]) > 1:
-            raise UsageError(f"{axis} takes one value here: calibrate each one by itself, with -o FILE")
-    return config
-
-
-def _precision_name(overrides: Sequence[str]) -> str:
-    name = next((text.partition("=")[2] for text in overrides if text.startswith("precision=")), "quick")
-    return f"{name}, changed" if any(text.startswith("precision.") for text in overrides) else name
-
-
-def _plan(config: SweepConfig, precision_name: str) -> Plan:
-    with Session.of(config) as session:
-        session.check_devices(config)
-        cases = session.cases(config)
-        for case in cases:
-            if reason := session.indivisible_size(case):
-                raise UsageError(f"{case}: {reason}")
-    return Plan(cases, session.traits, config.precision, precision_name)

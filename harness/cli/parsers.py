@@ -7,7 +7,6 @@ the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the 
 import argparse
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from harness.cli.commands import COMMANDS
@@ -26,8 +25,6 @@ from harness.entries import entries, referenced
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, SETTINGS
 
-# The file in which a calibration is saved: `harness.calibration.record.PATH`.
-_CALIBRATION = Path("results", "calibration.json")
 # The keys of `predict` and `recommend` beside their own.
 _SIZES = f"""\
 seq_len                                 the length, or several: 1024,4096; it need not have been measured
@@ -189,31 +186,6 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     """
     add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
-
-
-def _calibrate(parser: argparse.ArgumentParser) -> None:
-    """Report whether this machine is fit to measure on: its noise, peaks and settings.
-
-    The command first measures the peaks, FLOP/s by dtype and memory bandwidth, and saves them. Then it measures the
-    noise floor: how far repeated measurements of the same cases lie apart. No smaller slow-down can be distinguished
-    from noise at this precision. It also measures the cost of reading the clock, and reads governor, turbo,
-    hyper-threads, quotas, steal and other load. Then it prints plain advice.
-
-    With precision=quick, this takes about a minute on a CPU and about 3 minutes on a GPU (an estimate).
-
-    The result is saved to results/calibration.json. Every later sweep on this machine copies it into its machine.json.
-    If the command is interrupted, the file has the peaks alone, which is enough for the roofline and `of_peak`. A
-    complete calibration of this machine stays until the new one is complete.
-
-    examples:
-      python -m harness calibrate
-      python -m harness calibrate precision=standard threads=1
-      python -m harness calibrate impl=my.module:MyLayer seq_len=512
-
-    exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
-    """
-    add_overrides(parser, "as in sweep: precision=… threads=… device=…")
-    add_out(parser, f"where to save the result; default: {_CALIBRATION}", "FILE", default=_CALIBRATION)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:

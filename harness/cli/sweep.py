@@ -19,10 +19,10 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import gpus
-from harness.calibration import record
 from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
 from harness.cli.stored_runs import open_report, show_report, write_report
 from harness.config import SweepConfig, compose
+from harness.entries import entries, referenced
 from harness.errors import UsageError, notify
 from harness.formatting import counted, duration
 from harness.key_value_options import usable_cpus
@@ -75,8 +75,9 @@ def run_sweep(options: argparse.Namespace) -> int:
                 other.check_nobody_measures(target)
             if lock.left_by:
                 console.out(f"{lock.left_by} has not come to an end there")
-            calibration = record.attachment(record.PATH, machine, config.axes["threads"], config.axes["device"])
-            target.begin({**machine, **calibration}, session.traits)
+            for place in entries("MACHINE_FACTS"):
+                machine |= referenced(place)(machine, config.axes["threads"], config.axes["device"])
+            target.begin(machine, session.traits)
             if launcher is None:
                 trials, is_complete = target.measure(session, cases, console), True
             else:

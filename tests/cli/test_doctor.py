@@ -2,15 +2,12 @@
 
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from calibration.conftest import GOOD
 
 import harness
-from harness.calibration import record
 from harness.cli.commands import main
 from harness.machine import cpu_model
 from harness.measure.executor import Executor
@@ -48,7 +45,6 @@ def test_it_has_versions_machine_packages_and_directory(report: Report, monkeypa
     assert "flash_attn " in found["optional"]
     assert "OMP_WAIT_POLICY=passive" in found["environment"]
     assert f"results/ in {Path.cwd()}: writable" in found["results"]
-    assert found["calibration"] == "none; make one with: python -m harness calibrate"
     assert found.keys() & {"gpu", "problem"} == {"gpu"}
     assert list(Path.cwd().iterdir()) == []
 
@@ -76,54 +72,3 @@ def test_another_harness_in_the_trials_is_a_problem(report: Report, monkeypatch:
     facts = {"harness": "/elsewhere", "version": "2.9", "cuda": None, "default_threads": 2, "interop_threads": 2}
     monkeypatch.setattr(Executor, "ask", lambda *_: TrialOutcome("ok", None, facts))
     assert report()["problem"].startswith("trials use the harness in /elsewhere")
-
-
-def test_a_calibration_of_this_machine_is_summed_up(report: Report) -> None:
-    here = replace(GOOD, host=platform.node(), cpu_model=cpu_model())
-    record.save(here, record.PATH)
-    assert report()["calibration"].startswith(
-        "fit, noise floor 2.1 % at precision=quick with threads=2 on cpu, made 20"
-    )
-    record.save(replace(here, noise=None), record.PATH)
-    command = "python -m harness calibrate device=cpu threads=2"
-    assert report()["calibration"].startswith(
-        f"usable with care, noise floor: not measured ('{command}' measures it), made 20"
-    )
-    record.save(replace(here, host="another"), record.PATH)
-    assert "is of another machine" in report()["calibration"]
-    record.PATH.write_text("{")
-    assert "not a calibration" in report()["calibration"]
-
-
-@pytest.mark.parametrize("borrowed", [None, "a container"])
-def test_a_gpus_state_is_told_with_the_command_that_locks_its_clock_on_a_machine_of_ones_own(
-    report: Report, monkeypatch: pytest.MonkeyPatch, borrowed: str | None
-) -> None:
-    ask = Executor.ask
-    seen = {
-        "gpu": "NVIDIA H200",
-        "gpu_memory_bytes": 141 * 2**30,
-        "gpus": ["NVIDIA H200", "NVIDIA H100"],
-        "gpu_states": {
-            uuid: {
-                "driver": "570.86",
-                "sm_clock_max_mhz": 1980,
-                "application_sm_clock_mhz": 1500,
-                "borrowed": borrowed,
-                "mig_mode": None,
-            }
-            for uuid in ("GPU-a", "GPU-b")
-        },
-    }
-
-    def answered(self: Executor, purpose: str) -> TrialOutcome:
-        outcome = ask(self, purpose)
-        return replace(outcome, values={**outcome.values, **seen})
-
-    monkeypatch.setattr(Executor, "ask", answered)
-    found = report()
-    assert (found["gpu"], found["gpu-1"]) == ("NVIDIA H200, 141 GiB", "NVIDIA H100")
-    assert found["gpu-state"].startswith("uuid GPU-b, driver 570.86, sm_clock_max_mhz 1980")
-    assert found["gpu-state"].endswith("mig_mode unknown")
-    assert ("sudo nvidia-smi -lgc 1500" in found["gpu-advice"]) == (borrowed is None)
-    assert ("may not be yours (a container)" in found["gpu-advice"]) == (borrowed is not None)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rows import measured
 
-from harness.calibration.record import load_calibration
 from harness.cli.commands import main
 from harness.config import compose
 from harness.errors import UsageError
@@ -122,22 +121,6 @@ def test_what_a_run_can_do_without_is_left_out(fault: str, run: Path, capsys: py
     assert main(["status", "run"]) == 0
     assert "1 case with rows" in capsys.readouterr().out
     assert len(read_run_directory(Path("run")).lines) == 1
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_plan_of_shards_is_refused_in_one_line(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:
-    (run / "shards").mkdir()
-    FAULTS[fault](run / "shards" / "plan.json")
-    assert main(["status", "run"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "plan.json" in line
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_calibration_is_refused_in_one_line(fault: str, run: Path) -> None:
-    FAULTS[fault](Path("calibration.json"))
-    with pytest.raises(UsageError, match=TOO_LARGE if fault == "huge" else IRREGULAR):
-        load_calibration(Path("calibration.json"))
 
 
 def test_a_huge_file_of_settings_is_refused_in_one_line(run: Path, capsys: pytest.CaptureFixture) -> None:

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from rows import PRECISION, row
 
-from harness.calibration.record import gpu_rules
 from harness.report.text.cautions import caution_summary, report_cautions
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
@@ -112,22 +110,3 @@ def test_each_gpu_is_judged_by_its_own_clock_rates() -> None:
 
 def test_a_gpu_at_its_best_needs_no_sentence() -> None:
     assert cautions(throttled_share=0.0, gpu_disturbed=0.0) == ""
-
-
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [
-        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1", "sudo nvidia-smi -lgc MHZ"]),
-        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "persistence_mode": 1}, ["-lgc 1500"]),
-        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-lgc 1485"]),
-        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, ["-lgc 1485"]),
-        ({}, []),
-    ],
-)
-def test_advice_on_a_gpu_has_the_command_to_type(state: dict, said: list[str]) -> None:
-    given = [text for kind, text in gpu_rules(state) if kind]
-    assert len(given) == len(said)
-    assert all(part in text for part, text in zip(said, given, strict=True))
-    without = [text for kind, text in gpu_rules(state and {**state, "borrowed": "a container"}) if kind]
-    assert len(without) == len(given)
-    assert "sudo" not in " ".join(without)

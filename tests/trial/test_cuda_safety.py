@@ -14,10 +14,7 @@ import torch
 from torch._inductor.exc import CppCompileError
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.calibration.calibrate import REPEATS, replicates_of
-from harness.case_grid import grid
 from harness.cli.layers import _VERIFY_DEFAULTS
-from harness.cli.machine import _calibration_config
 from harness.config.compose import compose
 from harness.machine import keep_gpus_initialised, versions_text
 from harness.sweep_axes import Case
@@ -25,7 +22,6 @@ from harness.trial import compilation, device, fork_server, trial_kinds
 from harness.trial.device import uncounted
 from harness.trial.metrics import collect
 from harness.trial.nvml import _GPU_STATE, gpu_state
-from harness.trial.timing.cuda import LOAD_S
 from harness.trial.timing.cuda_device import TorchDevice
 from harness.trial.timing.timed_trial import pipelined_call_s
 from harness.trial.trial_kinds import outcome_of_exception
@@ -348,16 +344,5 @@ def test_the_import_probe_is_about_the_code_of_this_checkout() -> None:
     assert Path(fork_server.__file__).is_relative_to(Path(__file__).parents[2])
 
 
-def test_the_noise_floor_takes_54_trials_on_a_gpu() -> None:
-    config = _calibration_config(["device=cuda"], None)
-    twins = replicates_of(grid(config.axes, lambda impl: True, config.points))
-    assert len(twins) * REPEATS * config.precision.min_rounds == 54
-    # Each trial has half a second under load, so the limit on time ends a case after its fewest rounds.
-    assert config.precision.min_rounds * LOAD_S > config.precision.case_s
-
-
-def test_a_gpu_is_calibrated_at_sizes_that_keep_it_busy_and_verified_at_small_ones() -> None:
-    on_gpu = _calibration_config(["device=cuda:1"], None).axes
-    assert (on_gpu["seq_len"], on_gpu["d_model"], on_gpu["dtype"]) == ((4096,), (1024,), ("bfloat16",))
-    assert _calibration_config([], None).axes["seq_len"] == (256, 1024)
+def test_a_layer_is_verified_at_small_sizes_on_a_gpu_too() -> None:
     assert compose(["device=cuda"], usual=_VERIFY_DEFAULTS).axes["seq_len"] == (64,)

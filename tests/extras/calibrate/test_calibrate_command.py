@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from calibration.conftest import GOOD
+from extras.calibrate.conftest import GOOD
 
-from harness.calibration import calibrate, record
 from harness.cli.commands import main
+from harness.extras.calibrate import measure, record
 from harness.machine import cpu_model
 from harness.measure.executor import Executor
 from harness.measure.outcome import TrialOutcome
@@ -50,9 +50,9 @@ def test_it_is_saved_and_goes_with_later_sweeps_of_the_same_threads(elsewhere: P
 @pytest.fixture
 def quick_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Peaks of one short round: their values do not matter."""
-    monkeypatch.setattr(calibrate, "PEAK_S", 0.01)
-    monkeypatch.setattr(calibrate, "PEAK_TRIALS", 1)
-    monkeypatch.setattr(calibrate, "PEAK_ROUNDS", 1)
+    monkeypatch.setattr(measure, "PEAK_S", 0.01)
+    monkeypatch.setattr(measure, "PEAK_TRIALS", 1)
+    monkeypatch.setattr(measure, "PEAK_ROUNDS", 1)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_calibration_of_another_machine_or_without_a_noise_floor_is_replaced(
 
 def test_a_kill_while_the_noise_is_measured_leaves_peaks_that_a_sweep_attaches(elsewhere: Path, capsys) -> None:
     command = [sys.executable, "-m", "harness", "calibrate", "impl=rnn.torch", *TINY]
-    paths = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = {"PYTHONPATH": str(Path(__file__).parents[3])}
     with subprocess.Popen(command, env=os.environ | paths, stdout=subprocess.PIPE, text=True) as process:
         assert any(line.startswith("noise: repeat 2 of 3") for line in process.stdout)
         process.kill()

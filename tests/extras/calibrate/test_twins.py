@@ -6,13 +6,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from harness.calibration.calibrate import Plan, Replicate, measure_replicates, replicates_of
+from harness.case_grid import grid
 from harness.config import Precision
+from harness.extras.calibrate.commands import _calibration_config
+from harness.extras.calibrate.measure import REPEATS, Plan, Replicate, measure_replicates, replicates_of
 from harness.layer_files import Digests
 from harness.layer_lookup import Traits
 from harness.measure.fork_client import OF_DRIVER
 from harness.measure.outcome import TrialOutcome
 from harness.sweep_axes import Case
+from harness.trial.timing.cuda import LOAD_S
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
 TRAITS = {"rnn.torch": Traits("rnn", False)}
@@ -87,3 +90,17 @@ def test_a_copy_that_fails_has_no_time_and_a_reason() -> None:
     assert [len(times) for times in twins.times_s[CASES[0]]] == [1]
     assert [len(times) for times in twins.times_s[CASES[1]]] == [2]
     assert twins.failures == ["rnn.torch n=64 d=16 h=1 threads=2: killed: by SIGKILL"]
+
+
+def test_the_noise_floor_takes_54_trials_on_a_gpu() -> None:
+    config = _calibration_config(["device=cuda"], None)
+    twins = replicates_of(grid(config.axes, lambda impl: True, config.points))
+    assert len(twins) * REPEATS * config.precision.min_rounds == 54
+    # Each trial has half a second under load, so the limit on time ends a case after its fewest rounds.
+    assert config.precision.min_rounds * LOAD_S > config.precision.case_s
+
+
+def test_a_gpu_is_calibrated_at_sizes_that_keep_it_busy() -> None:
+    on_gpu = _calibration_config(["device=cuda:1"], None).axes
+    assert (on_gpu["seq_len"], on_gpu["d_model"], on_gpu["dtype"]) == ((4096,), (1024,), ("bfloat16",))
+    assert _calibration_config([], None).axes["seq_len"] == (256, 1024)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.calibration import record
 from harness.errors import UsageError
+from harness.extras.calibrate import record
 
 HERE = {"host": "bench", "cpu": {"model": "A Processor"}, "torch": {"version": "2.9.1", "gpu": None}}
 
@@ -20,7 +20,7 @@ def saved(calibration, tmp_path: Path) -> Path:
 
 
 def attached(path: Path, machine: dict = HERE, threads=(2,), devices=("cpu",)) -> dict:
-    return record.attachment(path, machine, threads, devices)
+    return record.attachment(machine, threads, devices, path)
 
 
 def test_what_was_saved_is_read_back(saved: Path, calibration, spoilt) -> None:

@@ -4,8 +4,8 @@ import pytest
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.calibration.machine_state import Busy
-from harness.calibration.record import advice_for, percent, verdict
+from harness.extras.calibrate.machine_state import Busy
+from harness.extras.calibrate.record import advice_for, gpu_rules, percent, verdict
 
 
 def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
@@ -74,3 +74,22 @@ def test_the_weightiest_comes_first_and_decides(spoilt) -> None:
 def test_shares_are_told_in_per_cent() -> None:
     told = {0: "0 %", 0.0004: "0.04 %", 0.0321: "3.2 %", 0.0999: "10 %", 0.05: "5 %", 0.995: "100 %", 2.3: "230 %"}
     assert {share: percent(share) for share in told} == told
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1", "sudo nvidia-smi -lgc MHZ"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "persistence_mode": 1}, ["-lgc 1500"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-lgc 1485"]),
+        ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, ["-lgc 1485"]),
+        ({}, []),
+    ],
+)
+def test_advice_on_a_gpu_has_the_command_to_type(state: dict, said: list[str]) -> None:
+    given = [text for kind, text in gpu_rules(state) if kind]
+    assert len(given) == len(said)
+    assert all(part in text for part, text in zip(said, given, strict=True))
+    without = [text for kind, text in gpu_rules(state and {**state, "borrowed": "a container"}) if kind]
+    assert len(without) == len(given)
+    assert "sudo" not in " ".join(without)

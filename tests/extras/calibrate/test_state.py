@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from harness.calibration.machine_state import on_battery, read_machine_state, turbo, usable_cores, virtual
+from harness.extras.calibrate.machine_state import on_battery, read_machine_state, turbo, usable_cores, virtual
 from harness.file_io import cpu_quota, memory_left
 from harness.key_value_options import usable_cpus
 from harness.measure.executor import Executor

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from calibration.conftest import GOOD
+from extras.calibrate.conftest import GOOD
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
-from harness.calibration.record import show_calibration
+from harness.extras.calibrate.record import show_calibration
 
 
 def test_a_noise_floor_that_was_not_measured_is_no_number(spoilt: Callable) -> None:

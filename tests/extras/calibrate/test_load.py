@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness.calibration.machine_state import Busy, Snapshot, background_load, take_snapshot
+from harness.extras.calibrate.machine_state import Busy, Snapshot, background_load, take_snapshot
 
 BEFORE = Snapshot(
     at_s=100.0,

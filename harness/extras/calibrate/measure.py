@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.calibration import machine_state
 from harness.config import Precision
 from harness.errors import UsageError
+from harness.extras.calibrate import machine_state
 from harness.layer_lookup import Traits
 from harness.machine import cpu_model, gpu_state_of
 from harness.measure.executor import Executor

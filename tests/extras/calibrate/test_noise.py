@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.calibration.calibrate import noise_floor, noise_floor_between
+from harness.extras.calibrate.measure import noise_floor, noise_floor_between
 
 # The 95 % quantile of |x − y| for independent normal x, y of standard deviation 1, and the 60 % quantile.
 Q95, Q60 = 1.959964 * math.sqrt(2), 0.841621 * math.sqrt(2)

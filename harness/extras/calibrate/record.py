@@ -1,6 +1,6 @@
 """A calibration on the terminal, with advice, and on disk: the file `calibration.json`, attached to later runs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import file_io, formatting
-from harness.calibration.calibrate import Calibration
 from harness.errors import UsageError
-from harness.machine import GpuState, Machine, gpu_state_of, lock_advice, unlike_gpus, with_gpus
+from harness.extras.calibrate.measure import Calibration
+from harness.formatting import NamedTexts
+from harness.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
+from harness.results.row import COUNT, POSITIVE, TrialKind
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -82,8 +84,6 @@ def verdict(advice: list[Advice]) -> str:
     return VERDICTS[advice[0].level if advice else "note"]
 
 
-# The rows of a table: the name of each, and its text.
-NamedTexts = Iterator[tuple[str, str]]
 # A rule's level, None if there is nothing to say, and its text.
 Rule = tuple[str | None, str]
 
@@ -351,7 +351,9 @@ def save_peaks(peaks: Calibration, path: Path) -> str:
     return f"the peaks are saved in {path}"
 
 
-def attachment(path: Path, machine: Machine, threads: Collection[int], devices: Collection[str]) -> dict[str, Any]:
+def attachment(
+    machine: Machine, threads: Collection[int], devices: Collection[str], path: Path = PATH
+) -> dict[str, Any]:
     """The entries of a run's `machine.json`: `calibration`, or the reason why it is missing in `calibration_note`.
 
     A calibration counts only if it was made on this host, processor, GPU and torch. Its device and its number of
@@ -399,3 +401,36 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
         raise UsageError(f"{path}: a calibration that does not fit ({damage}): make it anew") from damage
     except ValueError as error:
         raise UsageError(f"{path}: not a calibration: it is not JSON") from error
+
+
+def doctor_rows(machine: Machine) -> NamedTexts:
+    """The lines of `doctor`: advice about GPUs, and the state of the calibration."""
+    rules = [rule for state in gpu_states(machine).values() for rule in gpu_rules(state)]
+    yield from dict.fromkeys(("gpu-advice", text) for kind, text in rules if kind)
+    yield "calibration", _state(machine)
+
+
+def _state(machine: Machine) -> str:
+    if not PATH.exists():
+        return "none; make one with: python -m harness calibrate"
+    try:
+        _, made = load_calibration(PATH)
+    except UsageError as error:
+        return str(error)
+    if (made.host, made.cpu_model) != (machine["host"], machine["cpu"]["model"]):
+        return f"{PATH} is of another machine; make one with: python -m harness calibrate"
+    return f"{verdict(advice_for(made))}, {noise_text(made)}, made {made.date}"
+
+
+FLOPS = TrialKind(
+    {"flops_per_s": POSITIVE, "size": COUNT},
+    builds_layer=False,
+    handler="harness.trial.peak_rates:take_flops",
+    takes=("case", "trial_s", "memory_limit", "with_sustained"),
+)
+BANDWIDTH = TrialKind(
+    {"bandwidth_bytes_per_s": POSITIVE},
+    builds_layer=False,
+    handler="harness.trial.peak_rates:take_bandwidth",
+    takes=("case", "trial_s", "memory_limit", "most_bytes", "with_sustained"),
+)

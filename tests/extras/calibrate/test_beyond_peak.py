@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from calibration.conftest import GOOD
+from extras.calibrate.conftest import GOOD
 
-from harness.calibration.record import PATH, save
 from harness.cli.commands import main
+from harness.extras.calibrate.record import PATH, save
 from harness.machine import cpu_model
 
 IMPOSSIBLE = "planted_kernels:DeclaresMoreThanAnyMachineDoes"

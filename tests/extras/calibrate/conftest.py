@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.calibration.calibrate import Calibration, NoiseFloor
-from harness.calibration.machine_state import BackgroundLoad, MachineState
+from harness.extras.calibrate.machine_state import BackgroundLoad, MachineState
+from harness.extras.calibrate.measure import Calibration, NoiseFloor
 
 KEY = "impl=rnn.torch seq_len=64 d_model=32 num_heads=1 batch_size=1 mode=forward dtype=float32 device=cpu threads=2"
 GOOD = Calibration(

@@ -1,0 +1,19 @@
+"""Whether the machine is fit to measure on: its noise, peaks and settings."""
+
+from harness.entries import MEASURE, Command, Out
+
+_COMMANDS, _RECORD = "harness.extras.calibrate.commands", "harness.extras.calibrate.record"
+COMMANDS = [
+    Command(
+        "calibrate",
+        MEASURE,
+        "report whether this machine is fit to measure on, and what to change",
+        _COMMANDS,
+        _COMMANDS,
+        Out.FLAG,
+    ),
+]
+# The kinds of trials, what is added to a run's machine.json, and what `doctor` says.
+TRIAL_KINDS = [("flops", f"{_RECORD}:FLOPS"), ("bandwidth", f"{_RECORD}:BANDWIDTH")]
+MACHINE_FACTS = [f"{_RECORD}:attachment"]
+DOCTOR = [f"{_RECORD}:doctor_rows"]
