@@ -64,7 +64,7 @@ def _known_bad(options: argparse.Namespace) -> tuple[str, ...]:
             before = read_baseline(options.out).known_bad
         except UsageError as error:
             notify(f"{error}; it is replaced, with its known-bad commits if it had any")
-    return tuple(dict.fromkeys([*before, *(full_hash for full_hash in options.known_bad)]))
+    return tuple(dict.fromkeys([*before, *(full_hash() for full_hash in options.known_bad)]))
 
 
 def run_baseline(options: argparse.Namespace) -> int:

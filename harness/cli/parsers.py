@@ -7,6 +7,7 @@ the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the 
 import argparse
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from harness.cli.commands import COMMANDS
