@@ -36,7 +36,7 @@ def search_path(path: Sequence[str]) -> list[str]:
 
 
 # What trials need in an environment besides the standard library.
-_NEEDED = ("torch", "numpy")
+_NEEDED = ("torch", "numpy", "scipy")
 _OLDEST, _OLDEST_TORCH = (3, 11), (2, 6)
 # This runs under any Python 3: it prints its version, the needed packages that are missing, and the version of torch.
 _EXAMINE = f"""

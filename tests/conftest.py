@@ -35,11 +35,12 @@ _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
     *("faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
-    # Whole commands.
     *("extras/attention/test_attention_map_command.py", "extras/cluster/test_launched.py"),
     *(f"extras/calibrate/test_{name}.py" for name in ("beyond_peak", "calibrate_command", "calibrate_gpu", "noise")),
-    "extras/papers/test_papers_command.py",
-    *(f"cli/test_{name}.py" for name in ("changed_code", "command_lines", "compare")),
+    *("extras/compare/test_compare_command.py", "extras/compare/test_turn_trial.py"),
+    *("extras/compare/paired/test_error_rates.py", "extras/papers/test_papers_command.py"),
+    # Whole commands.
+    *(f"cli/test_{name}.py" for name in ("changed_code", "command_lines")),
     *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "steady")),
     *(f"extras/pytest_plugin/test_{name}.py" for name in ("elsewhere", "measuring", "quiet")),
     *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
@@ -47,7 +48,7 @@ _SLOW = (
     # A browser.
     *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
     # Many trials in processes of their own, or many calls of a layer.
-    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module", "turn_trial")),
+    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module")),
     *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
     *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
     *("trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
@@ -64,7 +65,6 @@ _SLOW = (
     "impls/test_layers.py::test_a_block_around_any_other",
     # Simulations of statistics.
     *(
-        "stats/paired/test_error_rates.py",
         "stats/test_coverage.py",
         *(f"stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
         "fit/test_prediction.py",

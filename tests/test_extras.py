@@ -27,11 +27,12 @@ def run_greet(options):
 KINDS = """
 from harness.results.row import FLAG, TrialKind
 
-GREETING = TrialKind({"is_polite": FLAG}, handler="harness.extras.greeting.trials:greeting")
+_GREETING = "harness.extras.greeting.trials:greeting"
+GREETING = TrialKind({"is_polite": FLAG}, handler=_GREETING, takes=("case", "name"))
 """
 TRIALS = """
-def greeting(request, case):
-    return {"text": f"hello {request['name']}, here is {case.impl}", "is_polite": True}
+def greeting(case, name):
+    return {"text": f"hello {name}, here is {case.impl}", "is_polite": True}
 """
 ENTRIES = """
 from harness.entries import EXPLORE, Command

@@ -246,14 +246,13 @@ def test_both_ways_to_measure_keep_gpus_initialised_and_have_theirs_to_themselve
             self.release = release
 
     monkeypatch.setattr("harness.measure.executor.keep_gpus_initialised", lambda: kept.append("kept"))
-    monkeypatch.setattr("harness.measure.executor.TurnTrial", Turns)
     answer = SimpleNamespace(run=lambda *_: TrialOutcome("ok"))
     monkeypatch.setattr(Executor, "_warm_server", lambda self, which: answer)
     executor = Executor(seed=0, trial_s=0.01, timeout_s=1)
     case = Case("rnn.elman", 8, 8, 1, device="cuda")
-    executor.turns(replace(case, device="cpu"), 0.01).release()
+    executor.begin("time", replace(case, device="cpu"), {}, Turns).release()
     assert (kept, held) == ([], [0])
-    executor.turns(case, 0.01).release()
+    executor.begin("time", case, {}, Turns).release()
     assert (kept, held) == (["kept"], [0, 1])
     executor.run("probe", case)
     assert kept == ["kept", "kept"]

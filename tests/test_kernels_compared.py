@@ -1,26 +1,17 @@
 """Times of one layer that ran different kernels are not set beside each other without a word."""
 
-from dataclasses import replace
 from io import StringIO
 
 import pytest
-from gate.comparisons import CASE, RULES, blocks, line
-from gate.histories import commit, history, ratio
 from rich.console import Console
 from rows import PRECISION, row
 
 from harness.analysis.analyse import analyse
 from harness.formatting import kernels_sentence
-from harness.gate.compare import Comparison, compare_sides
-from harness.gate.history_page import history_page
-from harness.gate.reporters import comparison_sentences
 from harness.report.report_data import Contents, report_markdown, show_answer
 from harness.results.columns import CaseResult
 from harness.results.summarise import summarise
-from harness.stats.paired_verdicts import MeasuredBlocks
 from harness.sweep_axes import Case
-
-ON_BOTH_SIDES = "attention.fused ran flash on the base and cudnn on the head: the times are of different kernels."
 
 
 def test_the_sentence_names_the_layer_each_kernel_and_its_place() -> None:
@@ -38,29 +29,6 @@ def test_an_unknown_kernel_is_no_other_kernel() -> None:
     assert kernels_sentence("attention.fused", {"here": "flash", "there": None}) == ""
     three = {"in a": "flash", "in b": None, "in c": "math"}
     assert kernels_sentence("sdpa.fused", three).startswith("sdpa.fused ran flash in a and math in c: ")
-
-
-def compared(*sides: tuple[CaseResult, CaseResult]) -> Comparison:
-    pairs = [(base.case, head.case) for base, head in sides]
-    measured = MeasuredBlocks([blocks(1.0)] * len(pairs), {0: blocks(1.0)})
-    lines = ({side[at].case: side[at] for side in sides} for at in (0, 1))
-    return compare_sides(pairs, range(len(pairs)), measured, *lines, RULES)
-
-
-def test_compare_says_once_for_all_sizes_that_the_sides_ran_different_kernels() -> None:
-    cases = [CASE, replace(CASE, seq_len=128)]
-    different = compared(*((line(case, backend="flash"), line(case, backend="cudnn")) for case in cases))
-    assert [*comparison_sentences(different)].count(ON_BOTH_SIDES) == 1
-
-
-def test_compare_says_nothing_of_one_kernel_of_unknown_ones_or_of_two_layers() -> None:
-    another = replace(CASE, impl="sdpa.fused")
-    for base, head in (
-        (line(CASE, backend="flash"), line(CASE, backend="flash")),
-        (line(CASE, backend="flash"), line(CASE)),
-        (line(CASE, backend="flash"), line(another, backend="cudnn")),
-    ):
-        assert "kernels" not in " ".join(comparison_sentences(compared((base, head))))
 
 
 def in_environments(**backends: str) -> list[CaseResult]:
@@ -82,13 +50,3 @@ def test_a_report_of_several_environments_says_so_on_the_page_and_on_the_termina
     assert report_markdown(contents).count(said) == 1
     alike = in_environments(a="flash", b="flash")
     assert "different kernels" not in report_markdown(Contents(alike, analyse(alike)))
-
-
-def test_a_step_in_a_history_says_so_beside_the_case() -> None:
-    lines = [commit(number, commit=f"{number:x}" * 40, time=ratio(0.0, number)) for number in range(6)]
-    for number in range(6, 12):
-        slower = ratio(0.08, number)
-        lines.append(commit(number, commit=f"{number:x}" * 40, time=slower, facts={"backend": "ATen"}))
-    text, _, _ = history_page(history(*lines), 0.03)
-    ran = "mine:Layer ran math at 5555555555 and ATen at 6666666666"
-    assert f"{ran}: the times are of different kernels." in text

@@ -15,7 +15,6 @@ from harness import __version__
 from harness.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
 from harness.errors import UsageError, did_you_mean, notify
 
-_GATES = "harness.cli.gate_parsers"
 _TABLE = [
     Command(
         "sweep",
@@ -23,14 +22,6 @@ _TABLE = [
         "measure every case of a grid; write tables and plots to results/",
         "harness.cli.sweep",
         out=Out.OVERRIDE,
-    ),
-    Command(
-        "compare",
-        MEASURE,
-        "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
-        "harness.cli.gates",
-        _GATES,
-        Out.OVERRIDE,
     ),
     Command("verify", MEASURE, "compare layers' outputs and gradients with a float64 reference", "harness.cli.layers"),
     Command(
@@ -58,40 +49,14 @@ _TABLE = [
         GATE,
         "write what a run found to a file to commit, which `check` reads",
         "harness.cli.gates",
-        _GATES,
-        Out.FLAG,
+        out=Out.FLAG,
     ),
     Command(
         "check",
         GATE,
         "measure a baseline's cases again and report what got worse: for CI",
         "harness.cli.gates",
-        _GATES,
-        Out.OVERRIDE,
-    ),
-    Command(
-        "explain",
-        GATE,
-        "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
-        "harness.cli.explain",
-        _GATES,
-        Out.OVERRIDE,
-    ),
-    Command(
-        "bisect",
-        GATE,
-        "find the commit at which a layer's time, FLOPs or memory changed",
-        "harness.cli.commits",
-        _GATES,
-        Out.OVERRIDE,
-    ),
-    Command(
-        "history",
-        GATE,
-        "record what layers cost commit by commit, and draw it as one page",
-        "harness.cli.commits",
-        _GATES,
-        Out.FLAG,
+        out=Out.OVERRIDE,
     ),
     Command("list", EXPLORE, "list the layers that can be measured, or describe one of them", "harness.cli.layers"),
     Command("doctor", EXPLORE, "print what an issue report needs: versions, machine, packages", "harness.cli.machine"),
@@ -110,8 +75,8 @@ def commands_by_group() -> dict[str, list[Command]]:
 DONE, USAGE, CASES_FAILED = 0, 2, 3
 CRASHED, INTERRUPTED = 70, 130
 EXIT_STATUSES = {
-    DONE: "done; for `check` and `compare`: nothing got worse",
-    1: "`check`, `compare` or `history page` found something that got worse",
+    DONE: "done; for a gate, such as `check`: nothing got worse",
+    1: "a gate found something that got worse",
     USAGE: "the command cannot be carried out as given; the message says what to type",
     CASES_FAILED: "done, but some case is `incorrect`, `error`, `killed` or unfinished, or could not be measured",
     CRASHED: "a bug in the harness: the traceback is on standard error",
@@ -135,7 +100,7 @@ def run_process() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0: done. 1: something got worse (`check`, `compare`). 2: usage error. 3: a case is incorrect, in error, killed or
+    0: done. 1: a gate found something that got worse. 2: usage error. 3: a case is incorrect, in error, killed or
     unfinished, or could not be measured. 130: interrupted. A bug raises its exception.
 
     The status stays the same if a reader such as `head` goes away. If standard output cannot be written, as on a full

@@ -4,41 +4,19 @@ Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
 
 import argparse
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.commands import COMMANDS
-from harness.config.schema import SweepConfig
 from harness.entries import Out
 from harness.errors import UsageError
-from harness.key_value_options import Key
 from harness.sweep_axes import AXES, LETTERS
-
-# The default of commands that compare times and tensors: page faults would be most of the noise.
-STEADY = ("allocator=steady",)
-# The default of commands that time two sides in turns. In a turn the calls follow each other.
-IN_TURNS = (*STEADY, "cache=hot")
-# No machine can resolve a smaller change than the least threshold, and a threshold of 1 is not a useful one.
-_SHARE = "a number from 0.001 on and below 1; 0.03 means 3 %"
-THRESHOLD = Key("threshold", float, 0.03, least=0.001, most=math.nextafter(1, 0), takes=_SHARE)
-MINUTES = Key("minutes", float, 10.0, least=math.ulp(0.0), most=math.inf, takes="a number above 0")
 
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
 # A name, `=` and a value, of which two or all are arguments of their own.
 _APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
-
-
-def check_in_turns(config: SweepConfig) -> None:
-    """Raise UsageError for a cache of the GPU that calls in turns do not find."""
-    other = [cache for cache in config.axes["cache"] if cache != "hot"]
-    if other and set(config.axes["device"]) != {"cpu"}:
-        raise UsageError(
-            f"cache={other[0]}: sides are compared by calls that follow each other, with a hot cache: leave cache out, "
-            "or use sweep"
-        )
 
 
 def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:

@@ -7,6 +7,7 @@ the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the 
 import argparse
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from harness.cli.commands import COMMANDS
@@ -14,12 +15,14 @@ from harness.cli.option_forms import (
     add_keys,
     add_open,
     add_out,
+    add_outputs,
     add_overrides,
     add_run,
     check_spelling,
     with_output_flag,
     with_output_key,
 )
+from harness.entries import entries, referenced
 from harness.errors import UsageError
 from harness.sweep_axes import AXES, SETTINGS
 
@@ -59,6 +62,9 @@ def parser_of(command: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_options(parser)
+    for name, more_options in entries("OPTIONS"):
+        if name == command:
+            referenced(more_options)(parser)
     return parser
 
 
@@ -229,3 +235,57 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
     """
     add_run(parser, "a run's directory, or a pytest-benchmark JSON")
     add_keys(parser)
+
+
+def _baseline(parser: argparse.ArgumentParser) -> None:
+    """Write what a run found to a file that `check` reads. Measures nothing.
+
+    The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
+    `python -m harness check FILE` measures its cases again and reports what got worse. The times in the file are for
+    information only.
+
+    examples:
+      python -m harness baseline results/latest -o baseline.json
+      python -m harness baseline results/latest | diff baseline.json -
+
+    exit status: 0 done; 2 usage error, or a run without any case that could be measured
+    """
+    add_run(parser)
+    add_out(parser, "where to write; default: standard output", "FILE")
+    parser.set_defaults(known_bad=())
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    """Measure the cases of a baseline again, and report what got worse.
+
+    settings:
+      impl=… seq_len=… and the other axes    choose among the file's cases: a value, a list, Hydra's grammar or a
+                                             pattern: 'impl=rnn.*'
+      head_dim=64                            choose the cases with d_model = num_heads × 64
+      seed=N  memory_limit=8GiB  compile_timeout_s=900  precision=quick|standard|strict  as in sweep; seed as in FILE
+      error_factor=4                         the largest factor by which an error may grow; inf judges no error
+      out=DIR                                keep the new measurement in DIR, as a run like that of a sweep
+
+    what is judged:
+      flops, operations, depth               must not increase at all; a decrease is reported and passes
+      peak memory                            must not grow by more than 1 %
+      the kernel that ran                    must stay fused if it was fused
+      errors against the float64 reference   must not grow by more than error_factor
+      how memory, flops, depth and time grow the exponents of their cost models must not lie above their intervals
+                                             (memory: by more than 0.1)
+      claims of theory                       none may be newly refuted
+    The command never compares two times. It judges how time grows where both cost models are determined. Growth that
+    seems worse is measured a second time in new processes before it counts.
+
+    examples:
+      python -m harness check baseline.json --exact
+      python -m harness check baseline.json 'impl=attention.*' seq_len=256,512 --junit check.xml
+
+    exit status: 0 nothing got worse; 1 something did; 2 usage error, or an unreadable file; 3 something could not be
+    measured; 130 interrupted
+    """
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
+    add_keys(parser, "overrides")
+    add_out(parser, "keep the new measurement here, as a run", kind=str)
+    parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
+    add_outputs(parser)

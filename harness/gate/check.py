@@ -17,14 +17,13 @@ from harness.errors import UsageError
 from harness.formatting import NumberText
 from harness.gate import check_rules
 from harness.gate.baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
-from harness.gate.check_rules import Outcome
+from harness.gate.check_rules import Outcome, Verdict
 from harness.layer_options import NO_OPTIONS, options_of, with_options, without_defaults
 from harness.measure.outcome import TrialOutcome
 from harness.measure.session import COMPILE_CACHE, Phase, Session
 from harness.results import run_directory, summarise
 from harness.results.columns import COLUMNS, COUNTS
 from harness.results.row import row_of
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import AXES, BAD_STATUSES, Case, Setting, readable
 
 # The counts that are judged, by their columns in `summary.csv`, and the metrics in `laws.csv` that show how they grow.

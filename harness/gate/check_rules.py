@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import pairwise
 
 from harness import own_axes
@@ -10,8 +11,23 @@ from harness.analysis.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDE
 from harness.fit.laws import Range
 from harness.gate.baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 from harness.layer_options import NO_OPTIONS
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import LETTERS, Case
+
+
+class Verdict(Enum):
+    """The conclusion about a side, or about a new measurement, compared with another. The worst comes first.
+
+    Each has a word for times (`time`), for memory and FLOPs (`amount`), and for the outcomes of a gate (`outcome`).
+    """
+
+    WORSE = "slower", "more", "regression"
+    UNMEASURED = "unmeasured", "unknown", "unmeasured"
+    UNDECIDED = "undecided", "undecided", "undecided"
+    BETTER = "faster", "less", "improved"
+    EQUIVALENT = "equivalent", "equivalent", "passed"
+
+    def __init__(self, time: str, amount: str, outcome: str) -> None:
+        self.time, self.amount, self.outcome = time, amount, outcome
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,24 @@
 
 import argparse
 import json
-import math
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
+from typing import Any, Protocol
 from xml.etree import ElementTree
 
 from rich.console import Console
 
-from harness import formatting
 from harness.errors import UsageError, usage_error_about
 from harness.formatting import printable
-from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.gate.compare import HELD, TIME, ComparedCase, Comparison, pair_label
-from harness.gate.explain import Explanation
+from harness.gate.check_rules import Outcome, Verdict, counted_outcomes, exit_status, ordered_outcomes
 from harness.report.document import Cell, Part, Row, Section, Sentence, Table, grouped, markdown, show
-from harness.stats.paired_evidence import ratio_text
-from harness.stats.paired_verdicts import Verdict
 
 OUTCOME_SCHEMA = 1
 SUMMARY = "GITHUB_STEP_SUMMARY"
-_COLORS = {Verdict.WORSE: "bad", Verdict.BETTER: "good", Verdict.UNMEASURED: "unmeasured"}
+COLORS = {Verdict.WORSE: "bad", Verdict.BETTER: "good", Verdict.UNMEASURED: "unmeasured"}
 # Characters that XML 1.0 does not allow, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENT = {Verdict.WORSE: "failure", Verdict.UNMEASURED: "error", Verdict.UNDECIDED: "skipped"}
@@ -34,8 +27,17 @@ _COUNT = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 # GitHub limits a job summary to one mebibyte and a comment to 65,536 characters. The JSON file holds all outcomes.
 _MOST = 100
 _MOST_EXPLAINED = 5  # Explanations with all rows; later ones have a few.
-_DECIDE = ". To decide, repeat it with more blocks= or minutes=, on a quiet machine."
 _COLUMNS = dict.fromkeys(("verdict", "layer and size", "quantity", "was", "is", "why"), "")
+
+
+class Explanation(Protocol):
+    """Where two sides differ, as a report shows it."""
+
+    def section(self, brief: bool = False) -> Section:
+        """The explanation under its title, for Markdown: all of it, or a few rows."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class GateReport:
 
     `title` names the gate and its subject, for example `check baseline.json`. `remarks` are sentences beside the
     outcomes. `properties` describes the run, for example torch's version. `explanations` tell where sides differ. With
-    `nothing_due`, a report without outcomes passes.
+    `nothing_due`, a report without outcomes passes. `advice` tells how to decide what is undecided.
     """
 
     title: str
@@ -53,25 +55,12 @@ class GateReport:
     properties: Mapping[str, str] = field(default_factory=dict)
     explanations: Sequence[Explanation] = ()
     nothing_due: bool = False
+    advice: str = ""
 
     @property
     def exit_status(self) -> int:
         """The exit status that follows from the outcomes."""
         return 0 if self.nothing_due and not self.outcomes else exit_status(self.outcomes)
-
-    @property
-    def closing_sentence(self) -> str:
-        """How many times of a comparison were decided, and why it has this exit status."""
-        times = Counter(one.verdict for one in self.outcomes if one.quantity == TIME)
-        open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
-        counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
-        worse, failed = (
-            list(dict.fromkeys(one.quantity for one in self.outcomes if one.verdict is verdict))
-            for verdict in (Verdict.WORSE, Verdict.UNMEASURED)
-        )
-        why = f"got worse: {', '.join(worse)}" if worse else f"could not be measured: {', '.join(failed) or 'anything'}"
-        of_time = f"{times.total() - open_ones} of {times.total()} times decided ({counted or 'none'})"
-        return f"{of_time}; exit status {self.exit_status}: {why if self.exit_status else 'nothing got worse'}."
 
     def as_json(self) -> str:
         """The outcomes as JSON for other programs: the worst first, and the exit status that follows from them."""
@@ -118,9 +107,9 @@ class GateReport:
         """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
         wanting, passed = self._not_passed(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
         heading, lede = self.title, counted_outcomes(self.outcomes)
-        if undecided := self._undecided():
+        if self._is_undecided:
             heading = f"Undecided: {self.title}"
-            lede += _DECIDE if any(one.quantity == TIME for one in undecided) else ""
+            lede += self.advice
         explained: list[Part] = [
             one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)
         ]
@@ -140,10 +129,11 @@ class GateReport:
         counted = f"{self.title}: {counted_outcomes(self.outcomes)}."
         show([*([table] if groups else []), *self.remarks, counted], console)
 
-    def _undecided(self) -> list[Outcome]:
-        """What was measured and not decided, if nothing is known to be wrong."""
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether something was measured and not decided, and nothing is known to be wrong."""
         undecided = [one for one in self.outcomes if one.verdict is Verdict.UNDECIDED and one.now]
-        return undecided if self.exit_status == 0 else []
+        return bool(undecided) and self.exit_status == 0
 
     def _not_passed(self) -> list[Outcome]:
         return [one for one in ordered_outcomes(self.outcomes) if one.verdict is not Verdict.EQUIVALENT]
@@ -215,73 +205,4 @@ def _outcome_row(group: Sequence[Outcome]) -> Row:
     shown = group[-1]
     others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
     why = f"{shown.reason or f'{shown.was} → {shown.now}'}{others}"
-    return (Cell(shown.verdict.outcome, _COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)
-
-
-# The property that tells whether both sides have equal outputs in float64.
-FLOAT64 = "outputs in float64"
-
-
-def versions_sentences(properties: Mapping[str, str]) -> list[str]:
-    """Sentences that name the versions of each side of a comparison, and say if the sides compute different outputs."""
-    base, head = (properties[f"{side} versions"] for side in ("base", "head"))
-    found = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
-    if properties.get(FLOAT64) == "different":
-        found.append(
-            "The outputs of both sides differ in float64: the layer computes something else, or draws other weights "
-            "from the same seed."
-        )
-    return found
-
-
-def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
-    """Print a comparison: a table with one row per pair, then sentences about the results.
-
-    The column `detectable` holds the smallest slow-down that this measurement would have detected.
-    """
-    columns = {"head": "", "time, 95 % interval": "whole", "detectable": "n", "memory": "", "flops": ""}
-    table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
-    explained = (one.parts(brief=True) for one in comparison.explanations)
-    show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
-
-
-def _comparison_row(one: ComparedCase) -> Row:
-    # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
-    impl, _, sizes = one.label.partition(" ")
-    time, seen = "", ""
-    if one.time is not None:
-        least = one.time.smallest_detectable
-        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
-    amounts = []
-    for amount in (one.memory, one.flops):
-        times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
-        amounts.append(Cell(amount.verdict.amount + times, _COLORS.get(amount.verdict, "")))
-    return (Cell(impl, below=sizes), Cell(one.verdict.time, _COLORS.get(one.verdict, ""), below=time), seen, *amounts)
-
-
-def comparison_sentences(comparison: Comparison) -> Iterator[str]:
-    """Sentences to print below the table."""
-    for one in comparison.compared:
-        why = one.time.reason if one.time is not None else one.reason
-        if one.verdict is not Verdict.EQUIVALENT:
-            yield f"{one.label}: {one.verdict.time}: {why}."
-    yield from dict.fromkeys(one.kernels for one in comparison.compared if one.kernels)
-    for case, control in comparison.controls:
-        if control.failure is not None:
-            yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
-        if control.differs:
-            yield (
-                f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
-                f"{ratio_text(control.evidence)}. Nothing is concluded about time: measure again when the machine is "
-                "quiet."
-            )
-    if comparison.control == HELD:
-        number = sum(control.held for _, control in comparison.controls)
-        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
-    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
-    if known:
-        ratio, lo, hi = max(known)
-        yield (
-            f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
-            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
-        )
+    return (Cell(shown.verdict.outcome, COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)

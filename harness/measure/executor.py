@@ -3,10 +3,11 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -23,8 +24,6 @@ from harness.measure.fork_client import (
     NoAnswer,
     NoProcess,
     Runtime,
-    TurnTrial,
-    TurnTrialFailed,
 )
 from harness.measure.outcome import TrialOutcome, printable_reason
 from harness.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
@@ -36,6 +35,7 @@ _FREE_SHARE = 0.1
 _SLOW_IMPORT_S = 0.2
 # A cold compilation takes half a minute. A large layer on a slow machine takes some minutes.
 COMPILE_TIMEOUT_S = 900.0
+_Trial = TypeVar("_Trial")
 # The key of a fork server.
 _Which = tuple[str, bool, str]
 # A socket passes about 36 KiB with descriptors at once. A case takes some 300 bytes without its layer.
@@ -173,13 +173,14 @@ class Executor:
         """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
         self._compiling.learn(purpose, case, outcome)
 
-    def turns(self, case: Case, turn_s: float) -> TurnTrial:
-        """Start an interleaved trial of the case, with turns of about `turn_s` seconds.
+    def begin(self, purpose: str, case: Case, extra: Request, start: Callable[..., _Trial]) -> _Trial:
+        """Start a trial that the caller ends, and return what `start(server, request, limit_s, ended)` returns.
 
-        Raises TurnTrialFailed if the fork server is lost. Its end raises CodeChanged, as `run` does.
+        `start` forks the trial, and calls `ended` once it has ended. That raises CodeChanged, as `run` does. Raises
+        ForkServerLost.
         """
-        which = self._which("turns", case)
-        request = self._request("turns", case, {"turn_s": turn_s})
+        which = self._which(purpose, case)
+        request = self._request(purpose, case, extra)
         self._prepare_device(case.device)
         held = contextlib.ExitStack()
         held.callback(self._check_code, case)
@@ -187,13 +188,13 @@ class Executor:
         try:
             with contextlib.ExitStack() as unless_started:
                 unless_started.push(held)
-                server, limit_s = self._warm_server(which), self._compiling.limit_s("turns", case)
-                trial = TurnTrial(server, request, limit_s, held.close)
+                server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
+                trial = start(server, request, limit_s, held.close)
                 unless_started.pop_all()
                 return trial
-        except ForkServerLost as error:
+        except ForkServerLost:
             self._drop_server(which)
-            raise TurnTrialFailed(TrialOutcome("killed", str(error))) from error
+            raise
 
     def _check_code(self, case: Case) -> None:
         changed = layer_files.files_unlike(self.code.get(case.impl, {}))

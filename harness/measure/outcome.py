@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.results.row import LARGEST, LINES, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, kind_of
+from harness.results.row import LARGEST, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, kind_of
 from harness.sweep_axes import FAILURES
 from harness.trial.sandbox import Answer
 
@@ -113,24 +113,20 @@ def check(answer: Answer, purpose: str) -> None:
     status = answer.get("status")
     if status not in STATUSES:
         raise InvalidAnswer("it has no known 'status'")
-    _check(answer, OF_ALL if status == "ok" else OF_FAILURES)
+    check_entries(answer, OF_ALL if status == "ok" else OF_FAILURES)
     if status != "ok":
         return
     if "family" in answer and purpose not in ("describe", "describe_page"):
         raise InvalidAnswer("'family' cannot be part of it")
     kind = kind_of(purpose)
-    _check(answer, kind.entries)
+    check_entries(answer, kind.entries)
     # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
     if kind.value is not None and kind.value({**answer, "wall_s": 1.0}) is None:
         raise InvalidAnswer(kind.invalid)
 
 
-def check_line(line: Answer, kind: str) -> None:
-    """Raise InvalidAnswer unless a line from an interleaved trial has the entries of its kind."""
-    _check(line, LINES[kind])
-
-
-def _check(answer: Answer, entries: Mapping[str, Check]) -> None:
+def check_entries(answer: Answer, entries: Mapping[str, Check]) -> None:
+    """Raise InvalidAnswer unless the answer, or a line before it, has these entries."""
     for name, fits in entries.items():
         if name not in answer and not fits(None):
             raise InvalidAnswer(f"'{name}' is missing")

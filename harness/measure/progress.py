@@ -1,32 +1,28 @@
-"""The progress displays of a sweep and of a comparison: live on a terminal, plain lines elsewhere.
+"""The progress display of a sweep: live on a terminal, plain lines elsewhere.
 
-They are drawn only between trials. A drawing thread would disturb the timing of the layer.
+It is drawn only between trials. A drawing thread would disturb the timing of the layer.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
 from harness.case_grid import kinds_of
 from harness.formatting import duration
 from harness.measure.expected_time import REPORT_S, START_S, ExpectedTime
 from harness.measure.outcome import TrialOutcome
-from harness.stats.paired_evidence import Rules, ratio_text
-from harness.stats.paired_verdicts import Standing
 from harness.sweep_axes import Case
 
 # Drawing takes a millisecond. More frequent updates would not be visible.
-_REDRAW_S = 0.2
-_PLAIN_LINE_S = 10.0
+REDRAW_S = 0.2
+PLAIN_LINE_S = 10.0
 # With fewer trials, the time between them is not known yet.
 _FEW_TRIALS = 20
 _BAR = 12
@@ -35,7 +31,7 @@ _PHASES = {"verify": "1/4 verify", "compile": "1/4 compile", "facts": "2/4 count
 _TIMING = "3/4 time"
 
 
-class _LiveOnTerminal:
+class LiveOnTerminal:
     """A context manager that shows the live display on a terminal, and removes it at the end."""
 
     def __init__(self, console: Console, live: Live | Progress) -> None:
@@ -51,7 +47,7 @@ class _LiveOnTerminal:
             self._live.stop()
 
 
-class Screen(_LiveOnTerminal):
+class Screen(LiveOnTerminal):
     """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end.
 
     `expected` predicts the time of each trial, and learns from those that have ended. `timed` has the number of timed
@@ -139,11 +135,11 @@ class Screen(_LiveOnTerminal):
     def _draw(self, case: Case) -> None:
         now = time.monotonic()
         if self._console.is_terminal:
-            if now - self._last_drawn >= _REDRAW_S:
+            if now - self._last_drawn >= REDRAW_S:
                 self._last_drawn = now
                 share, line = self._line(str(case))
                 self._bar.update(self._task, completed=share, description=line, refresh=True)
-        elif now - self._last_drawn >= _PLAIN_LINE_S:
+        elif now - self._last_drawn >= PLAIN_LINE_S:
             self._last_drawn = now
             self._plain()
 
@@ -179,68 +175,3 @@ class Screen(_LiveOnTerminal):
         waited = time.monotonic() - self._again_since
         repeats_s = self._again * self._trials_s / max(1, self._trials)
         return repeats_s + max(0.0, self._expected.patience_s() - waited)
-
-
-class ComparisonScreen(_LiveOnTerminal):
-    """Show the progress of a comparison of the pairs with these labels: how far each open one is from a decision.
-
-    A context manager: it removes the live table at its end. Elsewhere than on a terminal, it prints a line every ten
-    seconds at most. The first of these after each look is followed by a line for each open pair.
-    """
-
-    def __init__(self, labels: Sequence[str], rules: Rules, limit_s: float, console: Console) -> None:
-        self._shown = Live(console=console, auto_refresh=False, transient=True)
-        super().__init__(console, self._shown)
-        self._labels, self._threshold, self._limit_s = labels, rules.threshold, limit_s
-        self._last_drawn = time.monotonic()
-        self._used_s = 0.0
-        self._round = ""
-        self._standing: Standing | None = None
-        self._is_after_look = False
-
-    def round(self, stage: str, number: int) -> None:
-        """A round begins, in the first measurement or in the second one of the flagged pairs."""
-        self._round = f"round {number}" if stage == "first" else f"again, round {number}"
-
-    def block(self, used_s: float) -> None:
-        """A block has been measured. The comparison has used this much time."""
-        self._used_s = used_s
-        now = time.monotonic()
-        if now - self._last_drawn < (_REDRAW_S if self._console.is_terminal else _PLAIN_LINE_S):
-            return
-        self._last_drawn = now
-        if self._console.is_terminal:
-            self._shown.update(self._table(), refresh=True)
-            return
-        self._console.out(self._line())
-        for label, ratio, blocks in self._open_pairs() if self._is_after_look else ():
-            self._console.out(f"         {label}: {ratio} after {blocks}")
-        self._is_after_look = False
-
-    def end_round(self, standing: Standing, is_look: bool) -> None:
-        """A round has ended. After a look, the rules may have closed some pairs."""
-        self._standing = standing
-        self._is_after_look |= is_look
-
-    def _line(self) -> str:
-        known = self._standing
-        closed = f"{known.decided} of {known.cases} pairs decided" if known else ""
-        given_up = f"{known.given_up} given up" if known and known.given_up else ""
-        left = f"at most {duration(max(0.0, self._limit_s - self._used_s))} left"
-        parts = (self._round, closed, given_up, left if math.isfinite(self._limit_s) else "")
-        return "  ".join((f"{self._used_s:5.0f} s", *filter(None, parts)))
-
-    def _open_pairs(self) -> list[tuple[str, str, str]]:
-        """The label, the ratio with its interval, and the number of blocks of each open pair."""
-        found = self._standing.evidence() if self._standing else {}
-        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in found.items()]
-
-    def _table(self) -> Group:
-        rows, most = self._open_pairs(), max(1, self._console.height - 4)
-        table = Table.grid(padding=(0, 2))
-        for row in rows[:most]:
-            table.add_row(*map(Text, row))
-        limit = 1 + self._threshold
-        more = f"… and {len(rows) - most} more; " if len(rows) > most else ""
-        below = f"{more}equivalent between ×{1 / limit:.3f} and ×{limit:.3f}, faster or slower beyond"
-        return Group(Text(self._line()), table, Text(below if rows else ""))

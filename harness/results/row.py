@@ -191,7 +191,7 @@ def list_of(fits: Check) -> Check:
     return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
 
 
-def _rows_of(*cells: Check) -> Check:
+def rows_of(*cells: Check) -> Check:
     def is_row(value: Any) -> bool:
         of_length = isinstance(value, list) and len(value) == len(cells)
         return of_length and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
@@ -231,9 +231,9 @@ _OF_TYPES: dict[type, Check] = {str: TEXT, int: COUNT, float: AT_LEAST_0}
 _FACT_CHECKS: dict[str, Check] = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
-    "block_sizes": _json_of(_rows_of(COUNT, COUNT)),
+    "block_sizes": _json_of(rows_of(COUNT, COUNT)),
     "claims": _json_of(object_of(TEXT)),
-    "own_axes": _json_of(lambda value: OBJECT(value) and _rows_of(TEXT, POSITIVE)([*value.values()])),
+    "own_axes": _json_of(lambda value: OBJECT(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
 }
 
 
@@ -245,6 +245,7 @@ class TrialKind:
     - `value`: what is kept of a row of this kind; it returns None for an invalid row. `invalid` describes such a row.
     - `builds_layer`: the trial may compile, and gets more time if it does.
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
+    - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
     - `handler`: of an extra, the `module:function` that the trial's process calls, with the entries of the request that
       it `takes`.
@@ -255,6 +256,7 @@ class TrialKind:
     invalid: str = ""
     builds_layer: bool = True
     is_timed: bool = False
+    calls_layer: bool = False
     once: bool = False
     handler: str = ""
     takes: tuple[str, ...] = ("case", "seed")
@@ -279,11 +281,15 @@ KINDS: dict[str, TrialKind] = {
             "tolerance": AT_LEAST_0,
             **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), none_or(AT_LEAST_0)),
             "compiled": none_or(FLAG),
-        }
+        },
+        calls_layer=True,
     ),
     "reference": TrialKind({"projections": list_of(FINITE)}),
     "compile": TrialKind(
-        {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT}, _compile_s_of_row, once=True
+        {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
+        _compile_s_of_row,
+        calls_layer=True,
+        once=True,
     ),
     "facts": TrialKind(
         {
@@ -292,6 +298,7 @@ KINDS: dict[str, TrialKind] = {
         },
         facts_of_row,
         "its facts are not of their types",
+        calls_layer=True,
         once=True,
     ),
     "time": TrialKind(
@@ -304,24 +311,16 @@ KINDS: dict[str, TrialKind] = {
         record_of_row,
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
+        calls_layer=True,
     ),
-    "turns": TrialKind({"turns": COUNT, "threads_after": none_or(AT_LEAST_0)}, is_timed=True),
     "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
-    "trace": TrialKind(
-        {
-            "operations": _rows_of(TEXT, COUNT, none_or(COUNT), COUNT, _rows_of(TEXT, COUNT)),
-            "tensors": _rows_of(TEXT, TEXT, TEXT, COUNT, COUNT),
-            "shares": _rows_of(TEXT, AT_LEAST_0),
-            "unknown": lambda value: isinstance(value, list) and all(map(TEXT, value)),
-        }
-    ),
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
             **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
             "claims": object_of(TEXT),
-            "axes": _rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
-            "inputs": _rows_of(TEXT, TEXT, TEXT),
+            "axes": rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
+            "inputs": rows_of(TEXT, TEXT, TEXT),
             **dict.fromkeys(("modes", "masks", "takes"), LIST),
         },
         builds_layer=False,
@@ -338,8 +337,6 @@ def kind_of(purpose: str) -> TrialKind:
     return kind
 
 
-# Lines that an interleaved trial sends before its answer. They are no trials of their own.
-LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": POSITIVE}, "turn": {"min_s": POSITIVE, "mean_s": POSITIVE}}
 _SECONDS: Check = none_or(lambda value: type(value) in (int, float))
 # Entries of every answer, and those kept from the answer of a failed trial.
 OF_ALL: dict[str, Check] = {"reason": none_or(TEXT), "start_s": _SECONDS}

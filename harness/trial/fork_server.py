@@ -124,6 +124,8 @@ def _prepare(request: Request) -> None:
     If this imports any module, repeat `_freeze`: a trial otherwise takes 20 to 40 ms for each garbage collection.
     """
     case, imported = request.get("case") or {}, len(sys.modules)
+    with contextlib.suppress(Exception):  # the trial itself reports it
+        trial_kinds.handler_of(request["purpose"])
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
     if request.get("own_module"):

@@ -32,9 +32,8 @@ from harness.trial import (
 from harness.trial.accuracy import measure_accuracy
 from harness.trial.described_layer import describe_layer, describe_page
 from harness.trial.metrics.collect import collect_metrics
-from harness.trial.metrics.traced_call import traced_call
 from harness.trial.sandbox import Answer, Request
-from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of, take_turns
+from harness.trial.timing.timed_trial import measure_time, missing_parts, probe_of
 
 
 def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
@@ -208,15 +207,6 @@ def _facts(case: Case, seed: int) -> Answer:
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-def _turns(case: Case, *arguments: Any) -> Answer:
-    """Take interleaved samples. Raises Unsupported where every launch waits, as a timed trial's device does."""
-    if case.device == "cuda" and os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        raise workload.Unsupported(
-            "CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'"
-        )
-    return take_turns(case, *arguments)
-
-
 _CASE, _SEEDED = ("case",), ("case", "seed")
 # Entries that a request may lack.
 _USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
@@ -231,20 +221,17 @@ HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
     "reference": (verify.project_reference, _SEEDED),
     "compile": (compilation.measure_compilation, _SEEDED),
     "facts": (_facts, _SEEDED),
-    "trace": (traced_call, (*_SEEDED, "chrome")),
     "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
-    "turns": (_turns, (*_SEEDED, "turn_s", "trial_s", "ask", "answer")),
     "probe": (probe_of, _CASE),
 }
 
 
-def _of_extra(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
+def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
+    """Return what carries out a trial of this kind, and the entries of the request that it takes."""
+    if purpose in HANDLERS:
+        return HANDLERS[purpose]
     kind = kind_of(purpose)
     return referenced(kind.handler), kind.takes
-
-
-# Trials of a layer's calls, which use the code that earlier trials of the case compiled.
-_OF_CALLS = ("verify", "compile", "facts", "trace", "time", "turns")
 
 
 def _measure(request: Request) -> Answer:
@@ -260,10 +247,10 @@ def _measure(request: Request) -> Answer:
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)
         torch.set_num_threads(case.threads)
-    function, names = HANDLERS[purpose] if purpose in HANDLERS else _of_extra(purpose)
+    function, names = handler_of(purpose)
     entries = {**_USUAL, **request, "case": case}
     measure = partial(function, *(entries[name] for name in names))
-    if case is None or purpose not in _OF_CALLS:
+    if case is None or not kind_of(purpose).calls_layer:
         return measure()
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)

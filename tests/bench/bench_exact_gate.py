@@ -15,9 +15,8 @@ from rich.table import Table
 from harness.config import compose
 from harness.gate.baseline import Baseline
 from harness.gate.check import Remeasurement, judge_baseline
-from harness.gate.check_rules import Outcome, exit_status
+from harness.gate.check_rules import Outcome, Verdict, exit_status
 from harness.gate.reporters import alike_outcomes
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import Case
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512, 1024)]

@@ -1,34 +1,8 @@
 """What tests of commands share."""
 
-import math
-import random
-from functools import cache
-
 import pytest
-
-from harness.measure import interleaved
-from harness.measure.executor import Executor
-from harness.measure.interleaved import Block, Side, Timing
-from harness.sweep_axes import Case
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _servers_are_forked(forked_servers: None) -> None:
     """Those of commands that are carried out in this process; others, as ever, start their own."""
-
-
-@pytest.fixture
-def planted_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `compare` time nothing: the ratio of a block is that of both sides' FLOPs, with 0.5 % of noise."""
-
-    @cache
-    def flops(executor: Executor, case: Case) -> int:
-        counted = executor.run("facts", case)
-        assert counted.status == "ok", counted.reason
-        return int(counted.values["flops"])
-
-    def take(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
-        log_ratio = math.log(flops(b.executor, b.case) / flops(a.executor, a.case))
-        return Block(log_ratio + rng.gauss(0.0, 0.005), "", ())
-
-    monkeypatch.setattr(interleaved, "take_block", take)

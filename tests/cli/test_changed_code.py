@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.test_going_on import LAYER, TINY, files, rows
+from cli.test_going_on import TINY, files, rows
 
 import impls
 from harness.cli.commands import main
-from harness.measure import interleaved
 from harness.measure.scheduler import Scheduler
 
 OWN = """\
@@ -153,17 +152,3 @@ def test_a_sweep_of_a_built_in_layer_stops_when_a_file_of_them_is_saved(
     monkeypatch.setattr(Scheduler, "_time", saved_anew(1, changed, Scheduler._time))
     assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     assert capsys.readouterr().err == STOPPED.format(file="impls/rnn/minimal.py", impl="rnn.elman")
-
-
-def test_a_comparison_stops_when_other_code_is_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("mine", "yours"):
-        (tmp_path / f"{name}.py").write_text(LAYER)
-    yours = tmp_path / "yours.py"
-    monkeypatch.setattr(interleaved, "take_block", saved_anew(3, yours, interleaved.take_block))
-    asked = ["impl=./mine.py:Layer,./yours.py:Layer", "seq_len=16", "d_model=8", "threads=1", "blocks=16", "out=run"]
-    assert main(["compare", *asked]) == 2
-    assert capsys.readouterr().err == STOPPED.format(file="yours.py", impl="./yours.py:Layer")
-    assert len(Path("run/blocks.jsonl").read_text().splitlines()) == 2

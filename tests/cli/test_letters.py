@@ -12,7 +12,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from harness import layer_lookup
 from harness.cli.commands import main
-from harness.cli.gates import read_comparison_request
 from harness.config import compose
 from harness.config.hydra_adapter import quoted
 from harness.errors import UsageError
@@ -107,9 +106,3 @@ def test_a_layer_is_measured_reported_and_kept_as_a_baseline(here: Path, capsys:
     capsys.readouterr()
     assert main(["verify", f"impl={NAMES[1]}", "seq_len=8", "d_model=8", "threads=1"]) == 0
     assert NAMES[1] in capsys.readouterr().out
-
-
-def test_two_layers_are_compared_by_such_names() -> None:
-    asked = read_comparison_request([f"impl={NAMES[0]},{NAMES[2]}", "seq_len=8"], None)
-    assert asked.impls == (NAMES[0], NAMES[2])
-    assert list(asked.config.axes["impl"]) == [NAMES[0], NAMES[2]]

@@ -14,7 +14,7 @@ from harness.key_value_options import Key, read_keys
 # What each command needs beside the option, and where its parsed options have the output.
 FLAGS = {"report": ["run"], "baseline": ["run"], "export": ["run", "--format", "csv"], "calibrate": ["threads=1"]}
 KEYS = {"attention-map": ["a b"], "gradient-reach": []}
-OVERRIDES = {"sweep": [], "compare": ["ref=main"], "check": ["b.json"]}
+OVERRIDES = {"sweep": [], "check": ["b.json"]}
 for commands in (FLAGS, KEYS, OVERRIDES):
     for absent in commands.keys() - COMMANDS.keys():
         del commands[absent]
@@ -60,8 +60,9 @@ def test_an_output_is_given_once(command: str) -> None:
 def test_the_name_of_an_output_may_be_anything(name: str) -> None:
     options = parse_options("sweep", ["-o", name])
     assert compose(options.overrides, for_sweep=True).out == Path(name)
-    options = parse_options("gradient-reach", ["-o", name])
-    assert read_keys(options.keys, [Key("out")])["out"] == name
+    for command, needs in KEYS.items():
+        options = parse_options(command, [*needs, "-o", name])
+        assert read_keys(options.keys, [Key("out")])["out"] == name
 
 
 @pytest.mark.parametrize("command", ["report", "calibrate"])

@@ -1,4 +1,4 @@
-"""Rows, machines and histories that another program wrote: what does not fit is named, and costs nothing else."""
+"""Rows and machines that another program wrote: what does not fit is named, and costs nothing else."""
 
 import json
 import math
@@ -12,8 +12,6 @@ from attention_run import make_run
 from rows import measured
 
 from harness.cli.commands import main
-from harness.errors import UsageError
-from harness.gate.history_file import read_history
 from harness.results.stored_run import read_run_directory
 from harness.sweep_axes import Case
 
@@ -186,31 +184,6 @@ def test_unreadable_files_of_several_machines_are_named(tmp_path: Path) -> None:
     first, second = stored.notices[-2:]
     assert first.endswith("n1.json: memory_bytes is the text 'much', not a valid integer, left out")
     assert second.endswith("n2.json: cannot be read, the machine is not known")
-
-
-HEADER = {"schema": 1, "harness": "0.1", "anchor": "a" * 40, "settings": []}
-COMMIT = {"commit": "b" * 40, "number": 1, "date": "2026", "subject": "s", "at": 1.0, "machine": {}, "versions": {}}
-
-
-@pytest.mark.parametrize(
-    ("facts", "number"), [({"flops": "many"}, 1), ({"flops": BEYOND_FLOATS}, 1), ({"flops": 1}, BEYOND_FLOATS)]
-)
-def test_a_fact_of_a_history_that_is_no_count_is_a_usage_error(
-    facts: dict[str, Any], number: int, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    path = tmp_path / "history.jsonl"
-
-    def write(facts: dict[str, Any], number: int) -> None:
-        line = {**COMMIT, "number": number, "cases": {GOOD.key: {"facts": facts}}}
-        path.write_text(f"{json.dumps(HEADER)}\n{json.dumps(line)}\n")
-
-    write({"flops": 1}, 1)
-    assert read_history(path).commits
-    write(facts, number)
-    with pytest.raises(UsageError, match="line 2 cannot be read"):
-        read_history(path)
-    assert main(["history", "page", str(path)]) == 2
-    assert "line 2 cannot be read" in capsys.readouterr().err
 
 
 def test_the_suggested_command_survives_a_directory_that_begins_with_a_dash(

@@ -130,7 +130,7 @@ def test_points_whose_braces_the_shell_expanded_are_to_be_quoted(words: list[str
         ("sweep", ["--seq-len=128"], "--seq-len is not a flag: write seq_len=128"),
         ("sweep", ["--impl", "rnn.torch", "--fresh"], "--impl is not a flag: write impl=rnn.torch"),
         ("verify", ["--dtype"], "--dtype is not a flag: write dtype=…"),
-        ("compare", ["--memory-limit", "8GB"], "--memory-limit is not a flag: write memory_limit=8GB"),
+        ("sweep", ["--memory-limit", "8GB"], "--memory-limit is not a flag: write memory_limit=8GB"),
         ("sweep", ["seq_len", "=", "128"], "write seq_len=128, without spaces around '='"),
         ("sweep", ["seq_len=", "128"], "write seq_len=128, without spaces around '='"),
         ("sweep", ["seq_len", "=128"], "write seq_len=128, without spaces around '='"),

@@ -1,11 +1,10 @@
-"""`head_dim=` sets d_model = num_heads × head_dim, in sweeps, comparisons and the choice of a baseline's cases."""
+"""`head_dim=` sets d_model = num_heads × head_dim, in sweeps and the choice of a baseline's cases."""
 
 import pytest
 import yaml
 from cli.known_runs import cases as known_cases
 
 from harness.case_grid import grid
-from harness.cli.gates import read_comparison_request
 from harness.config import compose
 from harness.config.compose import differences
 from harness.errors import UsageError
@@ -73,11 +72,6 @@ def test_what_cannot_be_is_one_line(overrides: list[str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         compose(overrides, for_sweep=True)
     assert str(caught.value) == said
-
-
-def test_a_comparison_takes_it_too() -> None:
-    request = read_comparison_request(["impl=rnn.torch,rnn.elman", "head_dim=64", "num_heads=2,4"], None)
-    assert [point["d_model"] for point in request.config.points] == [128, 256]
 
 
 def test_a_command_s_own_width_gives_way() -> None:

@@ -14,8 +14,8 @@ import yaml
 from harness.cli.commands import EXIT_STATUSES, commands_by_group
 from harness.cli.parsers import parser_of
 from harness.config import schema
+from harness.gate.check_rules import Verdict
 from harness.results.columns import COLUMNS
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import AXES, BAD_STATUSES, STATUSES
 
 ROOT = Path(__file__).resolve().parents[2]

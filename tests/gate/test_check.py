@@ -15,8 +15,7 @@ from harness.gate.check import (
     split_filters,
     with_confirmation,
 )
-from harness.gate.check_rules import Outcome, exit_status
-from harness.stats.paired_verdicts import Verdict
+from harness.gate.check_rules import Outcome, Verdict, exit_status
 from harness.sweep_axes import Case
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from harness.gate.check_rules import Outcome, counted_outcomes, exit_status, ordered_outcomes
-from harness.stats.paired_verdicts import Verdict
+from harness.gate.check_rules import Outcome, Verdict, counted_outcomes, exit_status, ordered_outcomes
 
 WORDS = {verdict.outcome: verdict for verdict in Verdict}
 

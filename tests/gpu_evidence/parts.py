@@ -138,7 +138,7 @@ _FIRST = (
         (185, 50, 400),
         "comparisons.jsonl",
         "DEVICE=cuda ALIKE=0 PLANTED=1 BELOW=0 CASES=2 GENERATION=1",
-        *("tests/bench/bench_gate.py", "-k", "earnest"),
+        *("tests/extras/compare/bench_gate.py", "-k", "earnest"),
     ),
 )
 _SHORT = (

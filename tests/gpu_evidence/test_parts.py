@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from bench import bench_gate
-from bench.gate import cases
 from gpu_evidence import parts
 from gpu_evidence.parts import DURATIONS, FILES_WITH_GPU_TESTS, PAPERS, ROOT, Part, expectation, rehearsed
 
@@ -91,14 +89,6 @@ def test_short_sweeps_measure_the_cases_that_say_most_in_few_rounds(
     sweep = sweep_of(PARTS[name])
     assert {axis: sweep.axes[axis] for axis in axes} == axes
     assert sweep.precision.max_rounds == rounds
-
-
-def test_the_gate_compares_one_slow_down_of_5_percent_and_one_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = dict(PARTS["gate"].variables)
-    assert [variables[f"HARNESS_BENCH_{name}"] for name in ("ALIKE", "PLANTED", "BELOW")] == ["0", "1", "0"]
-    monkeypatch.setattr(cases, "CASES", int(variables["HARNESS_BENCH_CASES"]))
-    _, effects = cases.planted(bench_gate.FOUND, turn=0)
-    assert effects == pytest.approx([0.05, 0.0])
 
 
 def test_a_case_without_a_time_fails_a_rehearsal_and_the_first_sweep_but_no_later_one() -> None:

@@ -25,8 +25,8 @@ def screen(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, width: int = 100, **options: Any
 ) -> tuple[Screen, io.StringIO]:
     """A screen that draws at every trial, and the file that it draws to."""
-    monkeypatch.setattr(progress, "_REDRAW_S", 0.0)
-    monkeypatch.setattr(progress, "_PLAIN_LINE_S", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_S", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_LINE_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
     return Screen(CASES, ExpectedTime(PRECISION), console, **options), file

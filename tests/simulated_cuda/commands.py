@@ -18,6 +18,13 @@ from harness.sweep_axes import Case
 TESTS = Path(__file__).resolve().parents[1]
 # Trials differ by less than the tests allow. Without NVML they take a third of the time.
 STEADY: dict[str, Any] = {"clock": {"sustained_hz": None}, "spread": 0.002, "nvml": False}
+# A call of `attention.naive` at n = 32 takes 1.4 ms. So a turn of 2 ms has few calls, each of whose kernels takes the
+# simulation as long as any other.
+GPU: dict[str, Any] = {
+    **STEADY,
+    "hardware": {"bytes_per_s": 5e7},
+    "flops_per_s": {"float64": 2e7, "float32": 1e8, "bfloat16": 1e13},
+}
 # Of the CPU, on which the simulation computes. Beside other jobs, two threads wait ten times as long for each other.
 ONE_THREAD = "threads=1"
 TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0", "precision.trial_s=0.01")

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from simulated_cuda.commands import NO_PLOTS, ONE_THREAD, TWO_ROUNDS, harness, true_costs
-from simulated_cuda.test_compare import GPU
+from simulated_cuda.commands import GPU, NO_PLOTS, ONE_THREAD, TWO_ROUNDS, harness, true_costs
 
 from harness.sweep_axes import AXES, Case
 

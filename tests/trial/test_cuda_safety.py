@@ -218,9 +218,6 @@ def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.Mo
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
         TorchDevice()
-    case = Case("rnn.torch", 8, 8, 1, device="cuda")
-    with pytest.raises(Unsupported, match="'unset CUDA_LAUNCH_BLOCKING'"):
-        trial_kinds._turns(case)
 
 
 def test_the_length_of_a_turn_is_chosen_by_calls_in_a_row_and_not_by_the_wait_after_one() -> None:

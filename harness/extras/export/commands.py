@@ -6,7 +6,7 @@ import sys
 from harness.cli.commands import DONE
 from harness.cli.option_forms import add_out, add_run
 from harness.entries import entries
-from harness.errors import UsageError, did_you_mean, usage_error_about
+from harness.errors import UsageError, did_you_mean, notify, usage_error_about
 from harness.formatting import counted
 
 
@@ -50,8 +50,7 @@ def run_export(options: argparse.Namespace) -> int:
     exported = export(stored, name, options.case)
     if out is None and b"\0" in exported.content and sys.stdout.isatty():
         raise UsageError(f"{name} cannot be printed to a terminal: name a file with -o FILE{FORMATS[name][0]}")
-    for notice in [*stored.notices, *exported.notices]:
-        print(f"harness: {notice}", file=sys.stderr)
+    notify(*stored.notices, *exported.notices)
     if out is None:
         sys.stdout.buffer.write(exported.content)
         sys.stdout.buffer.flush()

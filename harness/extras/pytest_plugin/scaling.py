@@ -24,10 +24,10 @@ from harness.extras.pytest_plugin.shared_measurements import (
 )
 from harness.fit.laws import Law, Range, exponent_of
 from harness.formatting import NumberText
+from harness.gate.check_rules import Verdict
 from harness.polynomial import Size, leading, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.results.row import FACTS
-from harness.stats.paired_verdicts import Verdict
 from harness.sweep_axes import Case, device_kind
 
 __tracebackhide__ = True

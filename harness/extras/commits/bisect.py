@@ -1,0 +1,316 @@
+"""Find the commit at which a layer's facts or its time changed: `bisect GOOD..BAD`.
+
+Each fact is searched for without a clock. The time is searched for only if no fact differs, or on request. Every block
+and every fact is a row of `bisect.jsonl`. A command that continues reads these rows first, and so decides as before.
+
+Two fork servers serve all commits: a trial searches the worktree of its commit for the layer. A fork server may be a
+tenth slower than another by chance. Both sides of a pair therefore use both servers in turn, and the effect cancels.
+"""
+
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.config import SweepConfig
+from harness.config.compose import differences
+from harness.errors import UsageError
+from harness.extras.commits.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
+from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
+from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
+from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_verdicts import BlockFailed
+from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
+from harness.machine import unlike
+from harness.measure.executor import Executor
+from harness.measure.fork_client import OF_DRIVER
+from harness.measure.session import COMPILE_CACHE
+from harness.results import run_directory
+from harness.results.columns import FACT_NAMES
+from harness.results.row_files import StoredRow
+from harness.sweep_axes import Case
+
+ROWS = "bisect.jsonl"
+# Generations after which the control and the difference of the ends are looked at, while they are unclear.
+_CONTROL, _ENDS = (4, 12), (12, 24, 48, 96)
+# Renewed this often, so that a difference between servers averages out.
+_GENERATIONS_OF_SERVERS = 6
+_WORKTREES = 4
+# Why a commit cannot be measured.
+_LACKS = "the commit lacks the layer"
+# Why a search ended before it looked for a position.
+CONTROL_DIFFERS, NO_DIFFERENCE, ENDS_UNCLEAR = "the control differs", "no difference", "the ends are unclear"
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """What to look for: a change of the case between the first and the last of `commits`."""
+
+    config: SweepConfig
+    case: Case
+    commits: list[Commit]
+    threshold: float
+    minutes: float
+    always_time: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an interrupted command must have in common with one that continues it; it may get more minutes."""
+        ends = {"good": self.commits[0].hash, "bad": self.commits[-1].hash}
+        return {**yaml.safe_load(self.config.yaml), **ends, "threshold": self.threshold, "time": self.always_time}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A ratio of times as a log ratio, and its 95 % interval."""
+
+    middle: float
+    lo: float
+    hi: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval excludes that there is no step."""
+        return self.lo > 0 or self.hi < 0
+
+    def is_seen(self, apart: float) -> bool:
+        """Whether there is a step, of at least `apart` by its best estimate."""
+        return self.is_sure and abs(self.middle) >= apart
+
+    def is_excluded(self, apart: float) -> bool:
+        """Whether the interval excludes a step of `apart` in either direction."""
+        return -apart < self.lo and self.hi < apart
+
+    @classmethod
+    def of(cls, observed: list[float]) -> "Step":
+        """The mean of generations, with Student's interval."""
+        return cls(*mean_interval(observed))
+
+
+@dataclass
+class Findings:
+    """What the search found: the change of each fact, and the answer about the time.
+
+    `control` compares the first commit with itself, and `difference` the last with the first. `answer` is None if no
+    position of a step was looked for. `why` or, if the time could not be measured, `failure` then tells the reason.
+    """
+
+    facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
+    control: Step | None = None
+    difference: Step | None = None
+    answer: Answer | None = None
+    why: str = ""
+    neighbours: Step | None = None
+    failure: str = ""
+
+
+def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Findings:
+    """Search for the change. `tell` receives a line of progress after each measurement.
+
+    Raises UsageError if `out` holds another search, or the same from another machine.
+    """
+    if not (out / ROWS).exists():
+        run_directory.check_new(out)
+    with ExitStack() as stack:
+        out.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(run_directory.Lock(out))
+        search = stack.enter_context(_Search(request, out, tell))
+        last, found = len(request.commits) - 1, Findings()
+        for at in (0, last):
+            if search.facts(at) is None:
+                found.failure = f"{request.commits[at].name}: {search.failures[at]}: name another end of the range"
+                return found
+        for name in FACT_NAMES:
+            change = first_change(last, partial(search.fact, name=name))
+            if change is not None:
+                found.facts[name] = change
+        if request.always_time or not found.facts:
+            try:
+                search.time(found)
+            except BlockFailed as error:
+                found.failure = str(error)
+        return found
+
+
+def _is_row(number: int, row: StoredRow) -> bool:
+    """Whether a stored row has all that continuing a search needs. The first row holds the settings."""
+    if number == 0:
+        return "settings" in row and "machine" in row
+    if str(row.get("key")).startswith("facts"):
+        return "failure" in row or set(FACT_NAMES) <= set(row.get("facts") or ())
+    return "key" in row and "took_s" in row and ("failure" in row or "log_ratio" in row)
+
+
+class _Search:
+    """Measures commits, or reads what an interrupted command measured."""
+
+    def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
+        self.request, self.out, self.tell = request, out, tell
+        self._log = Log(out / ROWS, _is_row)
+        self.failures: dict[int, str] = {}
+        self.used_s = 0.0
+        self._known: dict[str, list[StoredRow]] = {}
+        self._facts: dict[int, Mapping[str, Any] | None] = {}
+        self._blocks: dict[tuple[int, int], int] = {}
+        self._trees = OpenWorktrees(_WORKTREES)
+        self._executors: dict[tuple[int, Path], Executor] = {}
+        self._generations = 0  # since the servers were renewed
+        first = session_of_side(request.config, out / COMPILE_CACHE, OF_DRIVER)
+        self._sides = Sides(first.executor, first.executor.twin(), interchangeable=True)
+        self._session = first
+
+    def __enter__(self) -> "_Search":
+        with ExitStack() as stack:
+            stack.enter_context(self._sides)
+            stack.enter_context(self._trees)
+            self._begin()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+    def _begin(self) -> None:
+        """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
+        request, out = self.request, self.out
+        rows, machine = self._log.read(), self._session.machine()
+        found = []
+        if rows:
+            found = [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)]
+        if found:
+            raise UsageError(f"out={out} is another search ({'; '.join(found)}): name a new directory")
+        for row in rows[1:]:
+            self._known.setdefault(row["key"], []).append(row)
+        if not rows:
+            self._log.append({"settings": request.settings, "machine": machine})
+
+    def _row(self, key: str, measure: Callable[[], StoredRow]) -> StoredRow:
+        known = self._known.get(key)
+        if known:
+            return known.pop(0)
+        row = {"key": key, "at": round(time.time(), 3), **measure()}
+        self._log.append(row)
+        return row
+
+    def _executor(self, at: int, server: int) -> tuple[Executor, Worktree]:
+        """An executor of the commit's layers that uses the first or second fork server, and the commit's worktree."""
+        tree = self._trees.at(self.request.commits[at].hash)
+        if (server, tree.at) not in self._executors:
+            path, cache = tree.path(sys.path), self.out / COMPILE_CACHE / tree.commit
+            self._executors[server, tree.at] = self._sides.all[server].searching(path, cache)
+        return self._executors[server, tree.at], tree
+
+    def facts(self, at: int) -> Mapping[str, Any] | None:
+        """The facts of a commit; None if it cannot be measured. A failure is retried once."""
+        if at not in self._facts:
+            row = self._row(f"facts {self.request.commits[at].hash}", lambda: self._measure_facts(at))
+            self._facts[at] = row.get("facts")
+            if "failure" in row:
+                self.failures[at] = row["failure"]
+            self.tell(f"{self.request.commits[at].name}: {row.get('failure', 'facts taken')}")
+        return self._facts[at]
+
+    def fact(self, at: int, name: str) -> Any:
+        """One fact of a commit; None if the commit cannot be measured."""
+        known = self.facts(at)
+        return None if known is None else "none" if known[name] is None else known[name]
+
+    def _measure_facts(self, at: int) -> StoredRow:
+        executor, tree = self._executor(at, 0)
+        impl = self.request.case.impl
+        described = executor.ask("describe", Case(impl, 1, 1, 1))
+        if commit_lacks(tree, impl, described):
+            return {"failure": _LACKS}
+        for _ in range(2):
+            done = executor.ask("facts", self.request.case)
+            if done.ok:
+                return {"facts": {name: done.values.get(name) for name in FACT_NAMES}}
+        return {"failure": f"{done.status}: {done.reason}"}
+
+    def time(self, found: Findings) -> None:
+        """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
+        last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
+        control = self._while_unclear(0, _CONTROL, lambda step: not step.is_seen(apart / 2))
+        of_bad = self._while_unclear(last, _ENDS, lambda step: step.is_seen(apart) or step.is_excluded(apart))
+        if len(of_bad) < _ENDS[0]:
+            found.why = TIME_IS_UP
+            return
+        found.control, found.difference = Step.of(control), Step.of(of_bad)
+        if found.control.is_seen(apart / 2):
+            found.why = CONTROL_DIFFERS
+            return
+        if not found.difference.is_seen(apart):
+            clear = found.difference.is_sure or found.difference.is_excluded(apart)
+            found.why = NO_DIFFERENCE if clear else ENDS_UNCLEAR
+            return
+        found.answer, found.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
+        found.neighbours = Step.of(beside) if beside else None
+
+    def _has_time(self) -> bool:
+        return self.used_s < 60 * self.request.minutes
+
+    def _while_unclear(self, head: int, looks: Sequence[int], is_clear: Callable[[Step], bool]) -> list[float]:
+        """Generations of `head` against the first commit: the first number of `looks` after which they are clear."""
+        found: list[float] = []
+        for look in looks:
+            while len(found) < look and self._has_time():
+                found.append(self._generation(0, head))
+            if len(found) < look or is_clear(Step.of(found)):
+                break
+        return found
+
+    def _generation(self, base: int, head: int) -> float:
+        """The mean log ratio of a generation of blocks, in new processes. A failed block is retried once.
+
+        The second block has the sides' fork servers exchanged.
+        """
+        begin = self._blocks.get((base, head), 0)
+        self._blocks[base, head] = begin + 1
+        commits = self.request.commits
+        key = f"blocks {commits[base].hash} {commits[head].hash} {begin}"
+        ratios: list[float] = []
+        failed = 0
+        server_of_base = random.Random(key).randrange(2)
+
+        def measure() -> StoredRow:
+            if not ratios:
+                if self._generations % _GENERATIONS_OF_SERVERS == 0:
+                    self._sides.renew()
+                self._generations += 1
+            sides = [
+                Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
+                for server, at in enumerate((base, head), server_of_base + len(ratios))
+            ]
+            try:
+                rng = random.Random(f"{key} {len(ratios)} {failed}")
+                return {"log_ratio": round(take_block(sides[0], sides[1], Timing(), rng).log_ratio, 6)}
+            except BlockFailed as error:
+                self._generations = 0  # the failure may have ended a fork server too
+                return {"failure": str(error)}
+
+        def timed() -> StoredRow:
+            began = time.monotonic()
+            return {**measure(), "took_s": round(time.monotonic() - began, 3)}
+
+        while len(ratios) < Rules().generation:
+            row = self._row(key, timed)
+            self.used_s += row["took_s"]
+            if "failure" not in row:
+                ratios.append(row["log_ratio"])
+            elif failed:
+                raise BlockFailed(row["failure"])
+            else:
+                failed += 1
+        found = statistics.mean(ratios)
+        pair = f"{commits[head].name} against {commits[base].hash[:10]}"
+        self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")
+        return found

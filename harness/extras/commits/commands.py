@@ -1,0 +1,271 @@
+"""Commands about commits: `bisect` finds the one that changed a layer, and `history` records what each one costs."""
+
+import argparse
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import harness
+from harness import file_io, formatting
+from harness.cli.commands import CASES_FAILED, DONE
+from harness.config import SweepConfig, compose
+from harness.config.compose import differences
+from harness.errors import UsageError, notify, usage_error_about
+from harness.extras.commits.bisect import (
+    CONTROL_DIFFERS,
+    ENDS_UNCLEAR,
+    NO_DIFFERENCE,
+    BisectRequest,
+    Findings,
+    Step,
+    bisect,
+)
+from harness.extras.commits.change_position import TIME_IS_UP, TWO_STEPS
+from harness.extras.commits.history import HistoryRequest, add, compare_directly
+from harness.extras.commits.history_changes import time_changes, time_series
+from harness.extras.commits.history_file import SCHEMA, Blessing, Header, open_history, read_history
+from harness.extras.commits.history_page import history_page
+from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
+from harness.key_value_options import Key, read_keys, take_keys
+from harness.layer_lookup import is_foreign, is_in_a_file
+from harness.results import run_directory
+from harness.results.columns import FACT_NAMES
+from harness.sweep_axes import OWN_ENVIRONMENT, Case
+
+_WORSE = 1
+_ADD = (Key("anchor"), replace(MINUTES, default=5.0))
+# The flags that one action alone has.
+_FLAGS = {"add": ("exact",), "page": ("confirm", "out"), "bless": ()}
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Carry out one action and return the exit status."""
+    for name in ("exact", "confirm", "out"):
+        if getattr(options, name) and name not in _FLAGS[options.action]:
+            raise UsageError(f"history {options.action} has no --{name}: see 'python -m harness history --help'")
+    actions = {"add": _add, "page": _page, "bless": _bless}
+    return actions[options.action](options)
+
+
+def _say(line: str) -> None:
+    Console(highlight=False).out(formatting.printable(line))
+
+
+def _add(options: argparse.Namespace) -> int:
+    own, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
+    refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
+    commits = _commits(refs)
+    is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
+    known = None if is_new else read_history(options.file).header
+    anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
+    if known is None:
+        if not any(text.startswith("impl=") for text in settings):
+            raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
+        config = _configured(settings)
+        settings = _with_threads(settings, config)
+        anchor = anchor or commits[0].hash
+        header = Header.model_validate(
+            {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
+        )
+    else:
+        header = known
+        config = _configured(header.settings)
+        _check_same(options.file, header, config, settings, anchor)
+    notify(*unmeasured_changes(commits))
+    request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
+    with open_history(options.file, header) as writer:
+        notify(*writer.history.notices)
+        before = {one.commit for one in writer.history.commits}
+        try:
+            add(request, writer, _say)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("repeat the command to add the other commits") from None
+    new = [one for one in writer.history.commits if one.commit not in before]
+    failed = [one for one in new if all(case.reason is not None for case in one.cases.values())]
+    return CASES_FAILED if failed else DONE
+
+
+def _commits(refs: Sequence[str]) -> list[Commit]:
+    """The commits that the command line names, each once."""
+    found: dict[Commit, None] = {}
+    for ref in refs:
+        found |= dict.fromkeys(commits_between(ref) if ".." in ref else [commit_of(ref)])
+    return list(found)
+
+
+def _configured(settings: Sequence[str]) -> SweepConfig:
+    """The configuration. Raises UsageError for settings without a use in a history."""
+    config = compose(settings, usual=STEADY)
+    for impl in config.axes["impl"]:
+        if is_in_a_file(impl):
+            raise UsageError(f"impl={impl} is one file, whatever the commit: name it as module:Class")
+    for key in ("out", "config_dir"):
+        if any(text.startswith(f"{key}=") for text in settings):
+            raise UsageError(f"{key}= has no effect here: FILE is the only output")
+    return config
+
+
+def _with_threads(settings: Sequence[str], config: SweepConfig) -> list[str]:
+    """The settings, completed by `threads=`, whose default depends on the machine."""
+    if any(text.startswith("threads=") for text in settings):
+        return list(settings)
+    return [*settings, f"threads={config.axes['threads'][0]}"]
+
+
+def _check_same(path: Path, header: Header, config: SweepConfig, settings: Sequence[str], anchor: str | None) -> None:
+    """Raise UsageError if the command line has settings or an anchor other than the file's."""
+    if settings:
+        given = _configured(settings)
+        then, now = yaml.safe_load(config.yaml), yaml.safe_load(given.yaml)
+        if not any(text.startswith("threads=") for text in settings):
+            now["threads"] = then["threads"]  # that of the machine on which the file was begun
+        if differences(then, now):
+            begun = shlex.join(header.settings)
+            raise UsageError(f"{path} was begun with {begun}: leave the settings out, or name a new file")
+    if anchor is not None and anchor != header.anchor:
+        raise UsageError(f"{path} has the anchor {header.anchor[:10]}: leave anchor= out, or name a new file")
+
+
+def _page(options: argparse.Namespace) -> int:
+    threshold = read_keys(options.overrides, (THRESHOLD,))["threshold"]
+    out = options.out or options.file.with_suffix(".html")
+    if out.resolve() == options.file.resolve():
+        raise UsageError(f"{out} is the history itself: name another file for the page")
+    if options.confirm:
+        try:
+            _confirm(options.file, threshold)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("repeat the command to confirm the other candidates") from None
+    history = read_history(options.file)
+    notify(*history.notices)
+    text, worse, sentences = history_page(history, threshold, options.out)
+    with usage_error_about(out):
+        file_io.write_atomically(out, text)
+    for sentence in sentences:
+        _say(sentence)
+    _say(f"{out}: one page, which loads nothing from elsewhere")
+    return _WORSE if worse else DONE
+
+
+def _confirm(path: Path, threshold: float) -> None:
+    """Compare the two commits of each candidate directly. A pair that could not be measured is tried again."""
+    with open_history(path) as writer:
+        config = _configured(writer.history.header.settings)
+        for change in time_changes(writer.history, time_series(writer.history), threshold):
+            if change.verdict.is_due:
+                compare_directly(config, change.before.commit, change.after.commit, change.case, writer, _say)
+
+
+def _bless(options: argparse.Namespace) -> int:
+    refs = [text for text in options.overrides if "=" not in text]
+    reason = read_keys([text for text in options.overrides if "=" in text], (Key("reason"),))["reason"]
+    if len(refs) != 1 or not reason:
+        raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
+    with open_history(options.file) as writer:
+        found = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
+        if found is None:
+            raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
+        writer.append(Blessing(blessed=found.commit, reason=reason, blessed_at=round(time.time(), 3)))
+        _say(f"{found.name}: its changes are blessed")
+    return DONE
+
+
+_MOST_CANDIDATES = 5
+_WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
+
+
+def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
+    """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
+    own, rest = take_keys(options.overrides, (THRESHOLD, MINUTES))
+    config = compose(rest, options.config_dir, usual=IN_TURNS)
+    check_in_turns(config)
+    several = [name for name, values in config.axes.items() if len(values) != 1]
+    if several:
+        raise UsageError(f"bisect takes one case: give one value of {', '.join(several)}")
+    case = Case(**{name: values[0] for name, values in config.axes.items()})
+    if case.env != OWN_ENVIRONMENT:
+        raise UsageError(f"env={case.env}: bisect compares commits in its own environment: leave env out")
+    if not is_foreign(case.impl) or is_in_a_file(case.impl):
+        raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
+    return BisectRequest(config, case, commits_between(options.span), own["threshold"], own["minutes"], options.time)
+
+
+def run_bisect(options: argparse.Namespace) -> int:
+    """Search for the commit and return the exit status."""
+    request = read_bisect_request(options)
+    notify(*unmeasured_changes(request.commits))
+    out = request.config.out or run_directory.unused_path("bisect_")
+    console = Console(highlight=False)
+    try:
+        found = bisect(request, out, _say)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
+    return _show_findings(request, found, str(out), console)
+
+
+def _step_text(step: Step) -> str:
+    return (
+        f"{formatting.change(step.middle)} (95 % interval {formatting.change(step.lo)} – {formatting.change(step.hi)})"
+    )
+
+
+def _show_findings(request: BisectRequest, found: Findings, out: str, console: Console) -> int:
+    def name(first: int, last: int) -> str:
+        more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
+        return f"{request.commits[last].name}{more}"
+
+    def say(text: str) -> None:
+        console.print(Text(text))
+
+    for fact, change in found.facts.items():
+        again = "; it changes again later" if change.returns else ""
+        say(f"{FACT_NAMES[fact]}: from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
+    if found.failure:
+        say(f"not measurable: {found.failure}")
+        return CASES_FAILED
+    answer, longer = found.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+    threshold, undecided = f"{100 * request.threshold:g} %", ""
+    if found.why == CONTROL_DIFFERS and found.control is not None:
+        undecided = f"the first commit, measured against itself, came out {_step_text(found.control)}. {_WHEN_QUIET}"
+    if found.why == NO_DIFFERENCE and found.difference is not None:
+        say(f"There is no difference of {threshold} to look for: {_step_text(found.difference)}.")
+    if found.why == ENDS_UNCLEAR and found.difference is not None:
+        between = f"{_step_text(found.difference)} between both ends"
+        undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
+    if answer is None and found.why == TIME_IS_UP:
+        undecided = f"the time was up before both ends were compared. Repeat the command with {longer}"
+    if undecided:
+        say(f"undecided: {undecided}")
+        return CASES_FAILED
+    if answer is None:
+        return DONE
+    table = Table("commit", "subject", "probability", box=box.SIMPLE_HEAD)
+    for one in sorted(answer.candidates, key=lambda one: -one.probability)[:_MOST_CANDIDATES]:
+        commit = request.commits[one.last]
+        table.add_row(commit.hash[:10], Text(commit.subject), f"{one.probability:.2f}")
+    console.print(table)
+    if found.why == TIME_IS_UP:
+        say(f"undecided: the time is up. Repeat the command with {longer}")
+        return CASES_FAILED
+    if found.why == TWO_STEPS and answer.pair is not None:
+        first, second = (name(at, at) for at in answer.pair)
+        span = f"{request.commits[0].hash[:10]}..{request.commits[answer.pair[1] - 1].hash[:10]}"
+        say(
+            f"The time changes at more than one commit. The likeliest two are {first} and {second}, with probability "
+            f"{answer.pair_probability:.2f}. Search a shorter range next, such as {span}."
+        )
+        return DONE
+    step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
+    say(f"The time changes by {_step_text(step)} at {at}.")
+    if found.neighbours is not None:
+        say(f"Side by side with the commit before, the change is {_step_text(found.neighbours)}.")
+    return DONE

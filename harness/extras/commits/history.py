@@ -1,0 +1,268 @@
+"""Measure commits for `history`: the exact facts of each, and its time in paired blocks against the anchor commit.
+
+Both sides of a ratio are measured in the same minutes on the same machine. The ratio therefore survives another runner
+of the same kind, which a time does not.
+"""
+
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness import layer_lookup
+from harness.analysis.fitted_laws import fit_laws
+from harness.case_grid import grid, kinds_of
+from harness.config import SweepConfig
+from harness.errors import UsageError
+from harness.extras.commits.history_file import (
+    ABSENT,
+    CommitLine,
+    CostModel,
+    DirectComparison,
+    MeasuredCase,
+    Ratio,
+    Writer,
+)
+from harness.extras.compare.compared_sides import commit_lacks, session_of_side
+from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
+from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_verdicts import BlockFailed
+from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
+from harness.formatting import duration
+from harness.gate.baseline import FindingId
+from harness.machine import kind_of_machine, versions_text
+from harness.measure.fork_client import Runtime
+from harness.measure.session import Session
+from harness.results.columns import FACT_NAMES, lines_of_records
+from harness.sweep_axes import Case
+
+# Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
+_LEAST, _MOST, _DIRECT = 4, 10, 12
+
+
+@dataclass(frozen=True)
+class HistoryRequest:
+    """What to measure of each of `commits`. With `exact`, nothing is timed.
+
+    The timing of a commit stops after `minutes`, but not before `_LEAST` generations.
+    """
+
+    config: SweepConfig
+    anchor: str
+    commits: Sequence[Commit]
+    minutes: float
+    exact: bool
+
+
+def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) -> None:
+    """Append a line for each commit that has none. `tell` receives a line of progress for each commit.
+
+    Raises UsageError if a layer is not of this repository, or if the anchor cannot be measured.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-history-")))
+        anchor: _OpenCommit | None = None
+        missing = [*dict.fromkeys(one for one in request.commits if writer.history.find(one.hash) is None)]
+        for commit in request.commits:
+            if commit not in missing:
+                tell(f"{commit.name}: skipped, it has a line already")
+        began = time.monotonic()
+        for number, commit in enumerate(missing, 1):
+            if not request.exact and anchor is None:
+                anchor = stack.enter_context(_open_commit(request.config, request.anchor, scratch))
+                if anchor.reason or not anchor.cases:
+                    why = anchor.reason or "; ".join(f"{impl}: {reason}" for impl, reason in anchor.layers.items())
+                    raise UsageError(f"the anchor {request.anchor[:10]} cannot be measured ({why}): name another one")
+            with _open_commit(request.config, commit.hash, scratch) as opened:
+                line = _measured(request, commit, opened, anchor)
+            writer.append(line)
+            left_s = (len(missing) - number) * (time.monotonic() - began) / number
+            left = f", {duration(left_s)} left" if left_s else ""
+            tell(f"{number} of {len(missing)}{left}: {commit.name}: {_summary(line)}")
+
+
+def compare_directly(
+    config: SweepConfig, before: str, after: str, key: str, writer: Writer, tell: Callable[[str], None]
+) -> None:
+    """Append a line with the time of a case at the commit `after` over that at `before`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="harness-history-") as scratch,
+        _open_commit(config, before, Path(scratch)) as base,
+        _open_commit(config, after, Path(scratch)) as head,
+    ):
+        cases = [case for case in head.cases if case.key == key and case in base.cases]
+        about = _machine_of(head)
+        found = _ratios(base, head, cases, _DIRECT, math.inf) if cases else {}
+        lost = Ratio(reason="one of the commits does not have the case")
+        ratio = next(iter(found.values()), lost)
+    writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
+    tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
+
+
+@dataclass
+class _OpenCommit:
+    """A checkout, ready to run trials.
+
+    Its layers have the `cases`. `layers` says why others could not be loaded, and `reason` why nothing can be measured.
+    """
+
+    commit: str
+    session: Session
+    cases: list[Case] = field(default_factory=list)
+    layers: dict[str, str] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@contextmanager
+def _open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_OpenCommit]:
+    """Check the commit out, and find its layers. Raises UsageError if a layer is not of this repository."""
+    with worktree(commit) as tree:
+        session = session_of_side(config, scratch / tree.commit, Runtime(path=tree.path(sys.path)))
+        with session:
+            opened = _OpenCommit(commit, session)
+            try:
+                session.executor.run("machine")
+            except UsageError as error:  # the harness cannot import this commit's own registry of layers
+                opened.reason = str(error)
+            else:
+                _find_layers(config, tree, opened)
+            yield opened
+
+
+def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> None:
+    has_heads = {}
+    for impl in config.axes["impl"]:
+        described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
+        if commit_lacks(tree, impl, described):
+            opened.layers[impl] = ABSENT
+        elif not described.ok:
+            opened.layers[impl] = f"{described.status}: {described.reason}"
+        else:
+            own = layer_lookup.is_foreign(impl)
+            has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
+    axes = {**config.axes, "impl": tuple(has_heads)}
+    every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
+    opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
+
+
+def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
+    place = place_of(commit)
+    about: dict[str, Any] = {"commit": commit.hash, "number": place.number, "date": place.date}
+    about |= {"subject": commit.subject, "measured_at": _now(), "machine": {}, "versions": {}}
+    if opened.reason is not None:
+        return CommitLine(**about, reason=opened.reason)
+    about |= _machine_of(opened)
+    cases = _facts(opened)
+    if anchor is not None:
+        timed = [case for case in opened.cases if cases[case].reason is None]
+        both = [case for case in timed if case in anchor.cases]
+        ratios = _ratios(anchor, opened, both, _MOST, 60 * request.minutes)
+        lacking = Ratio(reason="the anchor does not have the case")
+        cases |= {case: cases[case].model_copy(update={"time": ratios.get(case, lacking)}) for case in timed}
+    return CommitLine(
+        **about, layers=opened.layers, cases={case.key: one for case, one in cases.items()}, models=_models(cases)
+    )
+
+
+def _machine_of(opened: _OpenCommit) -> dict[str, dict[str, str]]:
+    """The kind of machine, and the versions that matter for times."""
+    machine = opened.session.machine(impls={case.impl for case in opened.cases})
+    versions = dict(one.rsplit(" ", 1) for one in versions_text(machine).split(", "))
+    return {"machine": kind_of_machine(machine), "versions": {**versions, "harness": harness.__version__}}
+
+
+def _facts(opened: _OpenCommit) -> dict[Case, MeasuredCase]:
+    """The facts of each case. An incorrect layer has none, since its work is not that of the layer."""
+    executor, found = opened.session.executor, dict[Case, MeasuredCase]()
+    for kind, of_kind in kinds_of(opened.cases).items():
+        refused = executor.refused(of_kind)
+        verified = executor.ask("verify", kind) if len(refused) < len(of_kind) else None
+        for case in of_kind:
+            status, reason = refused.get(case, ("ok", ""))
+            if verified is not None and not verified.ok and case not in refused:
+                status, reason = verified.status, str(verified.reason)
+            if status == "ok":
+                counted = executor.ask("facts", case)
+                status, reason = counted.status, str(counted.reason)
+                if counted.ok:
+                    facts = {name: counted.values.get(name) for name in FACT_NAMES}
+                    own = {"own_axes": text} if (text := counted.values.get("own_axes")) else {}
+                    found[case] = MeasuredCase(facts=facts | own)
+                    continue
+            found[case] = MeasuredCase(reason=f"{status}: {reason}")
+    return {case: found[case] for case in opened.cases}
+
+
+def _models(cases: Mapping[Case, MeasuredCase]) -> dict[str, CostModel]:
+    """The cost models of the counts, by key. Exponents have six digits, since others depend on libraries."""
+    records = [{**case.as_dict(), **one.facts} for case, one in cases.items() if one.reason is None]
+    found = {}
+    for one in fit_laws(lines_of_records(records, bounded=False)):
+        exponent = one.exponent_n
+        own = {axis: round(along.value, 6) + 0.0 for axis, along in one.own_exponents.items()}
+        found[FindingId(one.series.impl, one.series.setting, one.series.metric).key] = CostModel(
+            law=str(one.law), exponent_n=None if exponent is None else round(exponent.value, 6) + 0.0, own_exponents=own
+        )
+    return found
+
+
+def _ratios(
+    base: _OpenCommit, head: _OpenCommit, cases: Sequence[Case], most: int, limit_s: float
+) -> dict[Case, Ratio]:
+    """The ratio of each case, head over base, from generations of blocks.
+
+    A generation has new fork servers, and blocks of all cases in random order. None begins once `limit_s` seconds
+    have passed, except the first `_LEAST`.
+    """
+    means: dict[Case, list[float]] = {case: [] for case in cases}
+    failed: dict[Case, list[str]] = {case: [] for case in cases}
+    rng = random.Random(f"{base.commit} {head.commit}")
+    began = time.monotonic()
+    for number in range(most):
+        left = [case for case in cases if len(failed[case]) < 2]
+        if not left or (number >= _LEAST and time.monotonic() - began > limit_s):
+            break
+        renew_servers((base.session.executor, head.session.executor))
+        blocks: dict[Case, list[float]] = {case: [] for case in left}
+        for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
+            sides = [Side(one.commit[:10], case, one.session.executor) for one in (base, head)]
+            try:
+                blocks[case].append(take_block(sides[0], sides[1], Timing(), rng).log_ratio)
+            except BlockFailed as error:  # one failure is tolerated: a trial may be killed by chance
+                failed[case].append(str(error))
+        for case, logs in blocks.items():
+            if logs:
+                means[case].append(round(statistics.mean(logs), 6))
+    return {case: _ratio(means[case], failed[case]) for case in cases}
+
+
+def _ratio(means: Sequence[float], failed: Sequence[str]) -> Ratio:
+    if len(means) < 2 or len(failed) > 1:
+        return Ratio(reason=failed[-1] if failed else "too few blocks were measured")
+    middle, lo, hi = (round(one, 6) for one in mean_interval(means))
+    return Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
+
+
+def _now() -> float:
+    return round(time.time(), 3)
+
+
+def _summary(line: CommitLine) -> str:
+    if line.reason is not None:
+        return f"not measurable: {line.reason}"
+    known = [one for one in line.cases.values() if one.reason is None]
+    timed = sum(one.time is not None and one.time.is_known for one in known)
+    failed = Counter(one.reason for one in line.cases.values() if one.reason is not None)
+    parts = [f"facts of {len(known)} of {len(line.cases)} cases", *([f"{timed} timed"] if timed else [])]
+    parts += [f"{number} not measurable: {reason}" for reason, number in failed.most_common()]
+    parts += [f"{impl}: {reason}" for impl, reason in line.layers.items()]
+    return "; ".join(parts)

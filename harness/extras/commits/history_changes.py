@@ -1,0 +1,282 @@
+"""What changed from commit to commit in a history: facts and cost models exactly, times by segments of their ratios.
+
+A step of a time is a candidate until its two commits have been directly compared.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any
+
+from harness import formatting
+from harness.extras.commits.change_position import Segment, segments, standard_errors
+from harness.extras.commits.history_file import ABSENT, CommitLine, History, Ratio
+from harness.gate.baseline import parse_case, parse_finding_id
+from harness.gate.check_rules import Verdict, judge_count, judge_kernel
+from harness.results.columns import COLUMNS, FACT_NAMES
+from harness.stats.interval import NORMAL
+
+# A scaling exponent of counts that rises by less is a matter of rounding.
+_EXPONENT_SLACK = 0.05
+# Quantities of layers and cases other than facts, and two of their values.
+LAYER, STATUS = "Layer", "Status"
+_UNKNOWN, MEASURED = "unknown", "measured"
+# Texts of bytes name their unit themselves.
+FACT_TITLES = {name: title.removesuffix(" in bytes") for name, title in FACT_NAMES.items()}
+
+
+class Confirmation(StrEnum):
+    """What a direct comparison of its two commits says of a step. The page shows the texts."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "not confirmed"
+    OPEN = "candidate, not confirmed"
+    LOST = "not measurable"
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a direct comparison is still to come, or had no result: a trial may have been killed by chance."""
+        return self in (Confirmation.OPEN, Confirmation.LOST)
+
+
+@dataclass(frozen=True)
+class FactChange:
+    """A quantity of a case, layer or cost model that differs between two measured commits, `before` and `after`.
+
+    `between` of the commits between them have no value. `is_over`: the last commit is no worse than `before`.
+    """
+
+    subject: str
+    impl: str
+    quantity: str
+    was: str
+    now: str
+    verdict: Verdict
+    before: CommitLine
+    after: CommitLine
+    between: int
+    is_over: bool
+
+    @property
+    def versions(self) -> str:
+        """The versions that differ too, and may be the cause; empty if none do."""
+        before, after = self.before.versions, self.after.versions
+        changed = [name for name in after if before.get(name) != after[name]]
+        return ", ".join(f"{name} {before.get(name)} → {after[name]}" for name in changed)
+
+
+@dataclass(frozen=True)
+class TimeSeries:
+    """The ratios of a case to the anchor on one kind of machine, with their segments and standard errors."""
+
+    case: str
+    machine: str
+    commits: tuple[CommitLine, ...]
+    ratios: tuple[Ratio, ...]
+    errors: tuple[float, ...]
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class TimeChange:
+    """A step between two neighbours of a series, as a log ratio with its 95 % interval.
+
+    `verdict` says whether comparing them directly (`direct`) confirms it. `is_over`: the time has returned.
+    """
+
+    case: str
+    before: CommitLine
+    after: CommitLine
+    step: float
+    lo: float
+    hi: float
+    direct: Ratio | None
+    verdict: Confirmation
+    is_over: bool
+
+    @property
+    def text(self) -> str:
+        """The step with its interval, in per cent."""
+        return Ratio(log_ratio=self.step, lo=self.lo, hi=self.hi).text
+
+    @property
+    def kernels(self) -> str:
+        """A sentence if the layer ran different kernels at both commits."""
+        ends = (self.before, self.after)
+        kernels = {f"at {commit.commit[:10]}": commit.cases[self.case].facts.get("backend") for commit in ends}
+        return formatting.kernels_sentence(impl_of(self.case), kernels)
+
+
+def fact_changes(history: History) -> list[FactChange]:
+    """All changes of facts, layers and cost models, in the order of the commits."""
+    changes: list[FactChange] = []
+    cases = dict.fromkeys(key for commit in history.commits for key in commit.cases)
+    for key in cases:
+        changes += _changes(history, key, impl_of(key), STATUS, partial(_status, key), _judge_status)
+        for name, title in FACT_TITLES.items():
+            value, judge, text = partial(_fact, key, name), partial(_judge_fact, name), partial(fact_text, name)
+            changes += _changes(history, key, impl_of(key), title, value, judge, text)
+    for impl in dict.fromkeys(map(impl_of, cases)):
+        changes += _changes(history, f"impl={impl}", impl, LAYER, partial(_layer, impl), _judge_status)
+    for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
+        subject, _, metric = key.rpartition(" of=")
+        impl, title = parse_finding_id(key).impl, f"Cost model of {metric}"
+        changes += _changes(history, subject, impl, title, partial(_model, key), _judge_model, _model_text)
+    return sorted(changes, key=lambda change: history.commits.index(change.after))
+
+
+def _changes(
+    history: History,
+    subject: str,
+    impl: str,
+    quantity: str,
+    value: Callable[[CommitLine], Any],
+    judge: Callable[[Any, Any], Verdict],
+    text: Callable[[Any], str] = str,
+) -> Iterator[FactChange]:
+    """The changes of a value from commit to commit. Commits without the value (None) are left out."""
+    values = [(number, commit, value(commit)) for number, commit in enumerate(history.commits)]
+    values = [each for each in values if each[2] is not None]
+    for (i, before, was), (j, after, now) in pairwise(values):
+        if was != now:
+            is_over = judge(was, values[-1][2]) is not Verdict.WORSE
+            verdict = judge(was, now)
+            yield FactChange(subject, impl, quantity, text(was), text(now), verdict, before, after, j - i - 1, is_over)
+
+
+def fact_text(name: str, value: int | str) -> str:
+    """The value of a fact: bytes as a size, other numbers as a count."""
+    if isinstance(value, str):
+        return value
+    return formatting.size(value) if name == "peak_bytes" else formatting.count(value)
+
+
+# A cost model as text, and its exponents by axis.
+_Model = tuple[str, dict[str, float]]
+
+
+def _model_text(value: _Model) -> str:
+    law, exponents = value
+    along = (f"exponent {'' if axis == 'n' else f'in {axis} '}{one:.3g}" for axis, one in exponents.items())
+    return ", ".join((law, *along))
+
+
+@cache
+def impl_of(key: str) -> str:
+    """The layer in the key of a case. Each commit of a history has the same keys."""
+    return parse_case(key).impl
+
+
+def _fact(key: str, name: str, commit: CommitLine) -> Any:
+    case = commit.cases.get(key)
+    if case is None or case.reason is not None:
+        return None
+    fact = case.facts.get(name)
+    return _UNKNOWN if fact is None else fact
+
+
+def _status(key: str, commit: CommitLine) -> str | None:
+    case = commit.cases.get(key)
+    return None if case is None else case.reason or MEASURED
+
+
+def _layer(impl: str, commit: CommitLine) -> str | None:
+    if impl in commit.layers:
+        return commit.layers[impl]
+    return MEASURED if any(impl_of(key) == impl for key in commit.cases) else None
+
+
+def _model(key: str, commit: CommitLine) -> _Model | None:
+    model = commit.models.get(key)
+    return None if model is None else (model.law, model.exponents)
+
+
+def _judge_fact(name: str, was: Any, now: Any) -> Verdict:
+    was, now = (None if fact == _UNKNOWN else fact for fact in (was, now))
+    judged = judge_kernel(was, now) if COLUMNS[name].type is str else judge_count(name, was, now)
+    return Verdict.UNDECIDED if judged is None else judged[0]
+
+
+def _judge_status(was: str, now: str) -> Verdict:
+    """A layer that is added or removed is neither better nor worse."""
+    if ABSENT in (was, now) or MEASURED not in (was, now):
+        return Verdict.EQUIVALENT
+    return Verdict.BETTER if now == MEASURED else Verdict.WORSE
+
+
+def _judge_model(was: _Model, now: _Model) -> Verdict:
+    """Judge by the exponents along all axes that both have: one that rose is worse, whatever the others did."""
+    changes = [now[1][axis] - before for axis, before in was[1].items() if axis in now[1]]
+    if any(change > _EXPONENT_SLACK for change in changes):
+        return Verdict.WORSE
+    return Verdict.BETTER if any(change < -_EXPONENT_SLACK for change in changes) else Verdict.EQUIVALENT
+
+
+def time_series(history: History) -> list[TimeSeries]:
+    """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit."""
+    ratios: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
+    for commit in history.commits:
+        for key, case in commit.cases.items():
+            if case.time is not None and case.time.is_known:
+                ratios.setdefault((key, machine_text(commit)), []).append((commit, case.time))
+    return [_series(key, machine, members) for (key, machine), members in ratios.items()]
+
+
+# What times depend on of a machine, with the form of its text.
+_OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "gpu": "{}", "gpu_settings": "{}"}
+
+
+def machine_text(commit: CommitLine) -> str:
+    """The kind of machine of a commit, as far as times depend on it."""
+    known = [name for name in _OF_MACHINE if name in commit.machine]
+    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in known)
+
+
+def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
+    commits, ratios = zip(*members, strict=True)
+    errors = [float(error) for error in standard_errors([ratio.generations for ratio in ratios])]
+    parts = segments([float(ratio.log_ratio) for ratio in ratios], errors)
+    return TimeSeries(key, machine, commits, ratios, tuple(errors), tuple(parts))
+
+
+def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:
+    """The steps of at least the threshold, a share, in the order of the commits."""
+    changes = []
+    apart = math.log1p(threshold)
+    for of_case in series:
+        for was, now in pairwise(of_case.segments):
+            step = now.level - was.level
+            if abs(step) < apart:
+                continue
+            case, before, after = of_case.case, of_case.commits[now.first - 1], of_case.commits[now.first]
+            direct = history.direct.get((before.commit, after.commit, case))
+            half = NORMAL * math.hypot(was.error, now.error)
+            is_over = (of_case.segments[-1].level - was.level) * math.copysign(1, step) < apart
+            verdict = _confirmation(step, direct, apart)
+            changes.append(TimeChange(case, before, after, step, step - half, step + half, direct, verdict, is_over))
+    return sorted(changes, key=lambda change: history.commits.index(change.after))
+
+
+def _confirmation(step: float, direct: Ratio | None, apart: float) -> Confirmation:
+    """A step is confirmed if both commits differ in its direction, by the threshold, and with their whole interval."""
+    if direct is None:
+        return Confirmation.OPEN
+    if direct.log_ratio is None or direct.lo is None or direct.hi is None:
+        return Confirmation.LOST
+    sign = math.copysign(1, step)
+    nearest = min(direct.lo * sign, direct.hi * sign)
+    is_confirmed = nearest > 0 and direct.log_ratio * sign >= apart
+    return Confirmation.CONFIRMED if is_confirmed else Confirmation.REFUTED
+
+
+Change = FactChange | TimeChange
+
+
+def unblessed_regressions(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
+    """The changes for the worse that nobody has blessed, and that the last commit still has."""
+    worse: list[Change] = [change for change in facts if change.verdict is Verdict.WORSE]
+    worse += [change for change in times if change.verdict is Confirmation.CONFIRMED and change.step > 0]
+    return [change for change in worse if not change.is_over and change.after.commit not in history.blessed]

@@ -1,0 +1,319 @@
+"""The page of a history: facts and exponents first, which are free of noise, then ratios of times and their changes."""
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import formatting
+from harness.errors import UsageError
+from harness.extras.commits import history_changes
+from harness.extras.commits.history_changes import (
+    FACT_TITLES,
+    LAYER,
+    MEASURED,
+    STATUS,
+    Change,
+    Confirmation,
+    FactChange,
+    TimeChange,
+    TimeSeries,
+    fact_text,
+    impl_of,
+)
+from harness.extras.commits.history_file import CommitLine, History, Ratio
+from harness.extras.compare.comparison import pair_label
+from harness.gate.baseline import parse_case, parse_finding_id
+from harness.gate.check_rules import Verdict
+from harness.layer_lookup import is_foreign
+from harness.report.document import Cell, Groups, Row, Table, grouped
+from harness.report.figure_panels import Chart
+from harness.report.html.chart_data import marker_symbols
+from harness.report.html.page import rendered
+from harness.report.layer_looks import looks_of
+
+_SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
+# An axis of commits has at most this many labels.
+_MOST_LABELS = 12
+_METRICS = {"flops": "FLOPs"}
+# What follows the size of a step in a chart.
+_MARKS = {Confirmation.CONFIRMED: "", Confirmation.OPEN: " ?", Confirmation.LOST: " ?", Confirmation.REFUTED: " ✗"}
+_WORDS = {
+    Verdict.WORSE: ("worse", "bad"),
+    Verdict.BETTER: ("better", "good"),
+    Verdict.UNMEASURED: ("unknown now", "open"),
+    Verdict.UNDECIDED: ("changed", "open"),
+    Verdict.EQUIVALENT: ("changed", ""),
+}
+
+
+def history_page(history: History, threshold: float, out: Path | None = None) -> tuple[str, list[Change], list[str]]:
+    """The page's text, the changes for the worse that are not blessed, and the page's first sentences.
+
+    `out` is the page's file, if it is not the usual one: the commands on the page name it.
+    """
+    facts, series = history_changes.fact_changes(history), history_changes.time_series(history)
+    times = history_changes.time_changes(history, series, threshold)
+    worse = history_changes.unblessed_regressions(history, facts, times)
+    sentences = list(_sentences(history, facts, times, worse))
+    charts = [
+        *_charts("facts", "Relative to the first commit.", _relative_counts(history)),
+        *_charts("exponents", "Scaling exponent in n at the largest length.", _exponents(history)),
+        *_ratio_charts(history, series, times),
+    ]
+    impls = {impl_of(key) for one in history.commits for key in one.cases}
+    values = {
+        "name": history.path.name,
+        "about": _about(history),
+        "sentences": sentences,
+        "fact_changes": _fact_table(history, facts),
+        "facts": _facts_now(history),
+        "models": _models_now(history),
+        "time_changes": _time_table(history, times),
+        "commands": list(_commands(history, times, threshold, out)),
+        "charts": grouped(charts, lambda chart: chart["section"]),
+        "threshold": formatting.share(threshold),
+        "anchor": found.name if (found := history.find(history.header.anchor)) else history.header.anchor[:10],
+        "commits": _commit_table(history),
+        "header": history.header,
+        "notices": history.notices,
+        "looks": marker_symbols(looks_of(impls)),
+    }
+    data = {"charts": charts, "commits": _axis(history), "looks": values["looks"]}
+    return rendered("history.html", _SCRIPTS, data, values), worse, sentences
+
+
+def label(subject: str) -> str:
+    """The readable form of the key of a case, a cost model or a layer."""
+    for read in (lambda: pair_label(parse_case(subject)), lambda: parse_finding_id(f"{subject} of=time").subject):
+        try:
+            return read().removesuffix(" steady")  # the usual allocator of the command
+        except (ValueError, UsageError):
+            continue
+    return subject.removeprefix("impl=")
+
+
+def _sentences(
+    history: History, facts: Sequence[FactChange], times: Sequence[TimeChange], worse: Sequence[Change]
+) -> Iterator[str]:
+    if worse:
+        at = list(dict.fromkeys(one.after.name for one in worse))
+        more = f", and {len(at) - 3} more" if len(at) > 3 else ""
+        yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
+    else:
+        yield "No change for the worse is left that is not blessed."
+    measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
+    yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
+    commits = formatting.counted(len({one.after.commit for one in facts}), "commit")
+    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
+    counts = Counter(one.verdict for one in times)
+    yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
+
+
+def _about(history: History) -> list[str]:
+    ends = [f"{one.commit[:10]} of {one.date[:10]}" for one in history.commits[:: max(1, len(history.commits) - 1)]]
+    kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
+    torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
+    return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
+
+
+def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cell:
+    reason = history.blessed.get(change.after.commit)
+    if reason is not None:
+        return Cell("blessed", "", why=reason)
+    return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else "")
+
+
+def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
+    def rows(of_commit: Sequence[FactChange]) -> list[Row]:
+        return [_fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()]
+
+    columns = {"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}
+    return Table(columns, groups=_by_commit(changes, rows))
+
+
+def _row_key(one: FactChange) -> tuple[Any, ...]:
+    """The key of the row. Cases of a layer that differ only in the size share a row, as do layers that are new."""
+    layer = "" if one.quantity == LAYER else one.impl
+    return layer, one.quantity, one.was, one.now, one.verdict, one.is_over, one.before.commit
+
+
+def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -> Groups:
+    """The rows of the changes at each commit, the newest first."""
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for of_commit in reversed(grouped(changes, lambda change: change.after.commit).values()):
+        commit = of_commit[0].after
+        groups[(Cell(commit.name, aside=commit.date[:10]),)] = rows(of_commit)
+    return groups
+
+
+def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
+    one = alike[0]
+    notes = (
+        [f"or at one of {formatting.counted(one.between, 'commit')} before it without a value"] if one.between else []
+    )
+    notes += [f"other versions too: {one.versions}"] if one.versions else []
+    names = list(dict.fromkeys(label(each.subject) for each in alike))
+    if one.quantity == STATUS and len(names) > 1:
+        names = [f"{one.impl}, {formatting.counted(len(names), 'case')}"]
+    was, now = (
+        Cell("not measurable", why=text) if one.quantity == STATUS and text != MEASURED else Cell(text)
+        for text in (one.was, one.now)
+    )
+    cell = Cell(", ".join(names), "layer", why="; ".join(notes))
+    return [cell, one.quantity, was, now, _verdict_cell(history, one, *_WORDS[one.verdict])]
+
+
+def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
+    """For each key, the newest commit with a value, and the value."""
+    return {key: (one, value) for one in history.commits for key, value in keys(one).items()}
+
+
+def _facts_now(history: History) -> Table:
+    cases = _latest(history, lambda one: {key: case for key, case in one.cases.items() if case.reason is None})
+    rows: list[Row] = []
+    for key, (at, case) in cases.items():
+        known = {name: case.facts.get(name) for name in FACT_TITLES}
+        texts = ["" if value is None else fact_text(name, value) for name, value in known.items()]
+        rows.append([Cell(label(key), "layer"), *texts, at.commit[:10]])
+    columns = dict.fromkeys(FACT_TITLES.values(), "n")
+    return Table({"case": "layer", **columns, "at": "at"}, rows)
+
+
+def _models_now(history: History) -> Table:
+    rows: list[Row] = []
+    for key, (at, model) in _latest(history, lambda one: one.models).items():
+        subject, _, metric = key.rpartition(" of=")
+        exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
+        cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
+        rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
+    return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
+
+
+def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
+    def row(change: TimeChange) -> Row:
+        kind = "open"
+        if change.verdict is Confirmation.CONFIRMED:
+            kind = "bad" if change.step > 0 else "good"
+        direct = change.direct.text if change.direct else ""
+        verdict = _verdict_cell(history, change, change.verdict, kind)
+        return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
+
+    columns = {"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}
+    return Table(columns, groups=_by_commit(changes, lambda of_commit: list(map(row, of_commit))))
+
+
+def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
+    """What to type next: to confirm candidates, and to search between commits that are no neighbours."""
+    if any(one.verdict.is_due for one in changes):
+        page = [] if out is None else ["-o", str(out)]
+        words = ["history", "page", str(history.path), f"threshold={threshold}", *page, "--confirm"]
+        yield shlex.join(["python", "-m", "harness", *words])
+    for one in changes:
+        apart = one.after.number - one.before.number > 1 and one.verdict is Confirmation.CONFIRMED
+        if apart and is_foreign(impl_of(one.case)):
+            span = f"{one.before.commit[:10]}..{one.after.commit[:10]}"
+            yield f"python -m harness bisect {span} {shlex.join(one.case.split(' '))}"
+
+
+def _commit_table(history: History) -> Table:
+    rows: list[Row] = []
+    for one in reversed(history.commits):
+        reasons = Counter(case.reason for case in one.cases.values() if case.reason is not None)
+        reasons.update(f"{impl}: {reason}" for impl, reason in one.layers.items())
+        reason = one.reason or "; ".join(text for text, _ in reasons.most_common(3))
+        measured = sum(case.reason is None for case in one.cases.values())
+        timed = sum(case.time is not None and case.time.is_known for case in one.cases.values())
+        rows.append([Cell(one.name, why=reason), one.date[:10], str(measured), str(timed)])
+    return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
+
+
+def _axis(history: History) -> Chart:
+    number = len(history.commits)
+    shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
+    names = [one.commit[:7] for one in history.commits]
+    return {"number": number, "ticks": [[at, names[at]] for at in shown]}
+
+
+def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
+    return {"section": section, "id": f"{section}-{number}", "title": title, "about": about, "series": series, **more}
+
+
+_SeriesByTitle = dict[str, list[Chart]]
+
+
+def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]:
+    """A chart under each title, unless nothing in it changes."""
+    changing = {title: lines for title, lines in series.items() if any(map(_changes, lines))}
+    for number, (title, lines) in enumerate(changing.items()):
+        yield _chart(section, number, title, about, lines)
+
+
+def _relative_counts(history: History) -> _SeriesByTitle:
+    """Each count over its first value, at the largest length of each layer."""
+    keys = dict.fromkeys(key for one in history.commits for key in one.cases)
+    largest = {impl_of(key): key for key in keys}  # cases come in ascending order
+    series: _SeriesByTitle = {}
+    for name, title in FACT_TITLES.items():
+        for impl, key in largest.items():
+            held = [one.cases[key].facts.get(name) if key in one.cases else None for one in history.commits]
+            known = [value for value in held if isinstance(value, int) and value > 0]
+            if known:
+                values = [value / known[0] if isinstance(value, int) else None for value in held]
+                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in held]
+                series.setdefault(title, []).append(_line(history, impl, impl, values, texts))
+    return series
+
+
+def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Chart:
+    hover = [f"{one.name}: {name}: {text}" for one, text in zip(history.commits, texts, strict=True)]
+    return {"impl": impl, "name": name, "values": list(values), "text": hover}
+
+
+def _changes(series: Mapping[str, Any]) -> bool:
+    return len({value for value in series["values"] if value is not None}) > 1
+
+
+def _exponents(history: History) -> _SeriesByTitle:
+    series: _SeriesByTitle = {}
+    for key in dict.fromkeys(key for one in history.commits for key in one.models):
+        subject, _, metric = key.rpartition(" of=")
+        values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
+        if any(value is not None for value in values):
+            texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
+            line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
+            series.setdefault(_METRICS.get(metric, metric), []).append(line)
+    return series
+
+
+def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Chart]:
+    """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
+    for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
+        impl = impl_of(key)
+        held = [_ratio_series(history, impl, one) for one in of_case]
+        marks = [_mark(history, one) for one in changes if one.case == key]
+        yield _chart("ratios", number, label(key), "Change of the time against the anchor.", held, marks=marks)
+
+
+def _mark(history: History, change: TimeChange) -> Chart:
+    text = formatting.change(change.step) + _MARKS[change.verdict]
+    return {"x": history.commits.index(change.after) - 0.5, "text": text, "verdict": change.verdict}
+
+
+def _percent(log_ratio: float | None) -> float | None:
+    return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
+
+
+def _ratio_series(history: History, impl: str, one: TimeSeries) -> Chart:
+    held: dict[str, Ratio] = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
+    ratios = [held.get(at.commit, Ratio()) for at in history.commits]
+    places = [history.commits.index(at) for at in one.commits]
+    texts = [ratio.text if ratio.is_known else "" for ratio in ratios]
+    return {
+        **_line(history, impl, one.machine, [_percent(ratio.log_ratio) for ratio in ratios], texts),
+        "lo": [_percent(ratio.lo) for ratio in ratios],
+        "hi": [_percent(ratio.hi) for ratio in ratios],
+        "levels": [[places[part.first], places[part.last], _percent(part.level)] for part in one.segments],
+    }

@@ -1,0 +1,25 @@
+"""Two layers, commits, environments or settings side by side: which is slower, and where they differ."""
+
+from harness.entries import GATE, MEASURE, Command, Out
+
+_HERE = "harness.extras.compare"
+COMMANDS = [
+    Command(
+        "compare",
+        MEASURE,
+        "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
+        f"{_HERE}.commands",
+        f"{_HERE}.options",
+        Out.OVERRIDE,
+    ),
+    Command(
+        "explain",
+        GATE,
+        "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
+        f"{_HERE}.commands",
+        f"{_HERE}.options",
+        Out.OVERRIDE,
+    ),
+]
+OPTIONS = [("baseline", f"{_HERE}.options:add_known_bad")]
+TRIAL_KINDS = [("turns", f"{_HERE}.turn_trial:TURNS"), ("trace", f"{_HERE}.turn_trial:TRACE")]

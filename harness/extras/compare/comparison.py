@@ -1,0 +1,354 @@
+"""The judgement of `compare`: each pair's time from its blocks, and its memory and FLOPs from exact counts.
+
+The results are outcomes of a gate, where a slower head, or one that takes more, is a regression.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from harness import formatting
+from harness.extras.compare import paired_verdicts
+from harness.extras.compare.paired_evidence import Rules, ratio_text
+from harness.extras.compare.paired_verdicts import Control, MeasuredBlocks, PairedResult
+from harness.gate.check_rules import Outcome, Verdict, judge_count
+from harness.gate.reporters import COLORS, GateReport
+from harness.layer_options import NO_OPTIONS
+from harness.report.document import Cell, Row, Table, show
+from harness.results.columns import CaseResult
+from harness.sweep_axes import AXES, Case
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.extras.compare.explanation import Explanation
+
+
+# Statuses that another trial would only repeat.
+_NOT_FOR_IT = "unsupported"
+_FOR_GOOD = (_NOT_FOR_IT, "oom", "incorrect", "error")
+
+# The result of the A/A controls for the whole comparison.
+HELD, FAILED, NONE = "held", "failed", "none"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Peak memory in bytes, or FLOPs, of both sides. A side is None if its value is unknown."""
+
+    verdict: Verdict
+    was: int | None
+    now: int | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Head over base; None if either is unknown or the base is 0."""
+        return self.now / self.was if self.was and self.now is not None else None
+
+
+@dataclass(frozen=True)
+class ComparedCase:
+    """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
+
+    `is_excused`: the head is not to blame for that, and another attempt would end the same way. `kernels` is a
+    sentence if both sides are of one layer that ran different kernels.
+    """
+
+    base: Case
+    head: Case
+    time: PairedResult | None
+    memory: Amount
+    flops: Amount
+    reason: str = ""
+    is_excused: bool = False
+    kernels: str = ""
+
+    @property
+    def label(self) -> str:
+        """The pair in readable form."""
+        return pair_label(self.head, self.base)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on time."""
+        return self.time.verdict if self.time is not None else Verdict.UNMEASURED
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed.
+
+    `explanations` tell where each slower pair differs, or why one could not be traced.
+    """
+
+    compared: tuple[ComparedCase, ...]
+    controls: tuple[tuple[Case, Control], ...]
+    explanations: tuple["Explanation", ...] = ()
+
+    @property
+    def control(self) -> str:
+        """Whether the base, measured against itself, shows no difference.
+
+        The value is `failed` also if no control could be measured.
+        """
+        if not self.controls:
+            return NONE
+        return FAILED if paired_verdicts.invalidated([control for _, control in self.controls]) else HELD
+
+
+def compare_sides(
+    pairs: Sequence[tuple[Case, Case]],
+    timed: Sequence[int],
+    measured: MeasuredBlocks,
+    base: Mapping[Case, CaseResult],
+    head: Mapping[Case, CaseResult],
+    rules: Rules,
+) -> Comparison:
+    """Judge every pair.
+
+    `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
+    """
+    times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
+    found = []
+    for number, (a, b) in enumerate(pairs):
+        was, now = base.get(a), head.get(b)
+        peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
+        if number not in times:
+            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            continue
+        backends = {"on the base": was and was.backend, "on the head": now and now.backend}
+        kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
+        found.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
+    controls = tuple(
+        (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
+    )
+    return Comparison(tuple(found), controls)
+
+
+def is_invalidated(one: ComparedCase, control: str) -> bool:
+    """Whether the pair is undecided while a control failed: its time then has no verdict."""
+    return control == FAILED and one.verdict is Verdict.UNDECIDED
+
+
+def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
+    before, after = (getattr(line, column, None) for line in (was, now))
+    found = judge_count(column, before, after) if before is not None else None
+    return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
+
+
+def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
+    """Whether the head is not to blame for a missing time.
+
+    Either both sides do not support the case. Or the head is measured, and the base fails in a way that another trial
+    would repeat. Then the head has nothing to be compared with.
+    """
+    if was is None or now is None:
+        return False
+    return now.status == was.status == _NOT_FOR_IT or (was.status in _FOR_GOOD and now.status == "ok")
+
+
+def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
+    sides = (("base", was), ("head", now))
+    failed = [
+        f"{name}: {line.status}: {line.reason}" for name, line in sides if line is not None and line.status != "ok"
+    ]
+    return "; ".join(failed) or "no trial of it ended"
+
+
+TIME = "time"
+
+
+def outcomes_of(comparison: Comparison) -> list[Outcome]:
+    """List an outcome of time for every pair, and of memory and FLOPs if the base's value is known.
+
+    If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
+    """
+    return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
+
+
+def pair_label(case: Case, base: Case | None = None) -> str:
+    """A case in readable form, as `str` gives it, but with `steady` as the allocator that is not named.
+
+    Options that another layer, the base, has alone are named as the base's.
+    """
+    if base is not None and base.impl != case.impl and base.options not in (case.options, NO_OPTIONS):
+        return f"{pair_label(case)} (base: {base.options})"
+    if case.allocator == "steady":
+        return str(replace(case, allocator="default"))
+    # The C library's allocator does not manage a GPU's memory, so it is not named there.
+    return str(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
+
+
+def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
+    name = one.label
+    yield _time_outcome(name, one, control)
+    amounts = ("peak memory", one.memory, formatting.size), ("flops", one.flops, formatting.count)
+    for quantity, amount, written in amounts:
+        if amount.was is None:
+            continue
+        was = written(amount.was)
+        if amount.now is not None:
+            now, times = written(amount.now), f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
+            reason = f"{quantity} {was} → {now}{times}" if amount.verdict is not Verdict.EQUIVALENT else ""
+            yield Outcome(name, quantity, amount.verdict, was, now, reason)
+        elif one.time is not None:
+            yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
+
+
+def _time_outcome(name: str, one: ComparedCase, control: str) -> Outcome:
+    if one.time is None:
+        # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
+        # passes.
+        excused = one.is_excused and control != NONE
+        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", one.reason)
+    verdict = Verdict.UNMEASURED if is_invalidated(one, control) else one.verdict
+    reason = f"{one.verdict.time}: {one.time.reason}"
+    if verdict is Verdict.UNDECIDED:
+        reason = f"{reason}; {smallest_visible_difference(one.time)}"
+    return Outcome(name, TIME, verdict, "", ratio_text(one.time.evidence), reason)
+
+
+def smallest_visible_difference(time: PairedResult) -> str:
+    """A phrase that names the smallest slow-down this measurement would have detected."""
+    if math.isinf(time.smallest_detectable):
+        return f"{time.blocks} blocks are too few to see anything"
+    return f"a slow-down of {formatting.share(time.smallest_detectable)} would have been seen"
+
+
+# The axes are the head's. `base` is the impl of the base side; it equals the head's when two commits of one layer are
+# compared.
+COLUMNS = (
+    *AXES,
+    *("verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control", "base", "reason"),
+    *("memory_verdict", "memory_ratio", "flops_verdict", "flops_ratio"),
+    *("base_side", "head_side", "base_versions", "head_versions", "base_options"),
+)
+
+
+# Columns about the sides, and the properties that fill them.
+_SIDES = {"base_side": "base", "head_side": "head", "base_versions": "base versions", "head_versions": "head versions"}
+
+
+def comparison_table(comparison: Comparison, properties: Mapping[str, str] | None = None) -> "pd.DataFrame":
+    """The pairs as a tidy DataFrame, one row each: `comparison.csv`.
+
+    Ratios are head over base; `smallest_detectable` is a fraction, 0.05 for 5 %. `properties` name the sides and their
+    versions.
+    """
+    import pandas as pd
+
+    about = {column: (properties or {}).get(name) for column, name in _SIDES.items()}
+    rows = [_row(one, comparison.control) | about for one in comparison.compared]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
+
+
+def _row(one: ComparedCase, control: str) -> dict[str, Any]:
+    time = one.time
+    of_time: dict[str, Any] = {"blocks": 0, "reason": one.reason or None}
+    if time is not None:
+        ends = {"ratio": time.evidence.ratio, "ratio_lo": time.evidence.lo, "ratio_hi": time.evidence.hi}
+        ends["smallest_detectable"] = time.smallest_detectable
+        numbers = {name: float(f"{value:.6g}") for name, value in ends.items() if math.isfinite(value)}
+        of_time = {**numbers, "blocks": time.blocks, "reason": time.reason or None}
+    return {
+        **one.head.as_dict(),
+        **of_time,
+        "verdict": one.verdict.time,
+        "control": control,
+        "base": one.base.impl,
+        "base_options": one.base.options,
+        "memory_verdict": one.memory.verdict.amount,
+        "memory_ratio": one.memory.ratio,
+        "flops_verdict": one.flops.verdict.amount,
+        "flops_ratio": one.flops.ratio,
+    }
+
+
+# What to do about a time that is undecided.
+ADVICE = ". To decide, repeat it with more blocks= or minutes=, on a quiet machine."
+# The property that tells whether both sides have equal outputs in float64.
+FLOAT64 = "outputs in float64"
+
+
+def versions_sentences(properties: Mapping[str, str]) -> list[str]:
+    """Sentences that name the versions of each side of a comparison, and say if the sides compute different outputs."""
+    base, head = (properties[f"{side} versions"] for side in ("base", "head"))
+    found = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
+    if properties.get(FLOAT64) == "different":
+        found.append(
+            "The outputs of both sides differ in float64: the layer computes something else, or draws other weights "
+            "from the same seed."
+        )
+    return found
+
+
+def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
+    """Print a comparison: a table with one row per pair, then sentences about the results.
+
+    The column `detectable` holds the smallest slow-down that this measurement would have detected.
+    """
+    columns = {"head": "", "time, 95 % interval": "whole", "detectable": "n", "memory": "", "flops": ""}
+    table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
+    explained = (one.parts(brief=True) for one in comparison.explanations)
+    show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
+
+
+def _comparison_row(one: ComparedCase) -> Row:
+    # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
+    impl, _, sizes = one.label.partition(" ")
+    time, seen = "", ""
+    if one.time is not None:
+        least = one.time.smallest_detectable
+        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
+    amounts = []
+    for amount in (one.memory, one.flops):
+        times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
+        amounts.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
+    return (Cell(impl, below=sizes), Cell(one.verdict.time, COLORS.get(one.verdict, ""), below=time), seen, *amounts)
+
+
+def comparison_sentences(comparison: Comparison) -> Iterator[str]:
+    """Sentences to print below the table."""
+    for one in comparison.compared:
+        why = one.time.reason if one.time is not None else one.reason
+        if one.verdict is not Verdict.EQUIVALENT:
+            yield f"{one.label}: {one.verdict.time}: {why}."
+    yield from dict.fromkeys(one.kernels for one in comparison.compared if one.kernels)
+    for case, control in comparison.controls:
+        if control.failure is not None:
+            yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
+        if control.differs:
+            yield (
+                f"The A/A control failed: {pair_label(case)}, measured against itself, came out "
+                f"{ratio_text(control.evidence)}. Nothing is concluded about time: measure again when the machine is "
+                "quiet."
+            )
+    if comparison.control == HELD:
+        number = sum(control.held for _, control in comparison.controls)
+        yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
+    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
+    if known:
+        ratio, lo, hi = max(known)
+        yield (
+            f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
+            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
+        )
+
+
+def closing_sentence(report: GateReport) -> str:
+    """How many times of a comparison were decided, and why it has this exit status."""
+    times = Counter(one.verdict for one in report.outcomes if one.quantity == TIME)
+    open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
+    counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
+    worse, failed = (
+        list(dict.fromkeys(one.quantity for one in report.outcomes if one.verdict is verdict))
+        for verdict in (Verdict.WORSE, Verdict.UNMEASURED)
+    )
+    why = f"got worse: {', '.join(worse)}" if worse else f"could not be measured: {', '.join(failed) or 'anything'}"
+    of_time = f"{times.total() - open_ones} of {times.total()} times decided ({counted or 'none'})"
+    return f"{of_time}; exit status {report.exit_status}: {why if report.exit_status else 'nothing got worse'}."

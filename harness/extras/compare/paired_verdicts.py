@@ -1,0 +1,324 @@
+"""Decide whether one side of a comparison is slower than the other, from paired blocks of several cases.
+
+In a block, both sides meet the machine in the same state. Each round measures one block of every open case. Some
+rounds in a row use the same fork servers: they are a generation. After certain numbers of generations (looks), a case
+is tested, and closed if it is decided or hopeless. A case flagged as changed is measured a second time. The caller
+supplies the blocks, so the procedure knows neither clocks nor layers. Simulations and resampling of recorded blocks
+therefore run the same code as real comparisons.
+
+Blocks of one generation share the memory layout of its fork servers, so they are not independent. The unit of the test
+is therefore the mean of a generation. The exact signed-rank test assumes only that these means are independent and
+symmetric about the true value. With identical code, the random order of the sides within a block makes them symmetric,
+if new servers favour neither side. With different code, the noise of both sides must also have a similar shape. If
+noise has two levels, bursts and drifts, a t-test needs many more blocks to be reliable.
+"""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from harness.extras.compare.paired_evidence import (
+    Evidence,
+    Rules,
+    chance_of_decision,
+    evidence_of,
+    mean_ratio,
+    smallest_detectable,
+)
+from harness.gate.check_rules import Verdict
+
+
+class BlockFailed(Exception):
+    """No block of this case can be measured. The message gives the reason."""
+
+
+@dataclass
+class Blocks:
+    """Log ratios of one case: from the first measurement, and from the second if the first flagged the case.
+
+    `given_up`: the measurement that counts was stopped, because a decision was unlikely in the time left.
+    `carry_over`: of a control, what `paired_evidence.carry_over` finds in its blocks.
+    """
+
+    first: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
+    flagged: bool = False
+    failure: str | None = None
+    given_up: bool = False
+    carry_over: list[float] = field(default_factory=list)
+
+
+@dataclass
+class MeasuredBlocks:
+    """The blocks of all cases and of the controls, by case number."""
+
+    cases: list[Blocks]
+    controls: dict[int, Blocks]
+
+
+# `(case, whether the block is of the control) -> log ratio`; raises BlockFailed.
+TakeBlock = Callable[[int, bool], float]
+_Key = tuple[int, bool]
+# A case is given up if its probability of a decision is less.
+_LEAST_CHANCE = 0.05
+# The pace of a measurement is known after this many generations.
+_PACE_KNOWN = 2
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a stage is: of its `cases`, the numbers of decided (or failed) ones and of those given up.
+
+    `evidence` finds the evidence so far on each open case, by its number.
+    """
+
+    cases: int
+    decided: int
+    given_up: int
+    evidence: Callable[[], Mapping[int, Evidence]]
+
+
+class Host:
+    """What `measure_blocks` asks of its caller between blocks. These defaults set no limit and show nothing.
+
+    A stage is "first" or "again". Flagged cases are measured again, with new processes, in the second one.
+    """
+
+    def begin_round(self, stage: str, number: int) -> None:
+        """A round begins; they are numbered from 1 in each stage."""
+
+    def generations_left(self, stage: str, number: int) -> float:
+        """How many more generations of `number` cases and controls fit into the time of the stage."""
+        return math.inf
+
+    def end_round(self, stage: str, standing: Standing) -> None:
+        """A round has ended."""
+
+
+def measure_blocks(
+    cases: int, controls: Sequence[int], take: TakeBlock, rules: Rules, seed: int = 0, host: Host | None = None
+) -> MeasuredBlocks:
+    """Measure a number of cases, and the cases in `controls` against themselves.
+
+    A stage ends after the round in which its time is up. That adds one unplanned look but skips at least one planned
+    look. The number of looks therefore never exceeds that of the correction. Hopeless cases are given up only at
+    planned looks, and before the first one, where nothing is tested.
+    """
+    draw = random.Random(seed)
+    host = host or Host()
+    measured = MeasuredBlocks([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
+
+    def measure_stage(stage: str, chosen: Sequence[int], rules: Rules) -> None:
+        """Measure every open case and control once per round, in a new random order. Close some at each look.
+
+        A control is open while it is undecided and any case is open.
+        """
+        blocks = {(case, False): measured.cases[case] for case in chosen}
+        blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
+        waiting = [key for key, one in blocks.items() if one.failure is None]
+
+        def found(key: _Key) -> Evidence:
+            return evidence_of(getattr(blocks[key], stage), rules)
+
+        def decided() -> set[_Key]:
+            """The cases and controls that are equivalent, or changed: later blocks of the others cannot alter that."""
+            every = {key: found(key) for key in blocks}
+            closed = {key for key, evidence in every.items() if evidence.p_equivalent <= rules.alpha}
+            for control in (False, True):
+                alike = {key[0]: evidence for key, evidence in every.items() if key[1] is control}
+                changed = set.union(*_discoveries(alike, rules.alpha).values())
+                closed |= {(case, control) for case in changed}
+            return closed
+
+        def chance(key: _Key, at: int, more: float) -> float:
+            if at < rules.looks[0]:
+                return float(at + more >= rules.looks[0])
+            return chance_of_decision(found(key), more, len(chosen), rules)
+
+        def give_up_hopeless(at: int) -> None:
+            """Give up the least likely decision, the last case first, until the time suffices for all others."""
+            while open_cases := [key for key in waiting if not key[1]]:
+                more = host.generations_left(stage, len(waiting))
+                least, key = min(((chance(key, at, more), key) for key in reversed(open_cases)), key=lambda one: one[0])
+                if least >= _LEAST_CHANCE:
+                    return
+                blocks[key].given_up = True
+                waiting.remove(key)
+
+        for number in range(1, rules.most_blocks + 1):
+            if all(control for _, control in waiting) or (number > 1 and host.generations_left(stage, 1) <= 0):
+                return
+            host.begin_round(stage, number)
+            for key in draw.sample(waiting, len(waiting)):
+                try:
+                    getattr(blocks[key], stage).append(take(*key))
+                except BlockFailed as error:
+                    blocks[key].failure = str(error)
+            waiting = [key for key in waiting if blocks[key].failure is None]
+            at, part = divmod(number, rules.generation)
+            if not part and at in rules.looks:
+                so_far = decided()
+                waiting = [key for key in waiting if key not in so_far]
+            if not part and (at in rules.looks[:-1] or _PACE_KNOWN <= at < rules.looks[0]):
+                give_up_hopeless(at)
+            still = [key for key in waiting if not key[1]]
+            given_up = sum(measured.cases[case].given_up for case in chosen)
+            evidence = partial(_evidence_on, still, found)
+            host.end_round(stage, Standing(len(chosen), len(chosen) - len(still) - given_up, given_up, evidence))
+
+    measure_stage("first", range(cases), rules)
+    first = {case: evidence_of(blocks.first, rules) for case, blocks in enumerate(measured.cases)}
+    flagged = sorted(set.union(*_discoveries(first, rules.alpha).values()))
+    for case in flagged:
+        measured.cases[case].flagged = True
+        measured.cases[case].given_up = False
+    measure_stage("again", flagged, rules.again)
+    return measured
+
+
+def _evidence_on(keys: Sequence[_Key], found: Callable[[_Key], Evidence]) -> dict[int, Evidence]:
+    return {key[0]: found(key) for key in keys}
+
+
+def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
+    """The cases that are slower, and those that are faster.
+
+    Benjamini and Hochberg 1995, "Controlling the false discovery rate". This corrects for testing many cases at once,
+    so that few of the reported changes are due to chance. The expected share of false discoveries is at most `alpha`.
+    If no case has changed, the probability of any discovery is at most `alpha`.
+    """
+    tests = {
+        Verdict.WORSE: {case: evidence.p_slower for case, evidence in found.items()},
+        Verdict.BETTER: {case: evidence.p_faster for case, evidence in found.items()},
+    }
+    discoveries = {}
+    for side, p_values in tests.items():
+        ranked = enumerate(sorted(p_values.values()), start=1)
+        most = max((p for rank, p in ranked if p * len(p_values) <= alpha * rank), default=-1.0)
+        discoveries[side] = {case for case, p in p_values.items() if p <= most}
+    return discoveries
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """The verdict on a case, its reason, and the evidence for it.
+
+    If a case was measured twice, the evidence is that of the second measurement alone. The first one selected the case
+    for its large change, so its estimate is biased. The interval of such a case agrees with the deciding test. It lies
+    above the threshold if slower, and below the reciprocal of the threshold if faster. If the change was not confirmed,
+    it does neither. The interval of a case measured once need not agree with the verdict, which is also corrected for
+    the number of cases. The count of `blocks` includes both measurements.
+    """
+
+    verdict: Verdict
+    reason: str
+    evidence: Evidence
+    blocks: int
+    smallest_detectable: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it.
+
+    `carry_over`: the estimate and the ends of a 95 % interval of how much longer calls take after the other side's turn
+    than after their own, as a ratio. None with fewer than three blocks that tell.
+    """
+
+    case: int
+    differs: bool
+    evidence: Evidence
+    failure: str | None = None
+    carry_over: tuple[float, float, float] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the control was measured and does not differ from itself."""
+        return not self.differs and self.failure is None
+
+
+def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
+    """The result of each control. A control differs if either measurement would have called it slower or faster.
+
+    The evidence is that of the measurement in which the control differed, and otherwise that of the first.
+    """
+    shown: dict[int, Evidence] = {}
+    failing: set[int] = set()
+    for stage, its_rules in (("first", rules), ("again", rules.again)):
+        found = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
+        called = set.union(*_discoveries(found, its_rules.alpha).values()) - failing
+        failing |= called
+        shown |= found if stage == "first" else {case: found[case] for case in called}
+    return [
+        Control(case, case in failing, shown[case], blocks.failure, mean_ratio(blocks.carry_over))
+        for case, blocks in measured.controls.items()
+    ]
+
+
+def invalidated(controls: Sequence[Control]) -> str:
+    """The reason why the comparison must not conclude anything; empty if it may.
+
+    It may if no control differs from itself and at least one was measured.
+    """
+    if any(control.differs for control in controls):
+        return "the A/A control failed"
+    return "" if any(control.held for control in controls) else "the A/A control could not be measured"
+
+
+def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
+    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent.
+
+    The interval of a case that was measured again is chosen so that it agrees with the test. Either end of the interval
+    is a one-sided test, and each discovery had to pass alpha · discoveries / tested cases (Benjamini and Yekutieli
+    2005, "False discovery rate-adjusted multiple confidence intervals for selected parameters"). A case that is not a
+    discovery fails that test as well.
+    """
+    why_not = invalidated(controls_of(measured, rules))
+    again = {case: evidence_of(one.again, rules.again) for case, one in enumerate(measured.cases) if one.flagged}
+    discoveries = _discoveries(again, rules.alpha_again)
+    results = []
+    for case, blocks in enumerate(measured.cases):
+        own = shown = evidence_of(blocks.first, rules)
+        tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
+        if blocks.flagged:
+            side = Verdict.WORSE if own.p_slower <= rules.alpha else Verdict.BETTER
+            own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
+            misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
+            shown = evidence_of(blocks.again, its_rules, misses)
+        verdict, reason = _verdict(blocks, side, confirmed, shown, its_rules)
+        if why_not and verdict is not Verdict.UNMEASURED:
+            verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
+        least = smallest_detectable(own, tested, its_rules)
+        if blocks.flagged:  # the second measurement may end with too few blocks to tell
+            least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))
+        results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
+    return results
+
+
+def _verdict(
+    blocks: Blocks, side: Verdict | None, confirmed: bool, shown: Evidence, rules: Rules
+) -> tuple[Verdict, str]:
+    """The verdict and its reason. `side` is the verdict of the first measurement on a flagged case."""
+    if blocks.failure is not None:
+        return Verdict.UNMEASURED, blocks.failure
+    if side is not None:
+        if confirmed:
+            return side, f"by more than {100 * rules.threshold:g} %, and so again in new processes"
+        why = "not confirmed in new processes"
+        if blocks.given_up or len(blocks.again) < rules.fewest_blocks:
+            why = "time ran out before new processes confirmed it"
+        return Verdict.UNDECIDED, f"{side.time} at first, and {why}"
+    if shown.p_equivalent <= rules.alpha:
+        return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
+    number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
+    likely = "; probably slower" if shown.lo > 1 else "; probably faster" if shown.hi < 1 else ""
+    if not blocks.given_up:
+        sure = f"neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain"
+        limit = "blocks" if shown.blocks >= rules.most_blocks else "minutes"
+        return Verdict.UNDECIDED, f"after {number}, {sure}{likely}; allow more {limit}="
+    why = "a decision was unlikely in the time left"
+    if shown.blocks < rules.fewest_blocks:
+        why = f"the time does not suffice for a first decision at {rules.fewest_blocks}"
+    return Verdict.UNDECIDED, f"given up after {number}: {why}{likely}; allow more minutes="

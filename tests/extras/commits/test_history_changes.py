@@ -1,0 +1,202 @@
+"""What a history says has changed: from known numbers, without a clock."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from extras.commits.histories import CASE, blessing, commit, directly, history, ratio, stepping
+from test_gpu_states import machine
+
+from harness.extras.commits.history_changes import (
+    Confirmation,
+    TimeChange,
+    fact_changes,
+    machine_text,
+    time_changes,
+    time_series,
+    unblessed_regressions,
+)
+from harness.extras.commits.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
+from harness.extras.commits.history_page import history_page
+from harness.gate.check_rules import Verdict
+from harness.machine import kind_of_machine
+
+
+def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:
+    return time_changes(found, time_series(found), threshold)
+
+
+def test_a_fact_changes_at_the_commit_that_has_another_value() -> None:
+    found = history(*map(commit, range(3)), *(commit(number, facts={"flops": 1200}) for number in (3, 4)))
+    (change,) = fact_changes(found)
+    assert (change.after.number, change.quantity, change.was, change.now) == (3, "FLOPs", "1,000", "1,200")
+    assert (change.verdict, change.is_over) == (Verdict.WORSE, False)
+    assert unblessed_regressions(found, [change], []) == [change]
+
+
+def test_a_change_that_was_undone_or_is_blessed_is_no_reason_to_fail() -> None:
+    undone = history(commit(0), commit(1, facts={"flops": 1200}), commit(2))
+    assert [change.is_over for change in fact_changes(undone)] == [True, True]
+    assert unblessed_regressions(undone, fact_changes(undone), []) == []
+    blessed = history(commit(0), commit(1, facts={"flops": 1200}), blessing(1))
+    assert unblessed_regressions(blessed, fact_changes(blessed), []) == []
+
+
+def test_commits_that_could_not_be_measured_may_hold_the_change() -> None:
+    found = history(commit(0), commit(1, cases={}, models={}, reason="killed"), commit(2, facts={"ops": 9}))
+    (change,) = fact_changes(found)
+    assert (change.after.number, change.between, change.verdict) == (2, 1, Verdict.BETTER)
+
+
+def test_another_version_of_torch_is_named_beside_the_change() -> None:
+    found = history(commit(0), commit(1, facts={"depth": 6}, versions={"torch": "2.14.0"}))
+    assert fact_changes(found)[0].versions == "torch 2.13.0 → 2.14.0"
+
+
+def test_a_layer_that_fails_is_worse_and_a_layer_that_is_new_is_not() -> None:
+    failing = {CASE: MeasuredCase(reason="incorrect: differs by 3")}
+    (change,) = fact_changes(history(commit(0), commit(1, cases=failing, models={})))
+    assert (change.quantity, change.now, change.verdict) == ("Status", "incorrect: differs by 3", Verdict.WORSE)
+    new = history(commit(0, cases={}, models={}, layers={"mine:Layer": ABSENT}), commit(1))
+    assert [(one.quantity, one.verdict) for one in fact_changes(new)] == [("Layer", Verdict.EQUIVALENT)]
+
+
+def test_an_exponent_that_rises_is_worse() -> None:
+    steeper = {key: CostModel(law="8nd² + n²", exponent_n=1.5) for key in commit(0).models}
+    (change,) = fact_changes(history(commit(0), commit(1, models=steeper)))
+    assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
+
+
+def test_an_exponent_along_an_own_axis_that_rises_is_worse() -> None:
+    def models(w: float) -> dict[str, CostModel]:
+        return {key: CostModel(law="4nwd", exponent_n=1.0, own_exponents={"w": w}) for key in commit(0).models}
+
+    (change,) = fact_changes(history(commit(0, models=models(1.0)), commit(1, models=models(2.0))))
+    assert (change.now, change.verdict) == ("4nwd, exponent 1, exponent in w 2", Verdict.WORSE)
+
+
+def test_a_step_is_a_candidate_until_both_commits_are_directly_compared() -> None:
+    lines = stepping({6: 0.08})
+    (change,) = steps(history(*lines))
+    assert (change.before.number, change.after.number, change.verdict) == (5, 6, Confirmation.OPEN)
+    assert change.lo < 0.08 < change.hi
+    assert unblessed_regressions(history(*lines), [], [change]) == []
+    confirmed = history(*lines, directly(5, 6, 0.08))
+    assert [one.verdict for one in steps(confirmed)] == [Confirmation.CONFIRMED]
+    assert unblessed_regressions(confirmed, [], steps(confirmed)) == steps(confirmed)
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.01, -0.08])
+def test_a_step_that_the_two_commits_do_not_show_is_not_confirmed(difference: float) -> None:
+    found = history(*stepping({6: 0.08}), directly(5, 6, difference))
+    assert [one.verdict for one in steps(found)] == [Confirmation.REFUTED]
+
+
+def test_a_pair_that_could_not_be_measured_is_said_to_be_so() -> None:
+    failed = directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), failed))] == [Confirmation.LOST]
+
+
+def test_a_smaller_step_than_the_threshold_is_none() -> None:
+    found = history(*stepping({6: 0.08}))
+    assert steps(found, 0.2) == []
+
+
+def test_a_slowdown_that_ended_is_over() -> None:
+    found = history(*stepping({4: 0.08, 8: -0.08}), directly(3, 4, 0.08), directly(7, 8, -0.08))
+    assert [(one.after.number, one.verdict) for one in steps(found)] == [
+        (4, Confirmation.CONFIRMED),
+        (8, Confirmation.CONFIRMED),
+    ]
+    assert unblessed_regressions(found, [], steps(found)) == []
+
+
+def test_another_processor_is_a_series_of_its_own() -> None:
+    """Its ratios differ without any commit that changed something."""
+    other = {"processor": "Xeon", "threads": "2"}
+    lines = [
+        commit(one, time=ratio(0.1 * (one % 2), one), **({"machine": other} if one % 2 else {})) for one in range(12)
+    ]
+    found = history(*lines)
+    assert sorted(one.machine for one in time_series(found)) == ["EPYC, 2 CPUs", "Xeon, 2 CPUs"]
+    assert steps(found) == []
+
+
+def test_other_gpu_settings_are_a_series_of_their_own() -> None:
+    gpu = {"processor": "EPYC", "gpu": "H100"}
+    machines = [{**gpu, "gpu_settings": f"power limit {limit_w} W"} for limit_w in (700, 500, 700)]
+    found = history(*(commit(number, time=ratio(0.0), machine=one) for number, one in enumerate(machines)))
+    assert {one.machine: len(one.ratios) for one in time_series(found)} == {
+        "EPYC, H100, power limit 700 W": 2,
+        "EPYC, H100, power limit 500 W": 1,
+    }
+
+
+def page(*lines: object) -> tuple[str, int]:
+    text, worse, _ = history_page(history(*lines), 0.03)  # type: ignore[arg-type]
+    return text, len(worse)
+
+
+def test_the_page_names_candidates_and_how_to_confirm_them() -> None:
+    text, worse = page(*stepping({6: 0.08}))
+    assert "candidate, not confirmed" in text
+    assert "history page history.jsonl threshold=0.03 --confirm" in text
+    assert worse == 0
+
+
+def test_the_command_to_confirm_has_the_options_of_the_page() -> None:
+    found = history(*stepping({6: 0.08}))
+    found.path = Path("kept/history.jsonl")
+    text, _, _ = history_page(found, 0.05, Path("page.html"))
+    assert "history page kept/history.jsonl threshold=0.05 -o page.html --confirm" in text
+
+
+def test_a_pair_that_could_not_be_measured_is_to_be_tried_again() -> None:
+    failed = directly(5, 6, 0.0).model_copy(update={"time": Ratio(reason="killed")})
+    assert "--confirm" in page(*stepping({6: 0.08}), failed)[0]
+
+
+def test_the_page_shows_a_blessed_change_and_escapes_its_reason() -> None:
+    text, worse = page(*stepping({6: 0.08}), directly(5, 6, 0.08), blessing(6))
+    assert worse == 0
+    assert ">blessed<" in text
+    assert "exact &lt;softmax&gt;" in text
+    assert "<softmax>" not in text
+
+
+def test_a_commit_message_is_never_markup() -> None:
+    text, _ = page(commit(0), commit(1, subject="</script><b>x", facts={"flops": 1200}, time=ratio(0.0)))
+    assert "<b>x" not in text
+
+
+def test_facts_come_before_times() -> None:
+    text, _ = page(*stepping({6: 0.08}), commit(12, facts={"flops": 1200}, time=ratio(0.08)))
+    assert 0 < text.index('<section id="facts">') < text.index('<section id="exponents">') < text.index('id="times"')
+    assert "1,200" in text
+
+
+def test_a_history_without_times_says_so() -> None:
+    text, _ = page(commit(0))
+    assert "No commit was timed." in text
+
+
+def test_a_direct_comparison_is_of_one_case() -> None:
+    other = DirectComparison.model_validate({**directly(5, 6, 0.08).model_dump(), "case": "another"})
+    assert [one.verdict for one in steps(history(*stepping({6: 0.08}), other))] == [Confirmation.OPEN]
+
+
+def test_a_step_in_a_history_says_so_beside_the_case() -> None:
+    lines = [commit(number, commit=f"{number:x}" * 40, time=ratio(0.0, number)) for number in range(6)]
+    for number in range(6, 12):
+        slower = ratio(0.08, number)
+        lines.append(commit(number, commit=f"{number:x}" * 40, time=slower, facts={"backend": "ATen"}))
+    text, _, _ = history_page(history(*lines), 0.03)
+    ran = "mine:Layer ran math at 5555555555 and ATen at 6666666666"
+    assert f"{ran}: the times are of different kernels." in text
+
+
+def test_the_times_under_another_power_limit_are_kept_apart() -> None:
+    kinds = [kind_of_machine(machine(a={}, b={"power_limit_w": limit_w})) for limit_w in (700.0, 500.0)]
+    texts = [machine_text(SimpleNamespace(machine=kind)) for kind in kinds]
+    assert texts[0] == "a CPU, 2 CPUs, H100, driver 570.86, power limit 700 W"
+    assert texts[0] != texts[1]
