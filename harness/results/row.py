@@ -314,6 +314,8 @@ KINDS: dict[str, TrialKind] = {
         calls_layer=True,
     ),
     "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
+    "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
+    "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),

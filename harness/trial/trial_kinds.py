@@ -223,6 +223,8 @@ HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
     "facts": (_facts, _SEEDED),
     "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
     "probe": (probe_of, _CASE),
+    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
+    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
 }
 
 

@@ -13,7 +13,6 @@ COMMANDS = [
         Out.FLAG,
     ),
 ]
-# The kinds of trials, what is added to a run's machine.json, and what `doctor` says.
-TRIAL_KINDS = [("flops", f"{_RECORD}:FLOPS"), ("bandwidth", f"{_RECORD}:BANDWIDTH")]
+# What is added to a run's machine.json, and what `doctor` says.
 MACHINE_FACTS = [f"{_RECORD}:attachment"]
 DOCTOR = [f"{_RECORD}:doctor_rows"]

@@ -14,7 +14,6 @@ from harness.errors import UsageError
 from harness.extras.calibrate.measure import Calibration
 from harness.formatting import NamedTexts
 from harness.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
-from harness.results.row import COUNT, POSITIVE, TrialKind
 from harness.results.run_directory import check_writable
 from harness.sweep_axes import Case
 
@@ -420,17 +419,3 @@ def _state(machine: Machine) -> str:
     if (made.host, made.cpu_model) != (machine["host"], machine["cpu"]["model"]):
         return f"{PATH} is of another machine; make one with: python -m harness calibrate"
     return f"{verdict(advice_for(made))}, {noise_text(made)}, made {made.date}"
-
-
-FLOPS = TrialKind(
-    {"flops_per_s": POSITIVE, "size": COUNT},
-    builds_layer=False,
-    handler="harness.trial.peak_rates:take_flops",
-    takes=("case", "trial_s", "memory_limit", "with_sustained"),
-)
-BANDWIDTH = TrialKind(
-    {"bandwidth_bytes_per_s": POSITIVE},
-    builds_layer=False,
-    handler="harness.trial.peak_rates:take_bandwidth",
-    takes=("case", "trial_s", "memory_limit", "most_bytes", "with_sustained"),
-)
