@@ -24,6 +24,7 @@ from harness.trial import (
     environment,
     layer_protocol,
     nvml,
+    peak_rates,
     result_checks,
     sandbox,
     verify,
