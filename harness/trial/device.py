@@ -212,12 +212,27 @@ class Allocated(NamedTuple):
     kept_bytes: int
 
 
-def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None) -> Allocated:
-    """Call once, and return what torch's allocator has handed out. `forget` frees the gradients."""
+# A mark in torch's profile where the measured call begins.
+_BEGINS = "harness: the measured call begins"
+
+
+def allocator_peak(
+    call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None, is_second: bool = False
+) -> Allocated:
+    """Call once, and return what torch's allocator has handed out. `forget` frees the gradients.
+
+    With `is_second`, it is the second call under the profiler: on a CPU, that one sees what of the first is freed.
+    """
     gc.collect()
     counted = counted_peak(device) if device != "cpu" else nullcontext(lambda: 0)
     before = requested_bytes(device)
     with torch.autograd.profiler.profile(profile_memory=True) as recorded:
+        if is_second:
+            call()
+            forget()
+            gc.collect()
+        with torch.autograd.profiler.record_function(_BEGINS):
+            pass
         with counted as peak:
             result = call()  # it must be alive when the peak is taken
         del result
@@ -227,8 +242,9 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
     names = [event.name() for event in events]
     if device != "cpu":
         return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
-    changes = sorted((event.start_ns(), i) for i, event in enumerate(events) if event.name() == "[memory]")
-    sizes = [events[i].nbytes() for _, i in changes]
+    begins = events[names.index(_BEGINS)].start_ns()
+    changes = [(event.start_ns(), i) for i, event in enumerate(events) if names[i] == "[memory]"]
+    sizes = [events[i].nbytes() for start, i in sorted(changes) if start >= begins]
     return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
 
 

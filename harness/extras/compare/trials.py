@@ -144,7 +144,7 @@ class OperationTotals:
     def _moved(self, operation: Operation) -> int:
         """Return the bytes that the operation reads and writes: those of a slice, not of the whole storage."""
         of, key = operation.traits, self._storages.key
-        overwrites = of.overwrites and not Observer.accumulates(operation.args, operation.kwargs)
+        overwrites = of.overwrites and not Observer.accumulates(of, operation.args, operation.kwargs)
         moved: dict[tuple[Any, ...], int] = {}
         if not (operation.fresh or operation.written):  # a view, or a look at shapes
             return 0

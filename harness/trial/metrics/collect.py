@@ -49,12 +49,32 @@ from harness.trial.workload import Forward, Unsupported, Workload, build, counte
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
-def _held_bytes(work: Workload) -> int:
-    """Return the bytes of all tensors that Python can reach, but for the weights of a layer."""
+def _reachable_bytes() -> int:
+    """Return the bytes of all tensors that Python can reach."""
     gc.collect()
-    reachable, weights = gc.get_objects(), [*work.layer.parameters(), *work.layer.buffers()]
-    held, in_weights = (bytes_of(one for one in of if type(one) in _REAL_TENSORS) for of in (reachable, weights))
-    return held - in_weights
+    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
+
+
+def _weights_bytes(work: Workload) -> int:
+    return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
+
+
+# A list that the first calls fill, such as a ring of the last results, is full after this many more.
+_FILLING_CALLS = 8
+
+
+def _kept_by_further_calls(work: Workload) -> int:
+    """Return the bytes that each further call keeps; 0 if calls end to keep anything."""
+    reachable = _reachable_bytes()
+    for _ in range(_FILLING_CALLS):
+        before = reachable
+        work.call()
+        work.sync()
+        work.forget()
+        reachable = _reachable_bytes()
+        if reachable <= before:
+            return 0
+    return reachable - before
 
 
 # Calls to save hooks go through this module, whatever wraps them.
@@ -70,7 +90,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     saved. `forget` frees the gradients of the leaves.
 
     Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
-    be kept elsewhere.
+    be kept elsewhere. It also does if calls keep unlike amounts of memory.
     """
     graph: list[Any] = []
     replaced: set[type] = set()
@@ -92,17 +112,21 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
 
     _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
     try:
+        # Only a backward pass frees what a hook saves as it is.
+        train = train_call(forward, [], gradient)
         with_graph = allocator_peak(keep_graph, device).kept_bytes
         graph.clear()
-        # Only a backward pass frees what a hook saves as it is.
-        after_backward = allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes
+        after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
+        again = allocator_peak(keep_graph, device).kept_bytes
     finally:
         _AUTOGRAD._push_saved_tensors_default_hooks = push
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
-    return with_graph - after_backward
+    if again != with_graph or after_backward[0] != after_backward[1]:
+        raise Unobservable("its calls keep unlike amounts of memory")
+    return with_graph - after_backward[0]
 
 
 @dataclass(frozen=True)
@@ -153,28 +177,33 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
         storages.key(leaf)
     with compilation.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
-        with observer, _noting_unpacked_lengths(storages):
+        with observer, _noting_what_passes_torch(storages):
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     return ObservedCall(len(observer.seen), leaves, [*tensors_of(result), *gradients], (call, result))
 
 
 @contextlib.contextmanager
-def _noting_unpacked_lengths(storages: Storages) -> Iterator[None]:
-    """Note the lengths that `pad_packed_sequence` returns: torch's C++ fills them past its dispatcher."""
+def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
+    """Note the lengths that `pad_packed_sequence` returns, which torch's C++ fills past its dispatcher, and numpy."""
     torchs: Any = torch._VF
-    unpack = torchs._pad_packed_sequence
+    tensors: Any = Tensor
+    unpack, numpy = torchs._pad_packed_sequence, Tensor.numpy
 
     def noted(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
         storages.filled.add(storages.key(lengths))
         return padded, lengths
 
-    torchs._pad_packed_sequence = noted
+    def as_numpy(tensor: Tensor, **options: Any) -> Any:
+        storages.is_read_by_numpy = True
+        return numpy(tensor, **options)
+
+    torchs._pad_packed_sequence, tensors.numpy = noted, as_numpy
     try:
         yield
     finally:
-        del torchs._pad_packed_sequence
+        del torchs._pad_packed_sequence, tensors.numpy
 
 
 def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
@@ -253,7 +282,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
-    held_before = _held_bytes(work)
+    held_before = _reachable_bytes() - _weights_bytes(work)
     # The first call loads pools, caches and code, which are not the call's memory.
     y, has_threads = others.work_during(work.call)
     work.sync()
@@ -264,20 +293,21 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # It serves for the errors too, unless it depends on random numbers.
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
-    held_after = _held_bytes(work)
-    first_call_bytes = max(0, held_after - held_before - bytes_of([] if y is None else [y]))
+    reachable, weights_bytes = _reachable_bytes(), _weights_bytes(work)
+    held_before += weights_bytes + bytes_of([] if y is None else [y])
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
     has_threads &= has_threads_again
     work.forget()
-    traced, operations, blocks, kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget)
-    if _held_bytes(work) > held_after:  # of memory from before the profiler, it does not see that it is freed
-        kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
-    else:
-        kept_bytes = 0
-    first_call_bytes = max(0, first_call_bytes - kept_bytes)  # the first call keeps as much as every other one
-    weights = [*work.layer.parameters(), *work.layer.buffers()]
+    traced, operations, blocks, _ = allocator_peak(work.call, device_kind(case.device), work.forget)
+    kept_bytes = 0
+    if _reachable_bytes() > reachable:
+        kept_bytes = _kept_by_further_calls(work)
+        reachable = reachable if kept_bytes else _reachable_bytes()
+    first_call_bytes = max(0, reachable - held_before - kept_bytes)  # the first call keeps as much as every other one
+    if first_call_bytes:  # the peak of a call that may free it and make it anew
+        traced = allocator_peak(work.call, device_kind(case.device), work.forget, is_second=True).peak
     unknown: list[str] = []
     saved: int | None = 0
     if work.gradient is not None:
@@ -317,7 +347,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed,
         **lengths_facts(case),
-        "weights_bytes": None if packed is None else bytes_of(weights) + packed,
+        "weights_bytes": None if packed is None else weights_bytes + packed,
         "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
         "first_call_bytes": first_call_bytes,

@@ -25,7 +25,7 @@ from harness.trial.metrics.partial_reads import marks_of
 _OVERWRITES = """
     aten::copy_ aten::fill_ aten::zero_ aten::index_put_ aten::_index_put_impl_ aten::index_copy_ aten::index_fill_
     aten::scatter_ aten::uniform_ aten::normal_ aten::bernoulli_ aten::random_ aten::exponential_ aten::log_normal_
-    aten::cauchy_ aten::geometric_
+    aten::cauchy_ aten::geometric_ aten::_foreach_copy_ aten::_foreach_zero_
 """
 # These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
@@ -95,7 +95,8 @@ def operation_traits(func: Any) -> OperationTraits:
         written,
         overwrites=name in _OVERWRITES.split() or (bool(mutated) and all(a.is_out for _, a in mutated)),
         relabels=torch.Tag.inplace_view in func.tags,
-        takes_no_content=name.startswith("aten::") and short.startswith(_SHAPED_AFTER),
+        takes_no_content=name.startswith("aten::")
+        and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
     )
 
@@ -140,6 +141,7 @@ class Storages:
     def __init__(self) -> None:
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
+        self.is_read_by_numpy = False
         self._held: dict[int, StorageWeakRef] = {}
 
     def key(self, tensor: torch.Tensor) -> int:
@@ -195,6 +197,8 @@ class Observer(TorchDispatchMode):
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
         kwargs = kwargs or {}
         of = operation_traits(func)
+        if of.namespace == "profiler":  # a mark, no operation
+            return func(*args, **kwargs)
         reads, changed = self._touched(of, args, kwargs)
         start = perf_counter()
         out = func(*args, **kwargs)
@@ -225,22 +229,25 @@ class Observer(TorchDispatchMode):
         reads: dict[int, None] = {}
         written: dict[int, Tensor] = {}
         key = self._storages.key
-        overwrites = of.overwrites and not self.accumulates(args, kwargs)
+        overwrites = of.overwrites and not self.accumulates(of, args, kwargs)
+        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
+        unread = 0 if kwargs.get("beta", 1) == 0 else None
         for place, value in (*enumerate(args), *kwargs.items()):
             is_written = place in of.written
             for tensor in tensors_of(value):
                 number = key(tensor)
                 if is_written:
                     written[number] = tensor
-                if not (is_written and overwrites):
+                if not (is_written and overwrites) and place != unread:
                     reads[number] = None
         return list(reads), written
 
     @staticmethod
-    def accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def accumulates(of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether an operation with these arguments reads what it overwrites."""
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
-        return bool(kwargs.get("accumulate") or kwargs.get("reduce") or (len(args) > 3 and args[3] is True))
+        adds = "index_put" in of.name and len(args) > 3 and args[3]
+        return bool(kwargs.get("accumulate") or kwargs.get("reduce") or adds)
 
 
 class Chain(NamedTuple):
@@ -414,9 +421,10 @@ class UntrackedWrites:
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
         self._read.update(operation.reads)
-        if operation.kwargs.get("beta", 1) != 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
-            unwritten = self._unwritten.intersection(operation.reads) - self._storages.filled
-            self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
+        # An operator of a library may write all of an argument that it declares as changed.
+        new = operation.written if operation.traits.namespace != "aten" else ()
+        unwritten = self._unwritten.intersection(operation.reads).difference(new) - self._storages.filled
+        self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
         if operation.traits.name == _TAKES_IN:
@@ -437,4 +445,5 @@ class UntrackedWrites:
         written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        return self._unwritten_was_read or bool(passing) or not written.issuperset(given)
+        left = self._storages.is_read_by_numpy or self._unwritten_was_read
+        return left or bool(passing) or not written.issuperset(given)

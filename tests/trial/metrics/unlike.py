@@ -1,0 +1,122 @@
+"""Layers whose calls differ from one another, or do what few layers do. Each is a product with `w` and more."""
+
+from collections import deque
+
+import torch
+from torch import Tensor, nn
+
+
+class Product(nn.Module):
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(d_model, d_model))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x @ self.w
+
+
+class GrowingBuffer(Product):
+    """Keeps a row of each token of each call, in a buffer."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("seen", torch.zeros(0, d_model), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = torch.cat([self.seen, x[0].detach()])
+        return super().forward(x)
+
+
+class KeepsAtEveryFourthCall(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.kept: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x).tanh()
+        if self.calls % 4 == 0:
+            self.kept.append(torch.ones(100, x.shape[-1]))
+        return y
+
+
+class RenewsItsWorkspace(Product):
+    """Frees the workspace of the last call before it makes another."""
+
+    workspace: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.workspace = None
+        self.workspace = torch.zeros(100 * x.numel())
+        return x + self.workspace[0]
+
+
+class KeepsTheLastFour(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.last: deque[Tensor] = deque(maxlen=4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        self.last.append(y.detach())
+        return y
+
+
+class ByNumpy(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tensor((x.detach().numpy() @ self.w.detach().numpy()).tolist())
+
+
+class FillsWithTrue(Product):
+    """Each token's row of a mask is filled by an index of its own: no token waits for another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        seen = torch.zeros(n, dtype=torch.bool)
+        for t in range(n):
+            seen.index_fill_(0, (x[0, t, :1] > 1e9).long() + t, True)
+        return x * seen[:, None]
+
+
+class ShapedAfter(Product):
+    """Random numbers of the shape of others, four times: no draw waits for another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in range(4):
+            y = torch.bernoulli(y, 0.5)
+        return y + super().forward(x)
+
+
+class WithoutBeta(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("unused", torch.zeros(1, 16, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.unused, x, self.w[None], beta=0)
+
+
+class Marked(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.profiler.record_function("the product"):
+            return super().forward(x)
+
+
+class MoreAtEverySecondCall(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        if self.calls % 2 == 0:
+            y.mean()
+        return y
+
+
+class LeaksOnce(Product):
+    """The tenth token sees the eleventh."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return torch.cat([y[:, :9], y[:, 9:10] + x[:, 10:11], y[:, 10:]], 1)
