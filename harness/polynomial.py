@@ -4,6 +4,7 @@ The letters are the sequence length n, the width d, the number of heads h and th
 own axes. Claims, cost models and Table 1 are made of these terms.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,11 @@ class Term:
         for letter, power in self.own:
             value = value * at.own[letter] ** power
         return value * at.log**self.log if self.log else value
+
+    def exponent(self, axis: str, n: float) -> float:
+        """Return the term's exponent along an axis at n, where log n itself has the exponent 1 / ln n."""
+        of_log = self.log / math.log(max(n, 2)) if axis == "n" else 0.0
+        return self.power(axis) + of_log
 
     def growth(self, axis: str = "n") -> tuple[int, int]:
         """The term's growth along an axis: its power and, for n, the power of log n."""

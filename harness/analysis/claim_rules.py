@@ -16,7 +16,7 @@ import numpy as np
 from harness import formatting, own_axes
 from harness.analysis.series import series_along, sizes_factor_two_apart
 from harness.fit.integer_laws import exact_law, exact_pieces
-from harness.fit.laws import Floats, Law, Range, Sizes
+from harness.fit.laws import FEWEST_SIZES, Floats, Law, Range, Sizes
 from harness.polynomial import Polynomial, Size, Term, constant, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.sequence_lengths import claimed_flops, is_summed
@@ -52,7 +52,7 @@ def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
     at = SimpleNamespace(n=n, d=d, h=float(h), b=b, log=math.log2(max(n, 2)), own=dict(own))
     terms = _growing_terms(claim)
     values = np.array([float(claim.coefficients.get(term, 1) * term(at)) for term in terms])
-    powers = np.array([term.power(axis) for term in terms])
+    powers = np.array([term.exponent(axis, n) for term in terms])
     # The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
     side = math.sqrt(FREE_FACTOR)
     free = np.array([[1.0] * len(terms), *product((1 / side, side), repeat=len(terms))])
@@ -63,11 +63,6 @@ def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
 def _growing_terms(of: Polynomial) -> list[Term]:
     """The positive terms. A subtracted one, as in 12nd² − 2d², is of lower order. A sum of 0 counts as constant."""
     return [term for term, value in of.coefficients.items() if value > 0] or [Term()]
-
-
-def size_of(line: CaseResult) -> Size:
-    """Return the size of one sequence of a line."""
-    return line.seq_len, line.d_model, line.num_heads, 1, line.own_size
 
 
 def signed_exponent(value: float) -> str:
@@ -341,6 +336,8 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     else:
         measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
         verdict, reason = _compare_exponents(along, bounds, axes)
+        if verdict == CONFIRMED and len(np.unique(sizes.n)) < FEWEST_SIZES:
+            verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of n do not tell how it grows"
         # A claimed term that falls, as d²/h does, makes a sum steeper.
         steep = (
             _is_steepening(known, axis, power)
@@ -433,7 +430,7 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
     ]
     if not series:
         return []
-    ends = max(series, key=lambda ends: (claim.value(*size_of(ends[-1])), size_of(ends[-1])))
+    ends = max(series, key=lambda ends: (claim.value(*ends[-1].sequence_size), ends[-1].sequence_size))
     at, costs = np.log([(sizes_by_letter(line.size)[axis], line.peak_bytes or 1) for line in ends]).T
     half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
     pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
@@ -442,7 +439,9 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
 
 def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
-    claimed = [(line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*size_of(line)))) for line in lines]
+    claimed = [
+        (line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*line.sequence_size))) for line in lines
+    ]
     ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
     if not ratios:
         return "it claims no memory"

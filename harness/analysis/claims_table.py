@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness import own_axes
 from harness.analysis import claim_rules
-from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_text, size_of
+from harness.analysis.claim_rules import UNDETERMINED, Judgement, exponent_text
 from harness.analysis.fitted_laws import FittedLaw
 from harness.analysis.series import series_groups
 from harness.errors import UsageError
@@ -157,9 +157,9 @@ def judge_time(
     The cost of a multiply-add is free and may differ from term to term.
     """
     timed = [line for line in lines if line.time_s is not None]
-    at = max(timed or lines, key=lambda line: (line.batch_size * work.value(*size_of(line)), size_of(line)))
+    at = max(timed or lines, key=lambda line: (line.batch_size * work.value(*line.sequence_size), line.sequence_size))
     # A layer that does n steps one after another needs time for each of them, however little work they are.
-    of_work, steps = claim_rules.exponent_at(work, "n", size_of(at)), float(depth.growth("n")[0]) if depth else 0.0
+    of_work, steps = claim_rules.exponent_at(work, "n", at.sequence_size), float(depth.growth("n")[0]) if depth else 0.0
     expected = Range(max(of_work.value, steps), max(of_work.lo, steps), max(of_work.hi, steps))
     where = f"at n = {at.seq_len}, d = {at.d_model}"
     claimed = f"n^{expected.value:.2f} {where}"

@@ -211,11 +211,14 @@ class _Piece:
         if not self.law.determined:
             below = max((value for value in values if value < wanted), default=wanted)
             return (below, min((value for value in values if value > wanted), default=wanted)), ""
-        step = math.gcd(*map(int, values)) or 1
-        known = f"multiples of {step}"
+        # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64.
+        first = int(values[0])
+        step = math.gcd(*(int(value) - first for value in values)) or first
+        more = first % step
+        known = f"{more} more than multiples of {step}" if more else f"multiples of {step}"
         if axis == "n" and any(term.log for term in self.law.terms):
-            step, known = 1 << int(wanted).bit_length() - 1, "powers of two"
-        below = wanted // step * step
+            step, more, known = 1 << int(wanted).bit_length() - 1, 0, "powers of two"
+        below = (wanted - more) // step * step + more
         return ((wanted,), "") if below == wanted else ((max(below, 1), below + step), known)
 
 

@@ -1,5 +1,6 @@
 """The rules by which a gate judges counts, kernels, exponents and claims, and the exit status of all its outcomes."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -194,6 +195,15 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
     return changes
 
 
+_POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4}
+
+
+def _highest_power(law: str, axis: str) -> int:
+    """The highest power of an axis in the text of a law; 0 without any."""
+    found = re.findall(rf"(?<![A-Za-z]){axis}([²³⁴]?)", law)
+    return max((_POWERS[power] for power in found), default=0)
+
+
 def judge_law(
     name: FindingId, was: LawKept, now: LawKept | None, grown: bool, eased: Callable[[str], bool], note: str
 ) -> Iterator[Outcome]:
@@ -211,6 +221,9 @@ def judge_law(
     vague = [when for law, when in ((was, "in the baseline"), (now, "now")) if metric == TIMED and not law.determined]
     for axis in was.axes:
         before, after = was.exponent(axis), now.exponent(axis)
+        if before is not None and metric == TIMED:
+            # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
+            before = replace(before, hi=max(before.hi, _highest_power(was.law, axis)))
         found = judge_exponent(metric, before, after, grown, eased(axis))
         if found is None:
             continue

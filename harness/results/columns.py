@@ -286,6 +286,11 @@ class CaseResult(Case):
         return self.seq_len, self.d_model, self.num_heads, self.batch_size, self.own_size
 
     @property
+    def sequence_size(self) -> tuple[int, int, int, int, OwnSize]:
+        """The size of one sequence, in the order of `size`."""
+        return self.seq_len, self.d_model, self.num_heads, 1, self.own_size
+
+    @property
     def series(self) -> Setting:
         """The setting of the cases that are compared with this one: sizes along own axes are none of it."""
         return Setting.of(self)._replace(options=own_axes.other_options(self.own_axes, self.options))

@@ -1,5 +1,6 @@
 """How fast a claim grows, its constants free."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,11 @@ def test_the_range_holds_the_exponent_whatever_one_term_costs_more_than_the_othe
     scaled = Polynomial({Term(n=1, d=2): 8 * million, Term(n=2, d=1): round(4 * million * times)})
     at = exponent_at(ATTENTION, "n", (n, d, 1, 1, ()))
     assert at.lo - 1e-6 <= exponent_at(scaled, "n", (n, d, 1, 1, ())).value <= at.hi + 1e-6
+
+
+def test_log_n_itself_grows() -> None:
+    # d (n log n) / dn · n / (n log n) = 1 + 1 / ln n
+    assert exponent_at(parse("n·log n"), "n", (512, 16, 1, 1, ())).value == pytest.approx(1 + 1 / math.log(512))
 
 
 def test_what_is_taken_off_and_what_is_nothing_do_not_grow() -> None:

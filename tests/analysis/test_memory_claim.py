@@ -78,7 +78,8 @@ def test_memory_is_judged_by_its_exact_law_or_by_how_fast_it_grows(snapshot: Sna
 @pytest.mark.parametrize("sizes", [(512,), (256, 512), (16, 32, 64), (64, 128, 256, 512, 1024, 2048)])
 def test_one_head_of_attention_that_writes_down_its_scores_alone_is_not_refuted(sizes: tuple[int, ...]) -> None:
     of = measured("their:Layer", memory=lambda n, d, h: 8 * n * n + 12, heads=(1,), sizes=sizes)
-    assert judge_memory(of, parse("n² + nd")).verdict == (CONFIRMED if len(sizes) > 1 else UNDETERMINED)
+    # Two sizes of a peak without an exact law do not tell how it grows.
+    assert judge_memory(of, parse("n² + nd")).verdict == (CONFIRMED if len(sizes) > 2 else UNDETERMINED)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,18 @@ def memory_at(cost: Callable[[int, int], int], sizes: Iterable[tuple[int, int]] 
     return law(metric="memory", of=lines(cases, lambda c: 1e-6 * c.seq_len, lambda c: cost(c.seq_len, c.d_model)))
 
 
+def test_tokens_and_one_more_tell_nothing_of_multiples() -> None:
+    def padded(n: int, d: int) -> int:
+        return 64 * -(-n // 64) * d
+
+    found = memory_at(padded, [(n, 64) for n in (65, 129, 257, 513, 1025)])
+    between = found.predict(256, 64, 1, 1)
+    assert not between.exact
+    assert between.lo <= padded(256, 64) <= between.hi
+    assert "exact at 1 more than multiples of 64 of seq_len only" in " ".join(between.warnings)
+    assert found.predict(385, 64, 1, 1).value == padded(385, 64)
+
+
 @pytest.mark.parametrize(
     ("cost", "written", "at", "lo", "hi", "only"),
     [
