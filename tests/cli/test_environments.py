@@ -201,11 +201,6 @@ def test_an_environment_whose_torch_is_broken_is_told_by_two_lines(
     assert second.startswith("harness: the fork server did not start: can torch be imported by ")
 
 
-def test_a_calibration_cannot_vary_the_environment(here: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["calibrate", "env=a,b", "impl=worked:Layer", "seq_len=16", *TINY[:3]]) == 2
-    assert "env takes one value here" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not OTHER_TORCH, reason="HARNESS_OTHER_TORCH names no environment with another version of torch")
 def test_two_versions_of_torch_are_measured_side_by_side_and_named(

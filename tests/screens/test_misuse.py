@@ -41,7 +41,7 @@ EDITS = {
     "no-text": ("", "\x00", ""),
 }
 # Commands that may be absent.
-OF_EXTRAS = ("attention-map", "gradient-reach", "compare")
+OF_EXTRAS = ("attention-map", "gradient-reach", "compare", "calibrate")
 MISUSE = {
     "sweep": [
         *("swep", "sweep seqlen=1", "sweep impl=atention.fused", "sweep seq_len=0", "sweep --fast", "sweep größe=1"),

@@ -5,7 +5,6 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 """
 
 import contextlib
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,8 +12,7 @@ from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch import Tensor
 
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
@@ -28,6 +26,7 @@ from harness.trial.device import (
     resident_peak,
     uncounted,
 )
+from harness.trial.metrics import after_call
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
@@ -42,91 +41,7 @@ from harness.trial.metrics.operations import (
     tensors_of,
 )
 from harness.trial.packed_sequences import lengths_facts
-from harness.trial.work_after_call import OtherThreads
-from harness.trial.workload import Forward, Unsupported, Workload, build, counted_tokens, output_shape, train_call
-
-# Tensors of other classes may have no memory of their own.
-_REAL_TENSORS = (Tensor, nn.Parameter)
-
-
-def _reachable_bytes() -> int:
-    """Return the bytes of all tensors that Python can reach."""
-    gc.collect()
-    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
-
-
-def _weights_bytes(work: Workload) -> int:
-    return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
-
-
-# A list that the first calls fill, such as a ring of the last results, is full after this many more.
-_FILLING_CALLS = 8
-
-
-def _kept_by_further_calls(work: Workload) -> int:
-    """Return the bytes that each further call keeps; 0 if calls end to keep anything."""
-    reachable = _reachable_bytes()
-    for _ in range(_FILLING_CALLS):
-        before = reachable
-        work.call()
-        work.sync()
-        work.forget()
-        reachable = _reachable_bytes()
-        if reachable <= before:
-            return 0
-    return reachable - before
-
-
-# Calls to save hooks go through this module, whatever wraps them.
-_AUTOGRAD: Any = torch._C._autograd
-# Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
-_BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
-
-
-def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callable[[], None]) -> int:
-    """Return the bytes that the graph of a forward pass keeps until its backward pass, on a kind of device.
-
-    So they include what a `torch.autograd.Function` or a hook keeps as its own attribute, and the output only if it is
-    saved. `forget` frees the gradients of the leaves.
-
-    Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
-    be kept elsewhere. It also does if calls keep unlike amounts of memory.
-    """
-    graph: list[Any] = []
-    replaced: set[type] = set()
-
-    def note(saved: Any) -> Any:
-        parts = tree_leaves(saved)
-        replaced.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
-        if not any(isinstance(part, Tensor) for part in parts):
-            replaced.add(type(saved))
-        return saved
-
-    def keep_graph() -> None:
-        graph.append(forward().grad_fn)
-
-    push = torch._C._autograd._push_saved_tensors_default_hooks
-
-    def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
-        push(lambda tensor: note(pack(tensor)), unpack)
-
-    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
-    try:
-        # Only a backward pass frees what a hook saves as it is.
-        train = train_call(forward, [], gradient)
-        with_graph = allocator_peak(keep_graph, device).kept_bytes
-        graph.clear()
-        after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
-        again = allocator_peak(keep_graph, device).kept_bytes
-    finally:
-        _AUTOGRAD._push_saved_tensors_default_hooks = push
-    # A checkpoint's placeholder stands for nothing: it computes what was saved again.
-    names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
-    if names:
-        raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
-    if again != with_graph or after_backward[0] != after_backward[1]:
-        raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph - after_backward[0]
+from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 
 @dataclass(frozen=True)
@@ -278,11 +193,11 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         environment.set_allocator("fresh")
     if device_kind(case.device) == "cuda":
         leave_out_workspaces(torch.__version__)
-    others = OtherThreads()
+    others = after_call.OtherThreads()
     work = build(case, seed)
     first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
     drawn = torch.get_rng_state()
-    held_before = _reachable_bytes() - _weights_bytes(work)
+    held_before = after_call.reachable_bytes() - after_call.weights_bytes(work)
     # The first call loads pools, caches and code, which are not the call's memory.
     y, has_threads = others.work_during(work.call)
     work.sync()
@@ -293,7 +208,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # It serves for the errors too, unless it depends on random numbers.
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
-    reachable, weights_bytes = _reachable_bytes(), _weights_bytes(work)
+    reachable, weights_bytes = after_call.reachable_bytes(), after_call.weights_bytes(work)
     held_before += weights_bytes + bytes_of([] if y is None else [y])
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
@@ -302,9 +217,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work.forget()
     traced, operations, blocks, _ = allocator_peak(work.call, device_kind(case.device), work.forget)
     kept_bytes = 0
-    if _reachable_bytes() > reachable:
-        kept_bytes = _kept_by_further_calls(work)
-        reachable = reachable if kept_bytes else _reachable_bytes()
+    if after_call.reachable_bytes() > reachable:
+        kept_bytes = after_call.kept_by_further_calls(work)
+        reachable = reachable if kept_bytes else after_call.reachable_bytes()
     first_call_bytes = max(0, reachable - held_before - kept_bytes)  # the first call keeps as much as every other one
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, device_kind(case.device), work.forget, is_second=True).peak
@@ -312,7 +227,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     saved: int | None = 0
     if work.gradient is not None:
         kept = (work.forward, work.gradient, device_kind(case.device), work.forget)
-        saved = told(lambda: saved_bytes(*kept), "saved_bytes", unknown)
+        saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)

@@ -27,6 +27,7 @@ from harness.trial.environment import (
     usage,
     warm_up,
 )
+from harness.trial.metrics.after_call import OtherThreads
 from harness.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.trial.reuse_between_calls import (
     LastCall,
@@ -44,7 +45,6 @@ from harness.trial.timing import cuda_device, cuda_sampling, other_devices, samp
 from harness.trial.timing.cuda import sample_cuda
 from harness.trial.timing.device_contract import Device, missing
 from harness.trial.timing.sampler import Samples, rounded, take_samples
-from harness.trial.work_after_call import OtherThreads
 from harness.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this

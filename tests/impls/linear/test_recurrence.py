@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.sweep_axes import Case
-from harness.trial.metrics.collect import saved_bytes
+from harness.trial.metrics.after_call import saved_bytes
 from harness.trial.workload import build
 from impls.attention.entries import LINEAR
 from impls.attention.linear import (

@@ -1,4 +1,4 @@
-"""Detect work of a layer in threads of its own, and work that goes on after its call has returned.
+"""What a call leaves behind: work in threads of its own, work that goes on after it has returned, and memory.
 
 The time of such a call is too short, and torch's counts are of the calling thread alone.
 
@@ -10,6 +10,7 @@ Work is CPU time: that of the process without that of the threads that existed b
 and so do those that wait for Python's lock while this module looks.
 """
 
+import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,10 +19,13 @@ from time import clock_gettime, perf_counter, process_time, sleep  # bound befor
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from harness.trial.device import allocator_peak
+from harness.trial.metrics.operations import Unobservable, bytes_of
 from harness.trial.result_checks import WrongResult
-from harness.trial.workload import tensors_in
+from harness.trial.workload import Forward, Workload, tensors_in, train_call
 
 T = TypeVar("T")
 _TASKS = Path("/proc/self/task")
@@ -110,3 +114,88 @@ def _differs(early: Tensor | None, late: Tensor | None) -> bool:
 
 def _threads() -> set[str]:
     return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
+
+
+# Tensors of other classes may have no memory of their own.
+_REAL_TENSORS = (Tensor, nn.Parameter)
+
+
+def reachable_bytes() -> int:
+    """Return the bytes of all tensors that Python can reach."""
+    gc.collect()
+    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
+
+
+def weights_bytes(work: Workload) -> int:
+    """Return the bytes of parameters and buffers."""
+    return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
+
+
+# A list that the first calls fill, such as a ring of the last results, is full after this many more.
+_FILLING_CALLS = 8
+
+
+def kept_by_further_calls(work: Workload) -> int:
+    """Return the bytes that each further call keeps; 0 if calls end to keep anything."""
+    reachable = reachable_bytes()
+    for _ in range(_FILLING_CALLS):
+        before = reachable
+        work.call()
+        work.sync()
+        work.forget()
+        reachable = reachable_bytes()
+        if reachable <= before:
+            return 0
+    return reachable - before
+
+
+# Calls to save hooks go through this module, whatever wraps them.
+_AUTOGRAD: Any = torch._C._autograd
+# Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
+_BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
+
+
+def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callable[[], None]) -> int:
+    """Return the bytes that the graph of a forward pass keeps until its backward pass, on a kind of device.
+
+    So they include what a `torch.autograd.Function` or a hook keeps as its own attribute, and the output only if it is
+    saved. `forget` frees the gradients of the leaves.
+
+    Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
+    be kept elsewhere. It also does if calls keep unlike amounts of memory.
+    """
+    graph: list[Any] = []
+    replaced: set[type] = set()
+
+    def note(saved: Any) -> Any:
+        parts = tree_leaves(saved)
+        replaced.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
+        if not any(isinstance(part, Tensor) for part in parts):
+            replaced.add(type(saved))
+        return saved
+
+    def keep_graph() -> None:
+        graph.append(forward().grad_fn)
+
+    push = torch._C._autograd._push_saved_tensors_default_hooks
+
+    def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
+        push(lambda tensor: note(pack(tensor)), unpack)
+
+    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
+    try:
+        # Only a backward pass frees what a hook saves as it is.
+        train = train_call(forward, [], gradient)
+        with_graph = allocator_peak(keep_graph, device).kept_bytes
+        graph.clear()
+        after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
+        again = allocator_peak(keep_graph, device).kept_bytes
+    finally:
+        _AUTOGRAD._push_saved_tensors_default_hooks = push
+    # A checkpoint's placeholder stands for nothing: it computes what was saved again.
+    names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
+    if names:
+        raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
+    if again != with_graph or after_backward[0] != after_backward[1]:
+        raise Unobservable("its calls keep unlike amounts of memory")
+    return with_graph - after_backward[0]
