@@ -29,11 +29,10 @@ import torch
 from torch import nn
 
 from harness import layer_lookup, own_axes
-from harness.errors import UsageError, did_you_mean
+from harness.errors import MEANT, UsageError, did_you_mean
 from harness.layer_files import STDLIB, is_installed, is_of_user
 from harness.layer_options import joined, options_of
 from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
-from harness.other_names import MEANT
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.trial.function_layer import required, wrapped_functions
