@@ -14,7 +14,6 @@ over the same outputs, so they cost no more. Counts decide: the errors repeat ex
 a reference of which the counts promised too much.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
 from harness.trial.device import cast_layer, has_drawn, in_precision, to_float64
-from harness.trial.function_layer import FunctionLayer
+from harness.trial.function_layer import FunctionLayer, is_softmax
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
 from harness.trial.sandbox import Answer, is_out_of_memory, time_limit
@@ -234,12 +233,7 @@ def _part(
 
 def _computes_rows(reference: nn.Module) -> bool:
     """Whether the reference can compute the outputs of a few rows alone."""
-    is_softmax = isinstance(reference, FunctionLayer) and _is_softmax(reference)
-    return is_softmax or layer_protocol.accepts(type(reference), "rows")
-
-
-def _is_softmax(reference: FunctionLayer) -> bool:
-    return inspect.unwrap(type(reference).function) is softmax_attention  # in either layout
+    return is_softmax(type(reference)) or layer_protocol.accepts(type(reference), "rows")
 
 
 def _sees_no_later(work: Workload, case: Case) -> bool:
@@ -354,7 +348,7 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         return verify.expected_output(module, replace(case, seq_len=part.first), first)
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
-    if isinstance(module, FunctionLayer) and not _is_softmax(module):
+    if isinstance(module, FunctionLayer) and not is_softmax(type(module)):
         keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
         if not packed_sequences.is_packed(module) and (mask := keywords.get("attn_mask")) is not None:
             keywords["attn_mask"] = mask if mask.shape[-2] == 1 else mask.index_select(-2, part.rows)
@@ -392,10 +386,8 @@ def _plain(
 
 def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
     """RMS and largest error of the outputs, then of the gradients if there are any: of the worst of them."""
-    pair = got.y, want.y
-    if real is not None:
-        pair = torch.where(real, got.y, 0), torch.where(real, want.y, 0)
-    found = list(_error(*pair, 0.0, 0.0))
+    y, wanted = (result_checks.without_padding(side.y, real) for side in (got, want))
+    found = list(_error(y, wanted, 0.0, 0.0))
     pairs = {name: (got.gradients[name], one) for name, one in want.gradients.items() if one is not None}
     if pairs:
         largest = result_checks.largest_norm(one for _, one in pairs.values())

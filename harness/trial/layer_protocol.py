@@ -195,15 +195,14 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
         takes_source = any("m" in one.shape for one in layer_class.inputs)
-        decodes = layer_class.decodes
-        if decodes and case.mode != "decode":
+        if layer_class.decodes and case.mode != "decode":
             return "it decodes one token of each sequence: give mode=decode"
-        if case.mode == "decode" and not (layer_class.layout or decodes):
-            return "it is a function of whole sequences, which decodes no token"
-        is_told = accepts(layer_class, "attn_mask") or knows_lengths(layer_class)
-        if case.mode == "decode" and case.mask == "padding" and not is_told:
-            return "it takes no attn_mask, to hide the padding with"
         if case.mode == "decode":
+            if not (layer_class.layout or layer_class.decodes):
+                return "it is a function of whole sequences, which decodes no token"
+            is_told = accepts(layer_class, "attn_mask") or knows_lengths(layer_class)
+            if case.mask == "padding" and not is_told:
+                return "it takes no attn_mask, to hide the padding with"
             return "its inputs hold no source" if has_source and not takes_source else None
     if case.mode == "decode":
         width = input_width(layer_class)
