@@ -110,6 +110,11 @@ def is_function(layer: Any) -> bool:
     return getattr(layer, "function", None) is not None and hasattr(layer, "positional")
 
 
+def decodes_in_steps(layer: Any, case: Case) -> bool:
+    """Whether the case decodes with `start` and `step`. A function decodes in one call."""
+    return case.mode == "decode" and not is_function(layer)
+
+
 def inputs_of(layer: Any, case: Case) -> tuple[Input, ...]:
     """The inputs of a layer, or of its class, at a case: those that a function describes, or x and a source.
 
@@ -249,7 +254,7 @@ def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str 
         return "packed sequences attend to themselves, and not to a source: leave kv_len out" if has_source else None
     if has_source:
         return "its source has sequences of one length: give lengths=equal"
-    if case.mode == "decode" and not is_function(layer_class):
+    if decodes_in_steps(layer_class, case):
         return "its step decodes sequences of one length: give lengths=equal"
     whole = case.mode != "decode" and is_function(layer_class) and not layer_class.decodes
     if whole and not {"b", "n"} <= set(layer_class.output):

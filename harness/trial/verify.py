@@ -286,12 +286,13 @@ def _verify(case: Case, seed: int) -> Answer:
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer)
+    has_reference = against != layer_lookup.ITSELF
     state = workload.copied_state(work.layer)
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
+    limit, of_gradients = result_checks.limits(case, work.layer, has_reference)
     result: Answer = {"against": against, "tolerance": limit}
-    if case.mode == "decode" and not layer_protocol.is_function(work.layer):
+    if layer_protocol.decodes_in_steps(work.layer, case):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
         check_batch(case, seed, limit)
@@ -308,7 +309,7 @@ def _verify(case: Case, seed: int) -> Answer:
         with torch.set_grad_enabled(trains), same_draws(case, draws):
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
-        if against != layer_lookup.ITSELF:
+        if has_reference:
             error.add_note(f"its reference {against} fails:")
             raise
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
@@ -319,7 +320,7 @@ def _verify(case: Case, seed: int) -> Answer:
         check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
-    if against != layer_lookup.ITSELF:
+    if has_reference:
         check_reference(against, expected, y, real)
     wanted, got = (result_checks.without_padding(one, real) for one in (expected, y))
     try:
@@ -347,7 +348,7 @@ def _verify(case: Case, seed: int) -> Answer:
             of_products = result_checks.limit_of_products(work.layer, product_dtypes(work.forward), case.d_model)
             tolerated = max(of_gradients, of_products)
             # Unless few bits explain the error of the output, the gradients are those of an approximation.
-            if against != layer_lookup.ITSELF and result["output_error"] > of_products:
+            if has_reference and result["output_error"] > of_products:
                 reference, _ = reference_of(case, work.layer, itself=True)
                 torch.manual_seed(seed)
                 with same_draws(case, draws):
@@ -355,7 +356,7 @@ def _verify(case: Case, seed: int) -> Answer:
         with same_draws(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
-        if against != layer_lookup.ITSELF:
+        if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph

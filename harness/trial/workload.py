@@ -302,7 +302,7 @@ def build(
         layer.eval()
     forward, constants, prepare_s = forward_pass(case, layer, inputs)
     gradient, varying = None, [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_renewed]
-    is_stepped = case.mode == "decode" and not layer_protocol.is_function(layer)
+    is_stepped = layer_protocol.decodes_in_steps(layer, case)
     if case.mode in ("train", "backward"):
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]

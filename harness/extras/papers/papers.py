@@ -321,12 +321,8 @@ class Paper(_Part):
 
 def paper_of(config: Mapping[str, Any]) -> Paper | None:
     """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
-    return read_paper(config["paper"]) if config.get("paper") else None
-
-
-def read_paper(held: Any) -> Paper:
-    """Return the paper in the entry `paper` of a run's configuration. Raises UsageError, with the place."""
+    held = config.get("paper")
     try:
-        return checked(Paper, held)
+        return checked(Paper, held) if held else None
     except Damaged as damage:
         raise UsageError(f"paper {held.get('name') if isinstance(held, Mapping) else held}: {damage}") from damage

@@ -287,7 +287,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
-    decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
+    decodes = layer_protocol.decodes_in_steps(work.layer, case)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     packed = 0 if seen is None else seen.packed_bytes
     if packed is None:
