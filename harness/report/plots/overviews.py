@@ -23,7 +23,6 @@ from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_a
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.machine import Machine
 from harness.report import figure_panels as parts
-from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
 from harness.report.layer_looks import Looks, looks_of
@@ -32,6 +31,7 @@ from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
 from harness.report.plots.curves import curves, dense_places, draw_curves, label_ends, write_label
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
+from harness.report.point_charts import accuracy_chart, pareto_front, roofline_curve, roofline_frame
 from harness.report.text.cautions import unsupported_layers
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
@@ -239,8 +239,8 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         return None
     best = max(own, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
-    frame = parts.roofline_frame(roof, own)
-    curves = {impl: parts.roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
+    frame = roofline_frame(roof, own)
+    curves = {impl: roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
     bars = parts.bars_caption(
         (end for curve in curves.values() for end in zip(curve["lo"], curve["hi"], strict=True)), frame["y"]
     )

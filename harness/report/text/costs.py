@@ -15,9 +15,9 @@ from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
 from harness.formatting import NumberText
 from harness.layer_options import options_of
-from harness.report.accuracy_chart import error_of
 from harness.report.document import Cell, Row, Table
 from harness.report.figure_panels import Facet, Lines, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
+from harness.report.point_charts import error_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
@@ -104,6 +104,11 @@ UNKNOWN_EXPONENT = "?: not determined; laws.csv has the 95 % interval and the re
 _MOST_PAIRS = 3
 
 Laws = Mapping[tuple[str, Setting, str], FittedLaw]
+
+
+def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
+    """The cost models by layer, setting and metric."""
+    return {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
 
 
 @dataclass(frozen=True)
