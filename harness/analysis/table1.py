@@ -4,7 +4,7 @@ The table counts the work between positions and leaves out the projections. Atte
 with projections are 4n²d + 8nd². A complexity cell is therefore confirmed if its term is present and no term grows
 faster.
 
-`rows_beyond_table1` covers what table 1 leaves out: training, and inference one token at a time.
+A second table covers what table 1 leaves out: training, and inference one token at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,10 +164,16 @@ _PROJECTIONS, _MEETS_R = Term(n=1, d=2), Term(n=1, d=1)
 _WORST_FIRST = (REFUTED, CONFIRMED, UNDETERMINED)
 
 
-def table1(lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]) -> list[Table1Row]:
-    """Return the rows of the table, one for each layer measured in `forward`, or one if a kind has no such layer."""
+def table1(
+    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]
+) -> tuple[list[Table1Row], list[BeyondRow]]:
+    """Return the rows of the table, and those beyond it.
+
+    The table has a row for each layer measured in `forward`. Beyond it, layers of other modes have rows too. A kind
+    without such a layer has one row.
+    """
     seen = _Seen(lines, laws, found)
-    return [
+    rows = [
         Table1Row(
             kind.name,
             impl,
@@ -177,19 +183,13 @@ def table1(lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterab
         )
         for kind, impl in seen.rows("forward")
     ]
-
-
-def rows_beyond_table1(
-    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]
-) -> list[BeyondRow]:
-    """Return a row for every measured layer of the table's kinds, or one row if a kind has no such layer."""
-    seen = _Seen(lines, laws, found)
-    return [
+    beyond = [
         BeyondRow(
             kind.name, impl, seen.complexity(impl, "train", kind.complexity), seen.per_token(impl, kind.per_token)
         )
         for kind, impl in seen.rows("forward", "train", "decode")
     ]
+    return rows, beyond
 
 
 class _Seen:

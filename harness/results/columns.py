@@ -52,8 +52,13 @@ def _column(about: str, unit: str = "", combined: str = "", each: tuple[str, ...
     return field(metadata={"about": about, "unit": unit, "combined": combined, "each": each, **more})
 
 
-def _fact(about: str, unit: str = "", exact: bool = True, gated: str = "") -> Any:
-    return _column(about, unit, fact=True, exact=exact and bool(unit), gated=gated)
+def _fact(about: str, unit: str = "", gated: str = "") -> Any:
+    return _column(about, unit, fact=True, exact=bool(unit), gated=gated)
+
+
+def _unheld(about: str, unit: str) -> Any:
+    """A fact that no baseline holds."""
+    return _column(about, unit, fact=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +83,8 @@ class CaseResult(Case):
         "B",
         gated="peak memory",
     )
-    peak_resident_bytes: int | None = _fact("the same peak as the kernel sees it", "B", exact=False)
-    peak_traced_bytes: int | None = _fact("the part of the peak that torch's allocator handed out", "B", exact=False)
+    peak_resident_bytes: int | None = _unheld("the same peak as the kernel sees it", "B")
+    peak_traced_bytes: int | None = _unheld("the part of the peak that torch's allocator handed out", "B")
     tokens_per_s: float | None = _column("tokens per second at `time_s`, without padding", "token/s")
     flops: int | None = _fact(
         "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves",
@@ -107,7 +112,7 @@ class CaseResult(Case):
     )
     bimodal: bool | None = _column("whether the trials form two groups of times")
     sm_clock_mhz: float | None = _column("a GPU's clock", "MHz", "median")
-    flops_claimed: int | None = _fact("the work that the layer claims", "FLOP", exact=False)
+    flops_claimed: int | None = _unheld("the work that the layer claims", "FLOP")
     flops_per_byte: float | None = _column("the arithmetic intensity, `flops / min_bytes`", "FLOP/B")
     backend_fallback: str | None = _fact("why no faster kernel ran, if one was allowed")
     facts_unknown: str | None = _column("why facts are missing, such as a kernel without a formula")
@@ -123,20 +128,17 @@ class CaseResult(Case):
     host: str | None = _column("the machines that timed the case, separated by commas")
     probe_s: float | None = _column("the time of the reference workload beside the trials that count", "s", "median")
     disturbed_share: float | None = _column("the share of the trials during which the machine was slow, by the probe")
-    mapped_bytes: int | None = _fact(
+    mapped_bytes: int | None = _unheld(
         "the bytes of the blocks that every call maps anew, so that each page faults: blocks of 32 MiB and more, of "
         "128 KiB and more with `allocator=fresh`, and none with `allocator=steady`; unknown on a GPU, or if the layer "
         "also allocates outside torch",
         "B",
-        exact=False,
     )
     block_sizes: str | None = _fact(
         "the sizes in bytes of the blocks that a call allocates, each with the number of blocks, as JSON: the largest "
         "eight sizes"
     )
-    page_fault_s: float | None = _fact(
-        "the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False
-    )
+    page_fault_s: float | None = _unheld("the time of one page fault beside the facts: 4 KiB of new memory", "s")
     time_in_law_s: float | None = _column(
         "the time as the trials of the case and the cost model of the layer tell it together, for comparisons between "
         "layers; empty if the model says nothing about it",
@@ -200,22 +202,20 @@ class CaseResult(Case):
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"
     )
-    output_error: float | None = _fact(
+    output_error: float | None = _unheld(
         "the RMS error of the output against the reference in float64, as a share of the output's RMS, at the size "
         "that is timed",
         "1",
-        exact=False,
     )
-    output_error_max: float | None = _fact("the largest error of the output, as a share of its RMS", "1", exact=False)
-    gradient_error: float | None = _fact(
-        "the RMS error of the worst gradient, as a share of that gradient's RMS", "1", exact=False
+    output_error_max: float | None = _unheld("the largest error of the output, as a share of its RMS", "1")
+    gradient_error: float | None = _unheld(
+        "the RMS error of the worst gradient, as a share of that gradient's RMS", "1"
     )
-    gradient_error_max: float | None = _fact("the largest error of a gradient, as a share of its RMS", "1", exact=False)
-    error_ratio: float | None = _fact(
+    gradient_error_max: float | None = _unheld("the largest error of a gradient, as a share of its RMS", "1")
+    error_ratio: float | None = _unheld(
         "the error over that of the plain layer, which is the reference in the same dtype: of the output, or of the "
         "gradients if that is more; empty in float64 and without a reference",
         "1",
-        exact=False,
     )
     accuracy_by: str | None = _fact(
         "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens`, `first "
@@ -225,25 +225,19 @@ class CaseResult(Case):
         "how sequences of unequal lengths reach the layer: `padded`, `packed`, `nested` or `paged`; empty if all have "
         "n tokens and the layer packs none"
     )
-    real_tokens: int | None = _fact("the tokens of the batch without padding", "token", exact=False)
-    padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)
+    real_tokens: int | None = _unheld("the tokens of the batch without padding", "token")
+    padding_share: float | None = _unheld("the share of the tokens passed to the layer that is padding", "1")
     sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
     own_axes: str | None = _fact(
         "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )
     graph_note: str | None = _column("on a GPU: why a CUDA graph of the call was not timed, if that was tried")
-    allowed_error: float | None = _fact("how far the output of an approximation may be off", "1", exact=False)
-    first_call_bytes: int | None = _fact(
-        "the part of the peak that the first call has made and that stays, such as a table or a workspace",
-        "B",
-        exact=False,
+    allowed_error: float | None = _unheld("how far the output of an approximation may be off", "1")
+    first_call_bytes: int | None = _unheld(
+        "the part of the peak that the first call has made and that stays, such as a table or a workspace", "B"
     )
-    kept_bytes: int | None = _fact(
-        "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
-    )
-    read_bytes: int | None = _fact(
-        "the part of `min_bytes` that is surely read of what existed before", "B", exact=False
-    )
+    kept_bytes: int | None = _unheld("the bytes that each further call keeps beyond its results: a leak", "B")
+    read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""

@@ -193,6 +193,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         if name not in known and (not takes(layer_class, name) or name in AXES):
             return f"it takes no option '{name}'{did_you_mean(name, known)}"
     has_source = kv_len(layer_class, case) > 0
+    decodes, pads, takes_mask = case.mode == "decode", case.mask == "padding", accepts(layer_class, "attn_mask")
     if case.lengths != EQUAL or is_packed(layer_class):
         reason = _unsupported_lengths(layer_class, case, has_source)
         if reason:
@@ -200,22 +201,22 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
         takes_source = any("m" in one.shape for one in layer_class.inputs)
-        if layer_class.decodes and case.mode != "decode":
+        if layer_class.decodes and not decodes:
             return "it decodes one token of each sequence: give mode=decode"
-        if case.mode == "decode":
+        if decodes:
             if not (layer_class.layout or layer_class.decodes):
                 return "it is a function of whole sequences, which decodes no token"
-            is_told = accepts(layer_class, "attn_mask") or knows_lengths(layer_class)
-            if case.mask == "padding" and not is_told:
+            is_told = takes_mask or knows_lengths(layer_class)
+            if pads and not is_told:
                 return "it takes no attn_mask, to hide the padding with"
             return "its inputs hold no source" if has_source and not takes_source else None
-    if case.mode == "decode":
+    if decodes:
         width = input_width(layer_class)
         if width != 1:
             return f"its input is {width} times as wide as its output, which cannot be its next token"
         if not all(callable(getattr(layer_class, name, None)) for name in ("start", "step")):
             return "it has no start and step to decode with"
-        if case.mask == "padding":
+        if pads:
             return "one token after another has no padding"
         if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
@@ -224,17 +225,17 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     is_chunk = sees_a_chunk(layer_class, case)
     if is_chunk and (case.mask == "causal" or is_causal(layer_class)) and case.kv_len < case.seq_len:
         return "the last query of a causal mask is the last key: give kv_len of seq_len or more"
-    if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
+    if has_source and pads and not takes_mask:
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source and case.mask == "causal" and case.mode != "decode" and not is_chunk:
+    if has_source and case.mask == "causal" and not decodes and not is_chunk:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    if case.mask == "none" or accepts(layer_class, "attn_mask") or (has_source and case.mask != "causal"):
+    if case.mask == "none" or takes_mask or (has_source and case.mask != "causal"):
         return None
-    if case.mask == "padding" and knows_lengths(layer_class):
+    if pads and knows_lengths(layer_class):
         return None
-    if case.mask == "padding":
+    if pads:
         if is_function(layer_class):
             return "it takes neither attn_mask nor cu_seqlens, and it has no causal = True"
         return "its forward takes no attn_mask, and it has no causal = True"

@@ -128,13 +128,14 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
 def _switches(function: Any, case: Case) -> dict[str, Any]:
     """Keyword arguments that a function's own defaults make necessary: no causal mask, or groups of heads."""
     switches: dict[str, Any] = {}
+    parameters = inspect.signature(type(function).forward).parameters
     causal = layer_protocol.causal_keyword(function)
-    if causal is not None and inspect.signature(type(function).forward).parameters[causal].default is True:
+    if causal is not None and parameters[causal].default is True:
         switches[causal] = False
     if function.grouped and layer_protocol.accepts(function, "enable_gqa"):
         switches["enable_gqa"] = True
     if packed_sequences.is_packed(function):
-        switches |= packed_sequences.longest_keywords(inspect.signature(type(function).forward).parameters, case)
+        switches |= packed_sequences.longest_keywords(parameters, case)
     return switches
 
 

@@ -98,8 +98,9 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
         row, colours = rows[curve.impl], [shades[n] for n in curve.n]
         axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
         error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
-        inside = ["white" if wide else colour for wide, colour in zip(curve.too_wide(), colours, strict=True)]
-        edges = [colour if wide else "white" for wide, colour in zip(curve.too_wide(), colours, strict=True)]
+        dots = list(zip(curve.too_wide(), colours, strict=True))
+        inside = ["white" if wide else colour for wide, colour in dots]
+        edges = [colour if wide else "white" for wide, colour in dots]
         axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
@@ -274,9 +275,10 @@ def _draw_under_roof(
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
-        inside = ["white" if parts.too_wide(*ends) else colour for ends in zip(curve["lo"], curve["hi"], strict=True)]
+        intervals = list(zip(curve["lo"], curve["hi"], strict=True))
+        inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
         axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
-        error_bars(axes, x, zip(curve["lo"], curve["hi"], strict=True), colour, alpha=0.35)
+        error_bars(axes, x, intervals, colour, alpha=0.35)
         write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
 
 
@@ -294,27 +296,28 @@ def accuracy(setting: PanelSetting) -> Figure | None:
     chart = accuracy_chart(panel)
     if chart is None:
         return None
-    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in chart["curves"] if one["n"][-1] == chart["n"]}
+    drawn, front = chart["curves"], chart["front"]
+    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in drawn if one["n"][-1] == chart["n"]}
     title = _accuracy_title(at_n, chart["n"])
     named = _named(panel, at_n)
     captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
     captions.append(f"grey line: the Pareto front at n = {chart['n']}")
-    if len(named) < len(chart["curves"]):
-        captions.append(f"{len(named)} of {len(chart['curves'])} layers named: the front, and the fastest of families")
+    if len(named) < len(drawn):
+        captions.append(f"{len(named)} of {len(drawn)} layers named: the front, and the fastest of families")
     with canvas(*_ROOFLINE, title, "; ".join(captions)) as figure:
         axes = figure.subplots()
         for which in ("x", "y"):
             log_axis(axes, which, chart[which])
-        axes.plot(chart["front"]["x"], chart["front"]["y"], color=GUIDE, lw=2, alpha=0.6)
+        axes.plot(front["x"], front["y"], color=GUIDE, lw=2, alpha=0.6)
         curves = {
             one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])}
-            for one in chart["curves"]
+            for one in drawn
             if one["impl"] in named
         }
-        for one in chart["curves"]:
+        for one in drawn:
             if one["impl"] not in named:
                 axes.plot(one["x"], one["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
-        _draw_under_roof(axes, curves, setting.looks, chart["front"])
+        _draw_under_roof(axes, curves, setting.looks, front)
         axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
     return figure
 

@@ -247,7 +247,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
-    if device_kind(case.device) == "cuda":
+    kind = device_kind(case.device)
+    if kind == "cuda":
         leave_out_workspaces(torch.__version__)
     others = OtherThreads()
     work = build(case, seed)
@@ -271,17 +272,16 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
     has_threads &= has_threads_again
     work.forget()
-    traced, operations, blocks, kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget)
+    traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
+    kept_bytes = 0
     if _held_bytes(work) > held_after:  # of memory from before the profiler, it does not see that it is freed
-        kept_bytes = allocator_peak(work.call, device_kind(case.device), work.forget).kept_bytes
-    else:
-        kept_bytes = 0
+        kept_bytes = allocator_peak(work.call, kind, work.forget).kept_bytes
     first_call_bytes = max(0, first_call_bytes - kept_bytes)  # the first call keeps as much as every other one
     weights = [*work.layer.parameters(), *work.layer.buffers()]
     unknown: list[str] = []
     saved: int | None = 0
     if work.gradient is not None:
-        kept = (work.forward, work.gradient, device_kind(case.device), work.forget)
+        kept = (work.forward, work.gradient, kind, work.forget)
         saved = told(lambda: saved_bytes(*kept), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
@@ -293,7 +293,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
-    why_uncounted = uncounted(device_kind(case.device))
+    why_uncounted = uncounted(kind)
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
     if has_threads:
         partly = [f"peak_bytes: {_OWN_THREADS}"]
