@@ -9,7 +9,7 @@ import math
 import re
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -315,7 +315,7 @@ class Curve:
     lo: list[float | None]
     hi: list[float | None]
     text: list[str]
-    host: list[str | None] = field(default_factory=list)
+    host: Sequence[str | None] = ()
 
     def points(self) -> list[tuple[int, float]]:
         """`(n, cost)` of each case."""
