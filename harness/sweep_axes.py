@@ -243,6 +243,11 @@ class Case:
         return " ".join(f"{name}={value}" for name, value in self.as_dict().items())
 
     @property
+    def trains(self) -> bool:
+        """Whether the mode has a backward pass."""
+        return self.mode in ("train", "backward")
+
+    @property
     def is_padded(self) -> bool:
         """Whether sequences may be shorter than n."""
         return self.mask == "padding" or self.lengths != EQUAL

@@ -51,6 +51,10 @@ class Panel:
         """The number of timed cases."""
         return sum(line.time_s is not None for line in self.lines)
 
+    def families(self) -> dict[str, str]:
+        """The family of each layer."""
+        return {line.impl: line.family for line in self.lines}
+
     def of(self, impl: str) -> list[CaseResult]:
         """The lines of one layer, in ascending n."""
         return [line for line in self.lines if line.impl == impl]

@@ -256,7 +256,7 @@ def _first_tokens(module: nn.Module, case: Case, inputs: Sequence[Tensor], lengt
 
 def _affordable_tokens(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
     """How many tokens the reference computes: a power of two from `_FEW`, or n. It has the layer's FLOPs or more."""
-    n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
+    n, passes = case.seq_len, 3 if case.trains else 1
     mode = case.mode if case.mode == "decode" and layer_protocol.is_function(reference) else "forward"
     counts = []
     for length in _COUNTED:

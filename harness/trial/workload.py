@@ -297,14 +297,14 @@ def build(
         source_len = layer_protocol.kv_len(layer_class, case)
         own = own_axes.own_letters(layer_class, case)
         inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
-    if case.mode in ("forward", "decode"):
+    if not case.trains:
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
     forward, constants, prepare_s = forward_pass(case, layer, inputs)
     gradient, varying = None, [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_renewed]
     is_stepped = layer_protocol.decodes_in_steps(layer, case)
-    if case.mode in ("train", "backward"):
+    if case.trains:
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]
         trained = [parameter for parameter in layer.parameters() if parameter.requires_grad]

@@ -80,7 +80,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
 
 def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
     order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
     return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
@@ -110,7 +110,7 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     """Name the rows, the first at the top, and draw a line between families."""
     axes.set_yticks(range(len(impls)), [formatting.shortened(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     for above, (one, other) in enumerate(pairwise(impls)):
         if family[one] != family[other]:
             for beside in axes.figure.axes:
@@ -331,7 +331,7 @@ def _named(panel: parts.Panel, at_n: Mapping[str, tuple[float, float]]) -> set[s
     names = {line.impl for line in panel.lines}
     if len(names) <= _MOST_NAMED:
         return names
-    families = {line.impl: line.family for line in panel.lines}
+    families = panel.families()
     fastest = {families[impl]: impl for impl in sorted(at_n, key=lambda impl: -at_n[impl][0])}
     front = pareto_front(at_n.values())
     return {*fastest.values(), *(impl for impl, place in at_n.items() if place in front)}

@@ -282,7 +282,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     If there are more than `_MOST_PAIRS`, the surest ones are kept: certain crossings by n, then pairs decided at every
     n, then undecided pairs.
     """
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     # In ascending n: the largest timed one stays.
     ranked = (line for line in panel.lines if not line.suspect)
     a_token = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s}
