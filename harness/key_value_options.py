@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import background_process, layer_lookup, sequence_lengths
-from harness.errors import UsageError, did_you_mean, unknown_key
+from harness.errors import VALUES, UsageError, did_you_mean, our_point_values, our_values, unknown_key, whole_numbers
 from harness.file_io import cpu_quota
 from harness.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.layer_options import point_with_options, sorted_options, with_options
-from harness.other_names import VALUES, our_point_values, our_values, whole_numbers
 from harness.sweep_axes import AXES, LETTERS
 
 _UNITS = BYTE_UNITS | MORE_BYTE_UNITS

@@ -89,14 +89,14 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     of_layer: dict[str, list[str]] = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        name = key.strip().lstrip("+")
+        name, values = key.strip().lstrip("+"), re.sub(r"[\[\]'\"\s]", "", value).split(",")
         if name == "options":
-            of_layer.setdefault("", []).extend(re.sub(r"[\[\]'\"\s]", "", value).split(","))
+            of_layer.setdefault("", []).extend(values)
         elif name.startswith(OPTION):
             short = name.removeprefix(OPTION)
             if short in of_layer:
                 raise UsageError(f"{name} is given twice: give its values in one list, {name}=A,B")
-            of_layer[short] = [f"{short}={one}" for one in re.sub(r"[\[\]'\"\s]", "", value).split(",")]
+            of_layer[short] = [f"{short}={one}" for one in values]
         else:
             kept.append(override)
     if not of_layer:

@@ -110,7 +110,8 @@ def describe_machine(
             if name.startswith(_VARIABLES) or name in variables
         },
         "project": str(PLACE),
-        "project_commit": _project_commit(PLACE),
+        # None for an installed wheel beside other packages.
+        "project_commit": _commit(PLACE) if (PLACE / "pyproject.toml").is_file() else None,
         "user_commit": _commit(Path.cwd()) if Path.cwd() != PLACE else None,
     }
 
@@ -330,11 +331,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _project_commit(place: Path) -> str | None:
-    """The commit of the harness in that directory; None if it is an installed wheel beside other packages."""
-    return _commit(place) if (place / "pyproject.toml").is_file() else None
 
 
 def _commit(directory: Path) -> str | None:

@@ -49,8 +49,8 @@ class Axis(NamedTuple):
     - `values`: all valid texts, or empty for any text.
     - `numbered`: those of them that may have a number, such as `cuda:1`.
     - `least`, `most`: the valid numbers. A fraction is below `most`. A size above `most` is taken for a mistake.
-    - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the report's page.
-    - `phrase`: a value in words. `quiet`: values that titles leave out, because they are the usual ones.
+    - `letter`: the symbol in formulas and in the names of cases. `label`: its name on the page, by default `name`.
+    - `phrase`: a value in words. `quiet`: the usual values, which titles leave out: by default the default alone.
     - `is_setting`: cases that differ along it are never compared with each other.
     - `of_layer`: the layer's constructor has a parameter of this name, if the layer can vary along the axis.
     - `own`: the layer's own value, as a formula, where the value is the default.
@@ -69,7 +69,7 @@ class Axis(NamedTuple):
     label: str = ""
     phrase: Callable[[Any], str] = str
     quiet: tuple[Any, ...] = ()
-    is_setting: bool = False
+    is_setting: bool = True
     of_layer: bool = False
     own: str = ""
     divides: str = ""
@@ -124,47 +124,51 @@ class Case:
     `harness.sequence_lengths`.
     """
 
-    impl: str = _axis(label="layer", help="the layer, or `module:Class` of your own")
-    seq_len: int = _axis(most=10**9, letter="n", label="length n", unit="token", help="sequence length n")
-    d_model: int = _axis(most=10**6, letter="d", label="width d", help="width d")
-    num_heads: int = _axis(most=10**6, letter="h", label="heads h", of_layer=True, divides="d_model", help="heads h")
-    batch_size: int = _axis(1, most=10**6, letter="b", label="batch b", phrase="batch {}".format, help="batch size b")
-    mode: str = _axis(
-        "forward", values=MODES, label="mode", is_setting=True, help="what one call is; decode: one more token"
+    impl: str = _axis(label="layer", is_setting=False, help="the layer, or `module:Class` of your own")
+    seq_len: int = _axis(
+        most=10**9, letter="n", label="length n", unit="token", is_setting=False, help="sequence length n"
     )
-    dtype: str = _axis("float32", values=DTYPES, label="dtype", is_setting=True, help="of weights and inputs")
+    d_model: int = _axis(most=10**6, letter="d", label="width d", is_setting=False, help="width d")
+    num_heads: int = _axis(
+        most=10**6, letter="h", label="heads h", of_layer=True, divides="d_model", is_setting=False, help="heads h"
+    )
+    batch_size: int = _axis(
+        1,
+        most=10**6,
+        letter="b",
+        label="batch b",
+        phrase="batch {}".format,
+        quiet=(),
+        is_setting=False,
+        help="batch size b",
+    )
+    mode: str = _axis("forward", values=MODES, quiet=(), help="what one call is; decode: one more token")
+    dtype: str = _axis("float32", values=DTYPES, quiet=(), help="of weights and inputs")
     device: str = _axis(
         "cpu",
         values=DEVICES,
         numbered=("cuda", "xpu"),
-        label="device",
-        is_setting=True,
+        quiet=(),
         help="where the layer runs; cuda:1 is the second GPU",
     )
     threads: int = _axis(
         1,
         most=1024,
-        label="threads",
         phrase=lambda t: f"{t} thread{'s' if t > 1 else ''}",
-        is_setting=True,
+        quiet=(),
         help="CPU threads, by default all usable CPUs",
     )
     allocator: str = _axis(
         "default",
         values=ALLOCATORS,
-        label="allocator",
         phrase="{} allocator".format,
-        quiet=("default",),
-        is_setting=True,
         help="page faults: now and then, never, every call",
     )
     mask: str = _axis(
         "none",
         values=MASKS,
-        label="mask",
         phrase=lambda mask: "no mask" if mask == "none" else mask,
         quiet=("none", "padding"),
-        is_setting=True,
         help="which tokens a token may attend to",
     )
     padding_fraction: float = _axis(
@@ -173,8 +177,6 @@ class Case:
         most=1,
         label="padding",
         phrase=lambda fraction: f"{100 * fraction:.0f} % padding",
-        quiet=(0.0,),
-        is_setting=True,
         help="how much of a padded batch is padding",
     )
     kv_len: int = _axis(
@@ -184,8 +186,6 @@ class Case:
         letter="m",
         label="source m",
         phrase=lambda m: f"source of {m}" if m else "no source",
-        quiet=(0,),
-        is_setting=True,
         own="n",
         unit="token",
         help="cross-attention: the length of the source; 0: none",
@@ -197,8 +197,6 @@ class Case:
         letter="g",
         label="key-value heads g",
         phrase=lambda g: f"{g} key-value head{'s' if g > 1 else ''}" if g else "the layer's own key-value heads",
-        quiet=(0,),
-        is_setting=True,
         of_layer=True,
         own="h",
         divides="num_heads",
@@ -206,53 +204,36 @@ class Case:
     )
     options: str = _axis(
         NO_OPTIONS,
-        label="options",
         phrase=lambda text: "usual options" if text == NO_OPTIONS else text.replace("+", ", "),
-        quiet=(NO_OPTIONS,),
-        is_setting=True,
         help="the layer's options, given as layer.NAME=…",
     )
     env: str = _axis(
         "default",
         label="environment",
         phrase=lambda env: "the default environment" if env == "default" else env,
-        quiet=("default",),
-        is_setting=True,
         help="virtual environments that run the trials; default: the command's own",
     )
     inputs: str = _axis(
         "normal",
         values=INPUTS,
-        label="inputs",
         phrase="inputs with {}".format,
-        quiet=("normal",),
-        is_setting=True,
         help="how inputs are filled; outliers: every 64th channel is 20 times as large",
     )
     cache: str = _axis(
         "cold",
         values=CACHES,
-        label="cache",
         phrase="{} cache".format,
-        quiet=("cold",),
-        is_setting=True,
         help="on a GPU: what the cache holds before a call",
     )
     launch: str = _axis(
         "eager",
         values=LAUNCHES,
-        label="launch",
         phrase=lambda launch: "CUDA graph" if launch == "graph" else launch,
-        quiet=("eager",),
-        is_setting=True,
         help="on a GPU: each operation by itself, or a call as one graph",
     )
     lengths: str = _axis(
         EQUAL,
-        label="lengths",
         phrase="{} lengths".format,
-        quiet=(EQUAL,),
-        is_setting=True,
         help="of the sequences in a batch: `equal`, `zipf`, `zipf:SEED`, or a file with one length a line",
     )
 
@@ -260,6 +241,11 @@ class Case:
     def key(self) -> str:
         """The overrides that measure this case again: unique, stable, and ready to paste after `sweep`."""
         return " ".join(f"{name}={value}" for name, value in self.as_dict().items())
+
+    @property
+    def trains(self) -> bool:
+        """Whether the mode has a backward pass."""
+        return self.mode in ("train", "backward")
 
     @property
     def is_padded(self) -> bool:
@@ -332,7 +318,12 @@ def _small(length: int) -> int:
 
 _TYPES = get_type_hints(Case)
 # The table of axes, in the order of a case's key.
-AXES = {one.name: Axis(one.name, _TYPES[one.name], one.default, **one.metadata) for one in fields(Case)}
+AXES = {
+    one.name: Axis(
+        one.name, _TYPES[one.name], one.default, **{"label": one.name, "quiet": (one.default,), **one.metadata}
+    )
+    for one in fields(Case)
+}
 # Axes along which cases are never compared with each other.
 SETTINGS = tuple(name for name, axis in AXES.items() if axis.is_setting)
 # Axes along which a sweep can extend the grid by doubling the size.

@@ -1,7 +1,7 @@
 """All findings of a run, computed once and shown in many places."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ from harness.analysis.crossovers import Crossover, crossovers
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
 from harness.analysis.predict import HeldOut, hold_out
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
-from harness.analysis.table1 import BeyondRow, Table1Row, rows_beyond_table1, table1
+from harness.analysis.table1 import BeyondRow, Table1Row, table1
 from harness.entries import entries, referenced
 from harness.machine import Machine
 from harness.results.columns import CaseResult
@@ -50,15 +50,15 @@ class Analysis:
     `more` holds the findings of extras.
     """
 
-    laws: list[FittedLaw] = field(default_factory=list)
-    verdicts: list[ClaimVerdict] = field(default_factory=list)
-    table1: list[Table1Row] = field(default_factory=list)
-    beyond_table1: list[BeyondRow] = field(default_factory=list)
-    crossovers: list[Crossover] = field(default_factory=list)
-    held_out: list[HeldOut] = field(default_factory=list)
-    roofs: list[Roof] = field(default_factory=list)
-    roof_points: list[RoofPoint] = field(default_factory=list)
-    more: list[MoreFindings] = field(default_factory=list)
+    laws: Sequence[FittedLaw] = ()
+    verdicts: Sequence[ClaimVerdict] = ()
+    table1: Sequence[Table1Row] = ()
+    beyond_table1: Sequence[BeyondRow] = ()
+    crossovers: Sequence[Crossover] = ()
+    held_out: Sequence[HeldOut] = ()
+    roofs: Sequence[Roof] = ()
+    roof_points: Sequence[RoofPoint] = ()
+    more: Sequence[MoreFindings] = ()
 
 
 def analyse(
@@ -73,11 +73,12 @@ def analyse(
     laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
     known = roofs(machine or {})
     found = verdicts(lines, laws)
+    rows, beyond = table1(lines, laws, found)
     return Analysis(
         laws=laws,
         verdicts=found,
-        table1=_compared_kinds(table1(lines, laws, found)),
-        beyond_table1=_compared_kinds(rows_beyond_table1(lines, laws, found)),
+        table1=_compared_kinds(rows),
+        beyond_table1=_compared_kinds(beyond),
         crossovers=crossovers(lines),
         held_out=held_out,
         roofs=known,

@@ -4,7 +4,7 @@ The table counts the work between positions and leaves out the projections. Atte
 with projections are 4n²d + 8nd². A complexity cell is therefore confirmed if its term is present and no term grows
 faster.
 
-`rows_beyond_table1` covers what table 1 leaves out: training, and inference one token at a time.
+A second table covers what table 1 leaves out: training, and inference one token at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,11 @@ class Cell:
     reason: str
 
 
-def _compared(order: str, work: Polynomial, at_most: bool = False) -> Cell:
+# Makes a cell from an order, the FLOPs, and whether the order is only an upper bound.
+_JudgeWork = Callable[[str, Polynomial, bool], Cell]
+
+
+def _compared(order: str, work: Polynomial, at_most: bool) -> Cell:
     """Return the cell for these FLOPs. The reason names the terms that come on top.
 
     `at_most`: the kind was inferred from the family alone. The order is then only an upper bound, and doing less does
@@ -75,7 +79,7 @@ def _most_d(term: Term) -> int:
     return term.d + max(term.h, 0)
 
 
-def _cost_of_next_token(order: str, work: Polynomial, at_most: bool = False) -> Cell:
+def _cost_of_next_token(order: str, work: Polynomial, at_most: bool) -> Cell:
     """Return the cell of W(n) − W(n − 1), with W the FLOPs of a forward pass.
 
     If all earlier results are kept, the nth token adds at most this many FLOPs.
@@ -160,10 +164,16 @@ _PROJECTIONS, _MEETS_R = Term(n=1, d=2), Term(n=1, d=1)
 _WORST_FIRST = (REFUTED, CONFIRMED, UNDETERMINED)
 
 
-def table1(lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]) -> list[Table1Row]:
-    """Return the rows of the table, one for each layer measured in `forward`, or one if a kind has no such layer."""
+def table1(
+    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]
+) -> tuple[list[Table1Row], list[BeyondRow]]:
+    """Return the rows of the table, and those beyond it.
+
+    The table has a row for each layer measured in `forward`. Beyond it, layers of other modes have rows too. A kind
+    without such a layer has one row.
+    """
     seen = _Seen(lines, laws, found)
-    return [
+    rows = [
         Table1Row(
             kind.name,
             impl,
@@ -173,19 +183,13 @@ def table1(lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterab
         )
         for kind, impl in seen.rows("forward")
     ]
-
-
-def rows_beyond_table1(
-    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], found: Iterable[ClaimVerdict]
-) -> list[BeyondRow]:
-    """Return a row for every measured layer of the table's kinds, or one row if a kind has no such layer."""
-    seen = _Seen(lines, laws, found)
-    return [
+    beyond = [
         BeyondRow(
             kind.name, impl, seen.complexity(impl, "train", kind.complexity), seen.per_token(impl, kind.per_token)
         )
         for kind, impl in seen.rows("forward", "train", "decode")
     ]
+    return rows, beyond
 
 
 class _Seen:
@@ -271,10 +275,9 @@ class _Seen:
         text = f"; the layer itself claims {own.claimed}" if own is not None else ""
         return Cell(claimed, one.measured, one.verdict, one.reason + text)
 
-    def complexity(self, impl: str | None, mode: str, order: str, by_difference: bool = False) -> Cell:
-        """Return the complexity cell, from the counted FLOPs as a polynomial."""
-        judge = partial(self._complexity_in, order=order, by_difference=by_difference)
-        return self._worst(impl, mode, order, judge)
+    def complexity(self, impl: str | None, mode: str, order: str, judge: _JudgeWork = _compared) -> Cell:
+        """Return the complexity cell, as `judge` makes it from the counted FLOPs as a polynomial."""
+        return self._worst(impl, mode, order, partial(self._complexity_in, order=order, judge=judge))
 
     def per_token(self, impl: str | None, order: str) -> Cell:
         """Return the cell of inference for one token: from decoding if measured, else from forward passes.
@@ -283,15 +286,15 @@ class _Seen:
         """
         if impl is None or self._settings(impl, "decode") or not self._settings(impl, "forward"):
             return self.complexity(impl, "decode", order)
-        return self.complexity(impl, "forward", order, by_difference=True)
+        return self.complexity(impl, "forward", order, _cost_of_next_token)
 
-    def _complexity_in(self, impl: str, setting: Setting, order: str, by_difference: bool) -> Cell:
+    def _complexity_in(self, impl: str, setting: Setting, order: str, judge: _JudgeWork) -> Cell:
         if len({line.seq_len for line in self._lines[impl, setting]}) < 2:
             return Cell(order, "", UNDETERMINED, f"n was not varied (mode={setting.mode})")
         work = self._work_of(impl, setting)
         if work is None or not work.terms:
             return Cell(order, "", UNDETERMINED, f"its FLOPs are not known as a formula (mode={setting.mode})")
-        return (_cost_of_next_token if by_difference else _compared)(order, work, at_most=impl not in IMPLS)
+        return judge(order, work, impl not in IMPLS)
 
     def _work_of(self, impl: str, setting: Setting) -> Polynomial | None:
         """The FLOPs: those of a confirmed claim, else of the exact law of the counts; None if neither is known."""

@@ -43,21 +43,15 @@ _CLAIMED = {
 def run_list(options: argparse.Namespace) -> int:
     """Print the registered layers that the pattern matches, or the page of one layer, which may be the user's own."""
     pattern = options.pattern and options.pattern.removeprefix("impl=")
-    if pattern and is_foreign(pattern):
-        check_name(pattern)
-        page = _own_page(pattern)
-        if options.json:
-            print(json.dumps([page], indent=1, ensure_ascii=False))
-        else:
-            _print_page(page, Console(highlight=False))
+    is_own, console = bool(pattern) and is_foreign(pattern), Console(highlight=False)
+    if not (is_own or options.json or pattern in IMPLS):
+        _print_tables(_chosen(pattern), pattern is None, console)
         return DONE
-    layers = _chosen(pattern)
+    pages = [_own_page(pattern)] if is_own else [described(impl) for impl in _chosen(pattern)]
     if options.json:
-        print(json.dumps([described(impl) for impl in layers], indent=1, ensure_ascii=False))
-    elif pattern in IMPLS:
-        _print_page(described(layers[0]), Console(highlight=False))
+        print(json.dumps(pages, indent=1, ensure_ascii=False))
     else:
-        _print_tables(layers, pattern is None, Console(highlight=False))
+        _print_page(pages[0], console)
     return DONE
 
 
@@ -154,6 +148,7 @@ def _own_page(name: str) -> Page:
     """
     from harness.measure.executor import short_executor
 
+    check_name(name)
     with short_executor() as executor:
         outcome = executor.ask("describe_page", Case(name, 64, 64, 4))
     if not outcome.ok:

@@ -252,7 +252,7 @@ def _loop_s(case: Case, tokens: int) -> float:
 
 
 def _passes(case: Case) -> int:
-    return 3 if case.mode in ("train", "backward") else 1
+    return 3 if case.trains else 1
 
 
 class ExpectedTime:
@@ -276,7 +276,7 @@ class ExpectedTime:
     def call_s(self, case: Case) -> float:
         """The expected time of one call, in seconds."""
         costs, rates = self._known(case)
-        share = 1.0 if case.mode in ("forward", "decode") else _IN_TRAINING
+        share = _IN_TRAINING if case.trains else 1.0
         computing = costs.flops / (_OF_FLOPS * share * rates.flops_per_s)
         return computing + costs.bytes / (_OF_BYTES * share * rates.bytes_per_s) + costs.ops * _OPERATION_S
 

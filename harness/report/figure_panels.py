@@ -1,7 +1,7 @@
 """The panels of a run's figures and what is drawn in them, alike in the static plots and on the page.
 
 A figure shows one setting, and each of its panels one (d, h). A panel has axes with round ticks, a curve for each layer
-in that layer's look, failed cases, and a roofline. An axis is `{"range": [lo, hi], "ticks": [[value, text]]}`, always
+in that layer's look, and failed cases. An axis is `{"range": [lo, hi], "ticks": [[value, text]]}`, always
 logarithmic.
 """
 
@@ -9,7 +9,7 @@ import math
 import re
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,6 +46,15 @@ class Panel:
         """The layers present."""
         return list(dict.fromkeys(line.impl for line in self.lines))
 
+    @property
+    def timed(self) -> int:
+        """The number of timed cases."""
+        return sum(line.time_s is not None for line in self.lines)
+
+    def families(self) -> dict[str, str]:
+        """The family of each layer."""
+        return {line.impl: line.family for line in self.lines}
+
     def of(self, impl: str) -> list[CaseResult]:
         """The lines of one layer, in ascending n."""
         return [line for line in self.lines if line.impl == impl]
@@ -63,6 +72,11 @@ class PanelSetting:
     title: str
     panels: tuple[Panel, ...]
     looks: Looks
+
+    @property
+    def timed(self) -> int:
+        """The number of timed cases in all panels."""
+        return sum(panel.timed for panel in self.panels)
 
 
 def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSetting]:
@@ -144,7 +158,7 @@ def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
         settings,
         lambda one: frozenset((line.impl, line.batch_size, line.series) for p in one.panels for line in p.lines),
     )
-    return [max(reversed(alike), key=lambda one: sum(map(_timed, one.panels))) for alike in apart.values()]
+    return [max(reversed(alike), key=lambda one: one.timed) for alike in apart.values()]
 
 
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
@@ -179,11 +193,7 @@ def evenly_spread(values: Collection[int], most: int) -> list[int]:
 
 def fullest_panel(panels: Sequence[Panel]) -> Panel:
     """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
-    return max(panels, key=lambda panel: (_timed(panel), panel.d_model, panel.num_heads))
-
-
-def _timed(panel: Panel) -> int:
-    return sum(line.time_s is not None for line in panel.lines)
+    return max(panels, key=lambda panel: (panel.timed, panel.d_model, panel.num_heads))
 
 
 # The place of a finding: a setting's values, a width, and a number of heads. A finding about layers without heads has
@@ -309,7 +319,7 @@ class Curve:
     lo: list[float | None]
     hi: list[float | None]
     text: list[str]
-    host: list[str | None] = field(default_factory=list)
+    host: Sequence[str | None] = ()
 
     def points(self) -> list[tuple[int, float]]:
         """`(n, cost)` of each case."""
@@ -403,52 +413,3 @@ def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
         return known[0][1] if known else None
     (n0, y0), (n1, y1) = sorted(sorted(known, key=lambda point: abs(math.log(point[0] / n)))[:2])
     return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))
-
-
-def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
-    """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
-
-    The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).
-    """
-    peak = roof.peak_flops_per_s
-    noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: an interval without width
-    ridge = peak / roof.bandwidth_bytes_per_s
-    reach = [ridge, *(point.flops_per_byte for point in points)]
-    x = decimal_axis([min(reach) / 1.5, max(reach)], formatting.three)
-    corners = [x["range"][0], ridge, x["range"][1]]
-    limits = [roof.at(corner) for corner in corners]
-    return {
-        "x": x,
-        "y": decimal_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
-        "roof": {
-            "x": corners,
-            "y": limits,
-            "lo": limits,
-            "hi": [noise * limit for limit in limits],
-            "compute": f"{formatting.flops_rate(peak)} peak",
-            "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
-        },
-    }
-
-
-def roofline_curve(points: Iterable[RoofPoint]) -> dict[str, list[Any]]:
-    """`{n, x, y, lo, hi, text}` of some points, in ascending n. `lo` and `hi` are None where the interval is open."""
-    own = sorted(points, key=lambda point: point.line.seq_len)
-    return {
-        "n": [point.line.seq_len for point in own],
-        "x": [point.flops_per_byte for point in own],
-        "y": [point.flops_per_s for point in own],
-        # As after a single trial.
-        "lo": [point.flops_per_s_lo if point.flops_per_s_lo > 0 else None for point in own],
-        "hi": [point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None for point in own],
-        "text": [_roofline_text(point) for point in own],
-    }
-
-
-def _roofline_text(point: RoofPoint) -> str:
-    """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`."""
-    bounded = point.share_lo > 0 and point.share_hi < math.inf
-    between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""
-    speed = f"{formatting.flops_rate(point.flops_per_s)} at {formatting.three(point.flops_per_byte)} FLOPs a byte"
-    share = f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
-    return f"n = {point.line.seq_len}: {speed}, {share}"

@@ -109,18 +109,18 @@ def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
     every = list(dict.fromkeys(line.impl for line in with_cost))
     times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s and not line.suspect}
-    if len(every) <= parts.MANY or not times:
-        return every[: parts.MANY], "" if len(every) <= parts.MANY else f"{parts.MANY} of {len(every)} layers"
+    if len(every) <= parts.MANY:
+        return every, ""
+    if not times:
+        return every[: parts.MANY], f"{parts.MANY} of {len(every)} layers"
     last = max(n for _, n in times)
     family = {line.impl: line.family for line in with_cost}
     at_last = sorted((time_s, impl) for (impl, n), time_s in times.items() if n == last)
     fastest = [impls[0] for impls in grouped((impl for _, impl in at_last), lambda impl: family[impl]).values()]
     chosen = fastest[: parts.MANY]
-    which = (
-        "the fastest of each family"
-        if chosen == fastest
-        else f"the fastest of each of the {parts.MANY} fastest families"
-    )
+    which = "the fastest of each family"
+    if chosen != fastest:
+        which = f"the fastest of each of the {parts.MANY} fastest families"
     return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
 
 
@@ -204,13 +204,10 @@ def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None,
     if not hi:
         return None, f"{what} at every n measured."
     latest = max(pairs, key=lambda c: c.seq_len or 0.0)
+    n = latest.seq_len or 0.0
     open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
-    if open_until > (latest.seq_len or 0.0):  # noise alone could have made a crossing
+    if open_until > n:  # noise alone could have made a crossing
         return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
-    return _crossing(latest, hi, what)
-
-
-def _crossing(c: Crossover, hi: float, what: str) -> tuple[Crossing, str]:
-    n, lo = c.seq_len or 0.0, c.seq_len_lo or 0.0
+    lo = latest.seq_len_lo or 0.0
     label = f"n = {n:.0f}" + (f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else "")
-    return Crossing(c.faster, n, lo, hi, label), f"{what} above {label}."
+    return Crossing(latest.faster, n, lo, hi, label), f"{what} above {label}."

@@ -92,14 +92,9 @@ def changed_settings(config: StoredConfig) -> dict[str, str]:
             found[name] = ", ".join(dict.fromkeys(str(value_text(one.get(name, "default"))) for one in held))
     if (precision := _precision_name(config["precision"])) != _DEFAULT_PRECISION:
         found["precision"] = precision
-    elsewhere = {f"launcher.{name}": _written(value) for name, value in (launcher or {}).items() if _set(name, value)}
-    return {**found, **elsewhere}
-
-
-def _set(name: str, value: Any) -> bool:
-    """Whether a setting of the launcher differs from its default."""
-    usual = vars(Launcher())
-    return name in usual and usual[name] != value
+    plain = vars(Launcher())
+    elsewhere = {name: value for name, value in (launcher or {}).items() if plain.get(name, value) != value}
+    return found | {f"launcher.{name}": _written(value) for name, value in elsewhere.items()}
 
 
 def _precision_name(precision: Mapping[str, Any]) -> str:

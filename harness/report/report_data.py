@@ -69,7 +69,7 @@ class Contents:
         self.settings = parts.panel_settings(lines)
         self.crossovers = parts.by_facet(findings.crossovers, without)
         self.points = parts.by_facet(findings.roof_points, without)
-        laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in findings.laws}
+        laws = costs.laws_by_series(findings.laws)
         self.overviews = overviews(self.settings, laws, self.crossovers)
         self.opening = self._opening()
         in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)
@@ -95,11 +95,10 @@ class Contents:
         """The setting with the most timed cases. Among equals, one with a roofline, then the first of the grid."""
 
         def rank(setting: parts.PanelSetting) -> tuple[int, bool, list[int]]:
-            timed = sum(line.time_s is not None for panel in setting.panels for line in panel.lines)
             has_points = any(parts.of_panel(self.points, setting, panel) for panel in setting.panels)
             has_roof = has_points and parts.roof_of_setting(self.findings.roofs, setting) is not None
             orders = [(list(self.provenance.grid.get(axis, ())), value) for axis, value in setting.at.items()]
-            return timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
+            return setting.timed, has_roof, [-order.index(value) if value in order else 0 for order, value in orders]
 
         return max(parts.drawn_settings(self.settings), key=rank, default=None)
 

@@ -28,7 +28,8 @@ class Column:
     - `type`: of its values, where there is one.
     - `unit`: an SI unit, `B`, or 1 for a count; empty for texts and flags.
     - `fact`: the facts row of a case holds the value under the same name.
-    - `each`: the entry of a timed row that holds the value of one trial, or two entries whose ratio it is.
+    - `each`: the entry of a timed row that holds the value of one trial, which has the same name as a rule, or two
+      entries whose ratio it is.
     - `combined`: how the values of all trials become one: their `median` or `mean`, the `total` of both entries of the
       ratio, or what holds for the `majority`.
     - `exact`: the value repeats exactly, so that a baseline holds it. `gated`: what `check` calls it when it judges it.
@@ -46,13 +47,18 @@ class Column:
     about: str = ""
 
 
-def _column(about: str, unit: str = "", each: tuple[str, ...] = (), combined: str = "", **more: Any) -> Any:
-    """A field of `CaseResult`. Its metadata are the fields of its `Column`."""
-    return field(metadata={"about": about, "unit": unit, "each": each, "combined": combined, **more})
+def _column(about: str, unit: str = "", combined: str = "", each: tuple[str, ...] = (), **more: Any) -> Any:
+    """A field of `CaseResult`. Its metadata are the fields of its `Column`: `each` of one entry may be left out."""
+    return field(metadata={"about": about, "unit": unit, "combined": combined, "each": each, **more})
 
 
-def _fact(about: str, unit: str = "", exact: bool = True, gated: str = "") -> Any:
-    return _column(about, unit, fact=True, exact=exact and bool(unit), gated=gated)
+def _fact(about: str, unit: str = "", gated: str = "") -> Any:
+    return _column(about, unit, fact=True, exact=bool(unit), gated=gated)
+
+
+def _unheld(about: str, unit: str) -> Any:
+    """A fact that no baseline holds."""
+    return _column(about, unit, fact=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +83,8 @@ class CaseResult(Case):
         "B",
         gated="peak memory",
     )
-    peak_resident_bytes: int | None = _fact("the same peak as the kernel sees it", "B", exact=False)
-    peak_traced_bytes: int | None = _fact("the part of the peak that torch's allocator handed out", "B", exact=False)
+    peak_resident_bytes: int | None = _unheld("the same peak as the kernel sees it", "B")
+    peak_traced_bytes: int | None = _unheld("the part of the peak that torch's allocator handed out", "B")
     tokens_per_s: float | None = _column("tokens per second at `time_s`, without padding", "token/s")
     flops: int | None = _fact(
         "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves",
@@ -97,18 +103,16 @@ class CaseResult(Case):
     backend: str | None = _fact(
         "the kernel that ran: `flash`, `math`, `efficient`, `cudnn`, `oneDNN`, `ATen loop` or `ATen`"
     )
-    compile_s: float | None = _column(
-        "the time to compile the layer, in a trial of its own", "s", ("compile_s",), "median"
-    )
-    minor_faults_per_call: float | None = _column("page faults", "1/call", ("minor_faults", "calls"), "median")
-    involuntary_switches: float | None = _column("context switches", "1/trial", ("involuntary_switches",), "mean")
-    cpu_over_wall: float | None = _column("CPUs used", "1", ("cpu_s", "sampling_s"), "median")
+    compile_s: float | None = _column("the time to compile the layer, in a trial of its own", "s", "median")
+    minor_faults_per_call: float | None = _column("page faults", "1/call", "median", ("minor_faults", "calls"))
+    involuntary_switches: float | None = _column("context switches", "1/trial", "mean")
+    cpu_over_wall: float | None = _column("CPUs used", "1", "median", ("cpu_s", "sampling_s"))
     steal_share: float | None = _column(
-        "the share of the time that the hypervisor took", "1", ("steal_ticks", "machine_ticks"), "total"
+        "the share of the time that the hypervisor took", "1", "total", ("steal_ticks", "machine_ticks")
     )
     bimodal: bool | None = _column("whether the trials form two groups of times")
-    sm_clock_mhz: float | None = _column("a GPU's clock", "MHz", ("sm_clock_mhz",), "median")
-    flops_claimed: int | None = _fact("the work that the layer claims", "FLOP", exact=False)
+    sm_clock_mhz: float | None = _column("a GPU's clock", "MHz", "median")
+    flops_claimed: int | None = _unheld("the work that the layer claims", "FLOP")
     flops_per_byte: float | None = _column("the arithmetic intensity, `flops / min_bytes`", "FLOP/B")
     backend_fallback: str | None = _fact("why no faster kernel ran, if one was allowed")
     facts_unknown: str | None = _column("why facts are missing, such as a kernel without a formula")
@@ -117,32 +121,24 @@ class CaseResult(Case):
     bimodal_cause: str | None = _column("what distinguishes the slow group")
     host_bound: bool | None = _column(
         "on a GPU: whether calls back to back take longer than their work, so that the GPU waits for the host",
-        each=("host_bound",),
         combined="majority",
     )
-    wall_call_s: float | None = _column(
-        "on a GPU: the time of a call among calls back to back", "s", ("wall_call_s",), "median"
-    )
+    wall_call_s: float | None = _column("on a GPU: the time of a call among calls back to back", "s", "median")
     claims: str | None = _fact("the claims of your own layer, as JSON")
     host: str | None = _column("the machines that timed the case, separated by commas")
-    probe_s: float | None = _column(
-        "the time of the reference workload beside the trials that count", "s", ("probe_s",), "median"
-    )
+    probe_s: float | None = _column("the time of the reference workload beside the trials that count", "s", "median")
     disturbed_share: float | None = _column("the share of the trials during which the machine was slow, by the probe")
-    mapped_bytes: int | None = _fact(
+    mapped_bytes: int | None = _unheld(
         "the bytes of the blocks that every call maps anew, so that each page faults: blocks of 32 MiB and more, of "
         "128 KiB and more with `allocator=fresh`, and none with `allocator=steady`; unknown on a GPU, or if the layer "
         "also allocates outside torch",
         "B",
-        exact=False,
     )
     block_sizes: str | None = _fact(
         "the sizes in bytes of the blocks that a call allocates, each with the number of blocks, as JSON: the largest "
         "eight sizes"
     )
-    page_fault_s: float | None = _fact(
-        "the time of one page fault beside the facts: 4 KiB of new memory", "s", exact=False
-    )
+    page_fault_s: float | None = _unheld("the time of one page fault beside the facts: 4 KiB of new memory", "s")
     time_in_law_s: float | None = _column(
         "the time as the trials of the case and the cost model of the layer tell it together, for comparisons between "
         "layers; empty if the model says nothing about it",
@@ -171,30 +167,22 @@ class CaseResult(Case):
     queue_held: float | None = _column(
         "on a GPU: the share of samples whose launches were all enqueued before the first began",
         "1",
-        ("queue_held",),
         "mean",
     )
-    graph_s: float | None = _column(
-        "on a GPU: the time of a call replayed as a CUDA graph", "s", ("graph_s",), "median"
-    )
+    graph_s: float | None = _column("on a GPU: the time of a call replayed as a CUDA graph", "s", "median")
     hot_gpu_s: float | None = _column(
-        "on a GPU: the time of its work with a warm cache, without launches", "s", ("hot_gpu_s",), "median"
+        "on a GPU: the time of its work with a warm cache, without launches", "s", "median"
     )
-    clean_gpu_s: float | None = _column(
-        "on a GPU: as `time_s`, from a cold cache without dirty lines", "s", ("clean_gpu_s",), "median"
-    )
-    host_s: float | None = _column("on a GPU: the time in which the host launches a call", "s", ("host_s",), "median")
-    energy_j: float | None = _column(
-        "on a GPU: the energy of a call among calls back to back", "J", ("energy_j",), "median"
-    )
+    clean_gpu_s: float | None = _column("on a GPU: as `time_s`, from a cold cache without dirty lines", "s", "median")
+    host_s: float | None = _column("on a GPU: the time in which the host launches a call", "s", "median")
+    energy_j: float | None = _column("on a GPU: the energy of a call among calls back to back", "J", "median")
     throttled_share: float | None = _column(
-        "on a GPU: the share of samples left out because the clock rate was lowered", "1", ("throttled_share",), "mean"
+        "on a GPU: the share of samples left out because the clock rate was lowered", "1", "mean"
     )
     sustained_s: float | None = _column(
         "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
         "and heat then allow",
         "s",
-        ("sustained_s",),
         "median",
     )
     sustained_of_peak: float | None = _column(
@@ -204,34 +192,30 @@ class CaseResult(Case):
         "on a GPU: the share of trials beside other processes that compute, or with a clock rate lowered by heat or a "
         "fault; they count as disturbed",
         "1",
-        ("gpu_disturbed",),
         "mean",
+        ("gpu_disturbed",),
     )
-    prepare_s: float | None = _column(
-        "the time of the layer's `prepare`, which is no part of `time_s`", "s", ("prepare_s",), "median"
-    )
+    prepare_s: float | None = _column("the time of the layer's `prepare`, which is no part of `time_s`", "s", "median")
     threads_after: float | None = _column(
-        "CPU time of threads after a call, over the time of the call or watched", "1", ("threads_after",), "median"
+        "CPU time of threads after a call, over the time of the call or watched", "1", "median"
     )
     suspect: str | None = _column(
         "why `time_s` cannot be right: the case then has no rank, and is compared with no other"
     )
-    output_error: float | None = _fact(
+    output_error: float | None = _unheld(
         "the RMS error of the output against the reference in float64, as a share of the output's RMS, at the size "
         "that is timed",
         "1",
-        exact=False,
     )
-    output_error_max: float | None = _fact("the largest error of the output, as a share of its RMS", "1", exact=False)
-    gradient_error: float | None = _fact(
-        "the RMS error of the worst gradient, as a share of that gradient's RMS", "1", exact=False
+    output_error_max: float | None = _unheld("the largest error of the output, as a share of its RMS", "1")
+    gradient_error: float | None = _unheld(
+        "the RMS error of the worst gradient, as a share of that gradient's RMS", "1"
     )
-    gradient_error_max: float | None = _fact("the largest error of a gradient, as a share of its RMS", "1", exact=False)
-    error_ratio: float | None = _fact(
+    gradient_error_max: float | None = _unheld("the largest error of a gradient, as a share of its RMS", "1")
+    error_ratio: float | None = _unheld(
         "the error over that of the plain layer, which is the reference in the same dtype: of the output, or of the "
         "gradients if that is more; empty in float64 and without a reference",
         "1",
-        exact=False,
     )
     accuracy_by: str | None = _fact(
         "which outputs were compared with which reference: `64 rows`, `all tokens`, `first 1024 tokens`, `first "
@@ -241,25 +225,19 @@ class CaseResult(Case):
         "how sequences of unequal lengths reach the layer: `padded`, `packed`, `nested` or `paged`; empty if all have "
         "n tokens and the layer packs none"
     )
-    real_tokens: int | None = _fact("the tokens of the batch without padding", "token", exact=False)
-    padding_share: float | None = _fact("the share of the tokens passed to the layer that is padding", "1", exact=False)
+    real_tokens: int | None = _unheld("the tokens of the batch without padding", "token")
+    padding_share: float | None = _unheld("the share of the tokens passed to the layer that is padding", "1")
     sequence_lengths: str | None = _fact("the length of each sequence, separated by commas")
     own_axes: str | None = _fact(
         "the own axes of the layer that are sizes, each with its letter in cost models and its default, as JSON"
     )
     graph_note: str | None = _column("on a GPU: why a CUDA graph of the call was not timed, if that was tried")
-    allowed_error: float | None = _fact("how far the output of an approximation may be off", "1", exact=False)
-    first_call_bytes: int | None = _fact(
-        "the part of the peak that the first call has made and that stays, such as a table or a workspace",
-        "B",
-        exact=False,
+    allowed_error: float | None = _unheld("how far the output of an approximation may be off", "1")
+    first_call_bytes: int | None = _unheld(
+        "the part of the peak that the first call has made and that stays, such as a table or a workspace", "B"
     )
-    kept_bytes: int | None = _fact(
-        "the bytes that each further call keeps beyond its results: a leak", "B", exact=False
-    )
-    read_bytes: int | None = _fact(
-        "the part of `min_bytes` that is surely read of what existed before", "B", exact=False
-    )
+    kept_bytes: int | None = _unheld("the bytes that each further call keeps beyond its results: a leak", "B")
+    read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 
     def as_dict(self) -> dict[str, Any]:
         """The axes by name."""
@@ -328,6 +306,8 @@ def _table() -> dict[str, Column]:
         known = {"unit": AXES[one.name].unit, "about": AXES[one.name].help} if one.name in AXES else dict(one.metadata)
         if kinds[0] in (int, float):
             known["unit"] = known.get("unit") or "1"
+        if known.get("combined"):
+            known["each"] = known["each"] or (one.name,)
         found[one.name] = Column(one.name, kinds[0], **known)
     return {name: found[name] for name in dict.fromkeys(["impl", "family", *AXES, *found])}
 

@@ -14,7 +14,6 @@ over the same outputs, so they cost no more. Counts decide: the errors repeat ex
 a reference of which the counts promised too much.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from harness import layer_lookup
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol, packed_sequences, result_checks, verify, workload
 from harness.trial.device import cast_layer, has_drawn, in_precision, to_float64
-from harness.trial.function_layer import FunctionLayer
+from harness.trial.function_layer import FunctionLayer, is_softmax
 from harness.trial.layer_inputs import Input
 from harness.trial.result_checks import WrongResult, check_finite, check_reference
 from harness.trial.sandbox import Answer, is_out_of_memory, time_limit
@@ -147,14 +146,15 @@ def _reason(error: Exception, what: str) -> str:
 
 def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]) -> Answer:
     reference, against = verify.reference_of(case, work.layer)
+    has_reference = against != layer_lookup.ITSELF
     case = verify.as_masked(case, work.layer)
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
     # A loop over time has small operations, on which several threads would only wait for each other.
-    loops_over_time = against != layer_lookup.ITSELF and not _computes_rows(reference)
+    loops_over_time = has_reference and not _computes_rows(reference)
     threads = 1 if loops_over_time else torch.get_num_threads()
     with _limited(threads, _TOO_SLOW):
-        part = _part(case, work, reference, inputs, flops, is_the_layer=against == layer_lookup.ITSELF)
+        part = _part(case, work, reference, inputs, flops, is_the_layer=not has_reference)
     torch.manual_seed(seed)
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
     draws = has_drawn(seed, case.device)
@@ -165,7 +165,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
     check_finite(own.y, real, case.seq_len)
-    if against != layer_lookup.ITSELF:
+    if has_reference:
         check_reference(against, wanted.y, own.y, real)
     errors = _errors(own, wanted, real)
     beside, of_plain, compared = list(errors), None, part.name
@@ -176,7 +176,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
                 compared = f"{part.name} and the last {_LAST}"
         except Exception as error:  # the first tokens count all the same
             unknown.append(f"output_error of the last {_LAST} tokens: {_reason(error, 'prefill or step fails')}")
-    if against != layer_lookup.ITSELF and case.dtype != "float64":
+    if has_reference and case.dtype != "float64":
         by_first = part.rows is None and _sees_no_later(work, case) and own.y.shape[part.dim] > _FEW
         if loops_over_time and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
@@ -191,7 +191,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     # The gradients of an approximation are not those of its reference.
     allowed = layer_protocol.allowed_error(work.layer)
     judged = errors[:2] if allowed else errors
-    _judge(judged, of_plain, result_checks.limits(case, work.layer, against != layer_lookup.ITSELF), case, compared)
+    _judge(judged, of_plain, result_checks.limits(case, work.layer, has_reference), case, compared)
     pairs = zip(beside[::2], (of_plain or ())[::2], strict=False)
     ratios = [own_part / plain_part for own_part, plain_part in pairs if plain_part]
     return {
@@ -210,18 +210,18 @@ def _part(
     The reference may be the layer itself. It is never too slow to count: the clock alone limits it.
     """
     n, by_rows, dim = case.seq_len, _computes_rows(reference), 1
-    decodes, is_function = case.mode == "decode", layer_protocol.is_function(work.layer)
+    is_stepped, is_function = layer_protocol.decodes_in_steps(work.layer, case), layer_protocol.is_function(work.layer)
     if is_function and by_rows and (tokens := work.described[0].dimension("n", "t")) is not None:
         n, dim = work.x.shape[tokens], tokens
     elif is_function:  # of which a single step has no tokens
         by_rows, dim = False, Input("", layer_protocol.output_dims(work.layer, case)).dimension("n") or 0
     if not by_rows and not is_the_layer and n > _FEW:
-        first = _affordable_tokens(case, reference, inputs, None if decodes and not is_function else flops)
+        first = _affordable_tokens(case, reference, inputs, None if is_stepped else flops)
         if first < n:
             if not _sees_no_later(work, case):
                 raise NotCompared(_TOO_SLOW)
             return _Part(f"first {first} tokens", first=first, dim=dim)
-    if decodes and not is_function:
+    if is_stepped:
         return _Part("last token", rows=torch.tensor([n - 1], device=case.device))
     if not by_rows or n <= _ROWS:
         return replace(_All, dim=dim)
@@ -234,12 +234,7 @@ def _part(
 
 def _computes_rows(reference: nn.Module) -> bool:
     """Whether the reference can compute the outputs of a few rows alone."""
-    is_softmax = isinstance(reference, FunctionLayer) and _is_softmax(reference)
-    return is_softmax or layer_protocol.accepts(type(reference), "rows")
-
-
-def _is_softmax(reference: FunctionLayer) -> bool:
-    return inspect.unwrap(type(reference).function) is softmax_attention  # in either layout
+    return is_softmax(type(reference)) or layer_protocol.accepts(type(reference), "rows")
 
 
 def _sees_no_later(work: Workload, case: Case) -> bool:
@@ -261,7 +256,7 @@ def _first_tokens(module: nn.Module, case: Case, inputs: Sequence[Tensor], lengt
 
 def _affordable_tokens(case: Case, reference: nn.Module, inputs: list[Tensor], flops: int | None) -> int:
     """How many tokens the reference computes: a power of two from `_FEW`, or n. It has the layer's FLOPs or more."""
-    n, passes = case.seq_len, 1 if case.mode in ("forward", "decode") else 3
+    n, passes = case.seq_len, 3 if case.trains else 1
     mode = case.mode if case.mode == "decode" and layer_protocol.is_function(reference) else "forward"
     counts = []
     for length in _COUNTED:
@@ -308,7 +303,7 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
 def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
     """The layer's outputs and gradients. In `decode`, these are of the timed call."""
     torch.manual_seed(seed)
-    if case.mode == "decode" and not layer_protocol.is_function(work.layer):
+    if layer_protocol.decodes_in_steps(work.layer, case):
         return _Side(work.call()[:, None].detach().clone(), {})
     if work.gradient is None:
         return _Side(part.of(work.forward()).detach().clone(), {})
@@ -354,7 +349,7 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
         return verify.expected_output(module, replace(case, seq_len=part.first), first)
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
-    if isinstance(module, FunctionLayer) and not _is_softmax(module):
+    if isinstance(module, FunctionLayer) and not is_softmax(type(module)):
         keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
         if not packed_sequences.is_packed(module) and (mask := keywords.get("attn_mask")) is not None:
             keywords["attn_mask"] = mask if mask.shape[-2] == 1 else mask.index_select(-2, part.rows)
@@ -392,10 +387,8 @@ def _plain(
 
 def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
     """RMS and largest error of the outputs, then of the gradients if there are any: of the worst of them."""
-    pair = got.y, want.y
-    if real is not None:
-        pair = torch.where(real, got.y, 0), torch.where(real, want.y, 0)
-    found = list(_error(*pair, 0.0, 0.0))
+    y, wanted = (result_checks.without_padding(side.y, real) for side in (got, want))
+    found = list(_error(y, wanted, 0.0, 0.0))
     pairs = {name: (got.gradients[name], one) for name, one in want.gradients.items() if one is not None}
     if pairs:
         largest = result_checks.largest_norm(one for _, one in pairs.values())

@@ -322,7 +322,11 @@ def prepare_compiler(case: Case) -> None:
     given = {name: os.environ.get(name, "0") for name in _SWITCHES}
     off = [f"{name}={value}" for name, value in given.items() if value not in ("", "0")]
     if off:
-        torch.compile = _refusing(off[0])
+
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise NotCompiled(f"{off[0]} switches the compiler off")
+
+        torch.compile = refuse
     if case.mode == "backward":
         # The backward pass runs repeatedly through one graph, so its saved tensors must not be reused for results.
         setattr(importlib.import_module("torch._functorch.config"), _DONATED, False)
@@ -345,13 +349,6 @@ def claims_compiled(impl: str) -> bool:
     if layer_lookup.is_foreign(impl):
         return bool(getattr(layer_lookup.load_class(impl), "compiled", False))
     return layer_lookup.is_compiled(impl)
-
-
-def _refusing(off: str) -> Callable[..., NoReturn]:
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotCompiled(f"{off} switches the compiler off")
-
-    return refuse
 
 
 _NEEDED_BY_COMPILING = "torch._inductor.compile_fx"

@@ -368,6 +368,9 @@ def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | Non
 
 def is_usual_reference(layer_class: Any, reference: type) -> bool:
     """Whether the function states no reference, and is therefore compared with softmax attention."""
-    if not issubclass(reference, FunctionLayer) or getattr(layer_class, "reference", None) is not _MISSING:
-        return False
-    return inspect.unwrap(reference.function) is softmax_attention
+    return getattr(layer_class, "reference", None) is _MISSING and is_softmax(reference)
+
+
+def is_softmax(layer_class: type) -> bool:
+    """Whether the layer is softmax attention itself, in any layout."""
+    return issubclass(layer_class, FunctionLayer) and inspect.unwrap(layer_class.function) is softmax_attention

@@ -29,11 +29,10 @@ import torch
 from torch import nn
 
 from harness import layer_lookup, own_axes
-from harness.errors import UsageError, did_you_mean
+from harness.errors import MEANT, UsageError, did_you_mean
 from harness.layer_files import STDLIB, is_installed, is_of_user
 from harness.layer_options import joined, options_of
 from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
-from harness.other_names import MEANT
 from harness.sequence_lengths import real_lengths
 from harness.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 from harness.trial.function_layer import required, wrapped_functions
@@ -109,6 +108,11 @@ def check_attributes(layer_class: Any) -> None:
 def is_function(layer: Any) -> bool:
     """Whether the layer, or its class, is made of a function (see `harness.trial.function_layer`)."""
     return getattr(layer, "function", None) is not None and hasattr(layer, "positional")
+
+
+def decodes_in_steps(layer: Any, case: Case) -> bool:
+    """Whether the case decodes with `start` and `step`. A function decodes in one call."""
+    return case.mode == "decode" and not is_function(layer)
 
 
 def inputs_of(layer: Any, case: Case) -> tuple[Input, ...]:
@@ -189,6 +193,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         if name not in known and (not takes(layer_class, name) or name in AXES):
             return f"it takes no option '{name}'{did_you_mean(name, known)}"
     has_source = kv_len(layer_class, case) > 0
+    decodes, pads, takes_mask = case.mode == "decode", case.mask == "padding", accepts(layer_class, "attn_mask")
     if case.lengths != EQUAL or is_packed(layer_class):
         reason = _unsupported_lengths(layer_class, case, has_source)
         if reason:
@@ -196,23 +201,22 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
         takes_source = any("m" in one.shape for one in layer_class.inputs)
-        decodes = layer_class.decodes
-        if decodes and case.mode != "decode":
+        if layer_class.decodes and not decodes:
             return "it decodes one token of each sequence: give mode=decode"
-        if case.mode == "decode" and not (layer_class.layout or decodes):
-            return "it is a function of whole sequences, which decodes no token"
-        is_told = accepts(layer_class, "attn_mask") or knows_lengths(layer_class)
-        if case.mode == "decode" and case.mask == "padding" and not is_told:
-            return "it takes no attn_mask, to hide the padding with"
-        if case.mode == "decode":
+        if decodes:
+            if not (layer_class.layout or layer_class.decodes):
+                return "it is a function of whole sequences, which decodes no token"
+            is_told = takes_mask or knows_lengths(layer_class)
+            if pads and not is_told:
+                return "it takes no attn_mask, to hide the padding with"
             return "its inputs hold no source" if has_source and not takes_source else None
-    if case.mode == "decode":
+    if decodes:
         width = input_width(layer_class)
         if width != 1:
             return f"its input is {width} times as wide as its output, which cannot be its next token"
         if not all(callable(getattr(layer_class, name, None)) for name in ("start", "step")):
             return "it has no start and step to decode with"
-        if case.mask == "padding":
+        if pads:
             return "one token after another has no padding"
         if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
@@ -221,17 +225,17 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     is_chunk = sees_a_chunk(layer_class, case)
     if is_chunk and (case.mask == "causal" or is_causal(layer_class)) and case.kv_len < case.seq_len:
         return "the last query of a causal mask is the last key: give kv_len of seq_len or more"
-    if has_source and case.mask == "padding" and not accepts(layer_class, "attn_mask"):
+    if has_source and pads and not takes_mask:
         return "its forward takes no attn_mask, to hide the padding of a source with"
     if is_causal(layer_class):
         return None
-    if has_source and case.mask == "causal" and case.mode != "decode" and not is_chunk:
+    if has_source and case.mask == "causal" and not decodes and not is_chunk:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    if case.mask == "none" or accepts(layer_class, "attn_mask") or (has_source and case.mask != "causal"):
+    if case.mask == "none" or takes_mask or (has_source and case.mask != "causal"):
         return None
-    if case.mask == "padding" and knows_lengths(layer_class):
+    if pads and knows_lengths(layer_class):
         return None
-    if case.mask == "padding":
+    if pads:
         if is_function(layer_class):
             return "it takes neither attn_mask nor cu_seqlens, and it has no causal = True"
         return "its forward takes no attn_mask, and it has no causal = True"
@@ -251,7 +255,7 @@ def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str 
         return "packed sequences attend to themselves, and not to a source: leave kv_len out" if has_source else None
     if has_source:
         return "its source has sequences of one length: give lengths=equal"
-    if case.mode == "decode" and not is_function(layer_class):
+    if decodes_in_steps(layer_class, case):
         return "its step decodes sequences of one length: give lengths=equal"
     whole = case.mode != "decode" and is_function(layer_class) and not layer_class.decodes
     if whole and not {"b", "n"} <= set(layer_class.output):

@@ -114,11 +114,11 @@ def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..
             if (mask := keywords.get("attn_mask")) is not None:  # of the longest sequence
                 given["attn_mask"] = mask[..., : end - first, : end - first]
             if rows is not None:
-                given["rows"] = rows[(rows >= first) & (rows < end)] - first
-                if not len(given["rows"]):
+                own = given["rows"] = rows[(rows >= first) & (rows < end)] - first
+                if not len(own):
                     continue
                 if mask is not None:
-                    given["attn_mask"] = given["attn_mask"].index_select(-2, given["rows"])
+                    given["attn_mask"] = given["attn_mask"].index_select(-2, own)
             parts = [one[first:end][None] for one in (q, k, v)]  # (1, nᵢ, h, D)
             parts = [one.transpose(1, 2) for one in parts] if heads_first else parts
             y = function(*parts, **given)

@@ -21,7 +21,7 @@ from harness.sweep_axes import Case
 from harness.trial.compilation import compilations, functions_offered
 from harness.trial.device import in_precision, to_float64
 from harness.trial.metrics.operations import Observer, Storages
-from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance
+from harness.trial.result_checks import WrongResult, check_error, check_plain, scale_of, tolerance, without_padding
 from harness.trial.sandbox import is_out_of_memory
 from harness.trial.workload import Call, Workload, build, check_switches, counted_tokens, tensors_in
 
@@ -112,10 +112,8 @@ def check_second_input(
     # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
     with torch.set_grad_enabled(work.gradient is not None):
         wanted = expected([to_float64(tensor) for tensor in second]).detach()
-    if real is not None:
-        wanted, got = (torch.where(real.to(one.device), one, 0) for one in (wanted, got))
     try:
-        check_error("its output", got, wanted, limit)
+        check_error("its output", without_padding(got, real), without_padding(wanted, real), limit)
     except WrongResult as error:
         kept = "its prepare may use shapes and masks, not values" if hasattr(work.layer, "prepare") else ""
         raise WrongResult(f"with a second input {error}: {kept or 'does it keep anything of the first?'}") from None
@@ -353,8 +351,8 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
         if one is not None and other is not None:
             pair = one.detach() - other.detach(), other.detach()
-            if real is not None and number == 0:
-                pair = torch.where(real, pair[0], 0), torch.where(real, pair[1], 0)
+            if number == 0:
+                pair = without_padding(pair[0], real), without_padding(pair[1], real)
             on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
             norm = torch.linalg.vector_norm
             off[number], norms[number] = (norm(t, dtype=in_precision(t, torch.float64)).item() for t in on_cpu)

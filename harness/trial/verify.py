@@ -59,11 +59,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
             _check_unchanged(work, hidden, partial(torch.narrow, dim=at, start=0, length=seen), seed, limit, reason)
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
-        real = workload.counted_tokens(work.layer, case)
-
-        def counted(y: Tensor) -> Tensor:
-            return y if real is None else torch.where(real, y, 0)
-
+        counted = partial(result_checks.without_padding, real=workload.counted_tokens(work.layer, case))
         letters = ("m",) if source_len else ("n", "m")
         reason = "it sees padding that the mask hides: {}"
         _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, reason)
@@ -272,12 +268,10 @@ def _verify_twin(twin: Case, seed: int) -> None:
     torch.set_grad_enabled(True)
     try:
         _verify(twin, seed)
-    except WrongResult:
-        raise
-    except Exception:
+    except Exception as error:
         # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
         # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
-        if not layer_lookup.is_foreign(twin.impl):
+        if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
             raise
     finally:
         torch.set_grad_enabled(True)
@@ -296,12 +290,13 @@ def _verify(case: Case, seed: int) -> Answer:
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer)
+    has_reference = against != layer_lookup.ITSELF
     state = workload.copied_state(work.layer)
     case = as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-    limit, of_gradients = result_checks.limits(case, work.layer, has_reference=against != layer_lookup.ITSELF)
+    limit, of_gradients = result_checks.limits(case, work.layer, has_reference)
     result: Answer = {"against": against, "tolerance": limit}
-    if case.mode == "decode" and not layer_protocol.is_function(work.layer):
+    if layer_protocol.decodes_in_steps(work.layer, case):
         result |= check_decoding(case, work, reference, seed, limit)
         check_operation_counts(work, seed)
         check_batch(case, seed, limit)
@@ -318,7 +313,7 @@ def _verify(case: Case, seed: int) -> Answer:
         with torch.set_grad_enabled(trains), same_draws(case, draws):
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
-        if against != layer_lookup.ITSELF:
+        if has_reference:
             error.add_note(f"its reference {against} fails:")
             raise
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
@@ -329,10 +324,9 @@ def _verify(case: Case, seed: int) -> Answer:
         check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
-    if against != layer_lookup.ITSELF:
+    if has_reference:
         check_reference(against, expected, y, real)
-    # `where` instead of a product, because outputs at padding may be NaN.
-    wanted, got = (expected, y) if real is None else (torch.where(real.to(one.device), one, 0) for one in (expected, y))
+    wanted, got = (result_checks.without_padding(one, real) for one in (expected, y))
     try:
         result["output_error"] = check_error("output", got, wanted, limit, hint=_HINT)
     except WrongResult as error:
@@ -350,8 +344,7 @@ def _verify(case: Case, seed: int) -> Answer:
             f"{error}, compared with {against}. If {name} computes something else, write "
             f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"
         ) from None
-    if trains:
-        assert work.gradient is not None
+    if work.gradient is not None:
         work.forget()
         y.backward(work.gradient)
         tolerated = of_gradients
@@ -359,7 +352,7 @@ def _verify(case: Case, seed: int) -> Answer:
             of_products = result_checks.limit_of_products(work.layer, product_dtypes(work.forward), case.d_model)
             tolerated = max(of_gradients, of_products)
             # Unless few bits explain the error of the output, the gradients are those of an approximation.
-            if against != layer_lookup.ITSELF and result["output_error"] > of_products:
+            if has_reference and result["output_error"] > of_products:
                 reference, _ = reference_of(case, work.layer, itself=True)
                 torch.manual_seed(seed)
                 with same_draws(case, draws):
@@ -367,7 +360,7 @@ def _verify(case: Case, seed: int) -> Answer:
         with same_draws(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
         pairs = gradient_pairs(work, reference, inputs)
-        if against != layer_lookup.ITSELF:
+        if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
@@ -402,7 +395,7 @@ def project_reference(case: Case, seed: int) -> Answer:
     with torch.no_grad():
         y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
     real = workload.counted_tokens(work.layer, case)
-    y = (y if real is None else torch.where(real.to(y.device), y, 0)).flatten().cpu()
+    y = result_checks.without_padding(y, real).flatten().cpu()
     waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
     return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
 
@@ -422,8 +415,8 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
     options = layer_lookup.reference_options(case.impl)
     if reference_class is None:
         against = layer_lookup.ITSELF
-        reference_class, options = layer_lookup.load_class(case.impl), layer_lookup.build_options(case.impl)
-        reference_class = uncompiled(reference_class)
+        reference_class = uncompiled(layer_lookup.load_class(case.impl))
+        options = layer_lookup.build_options(case.impl)
     else:
         against = reference_class.__name__
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))

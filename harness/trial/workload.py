@@ -128,13 +128,14 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
 def _switches(function: Any, case: Case) -> dict[str, Any]:
     """Keyword arguments that a function's own defaults make necessary: no causal mask, or groups of heads."""
     switches: dict[str, Any] = {}
+    parameters = inspect.signature(type(function).forward).parameters
     causal = layer_protocol.causal_keyword(function)
-    if causal is not None and inspect.signature(type(function).forward).parameters[causal].default is True:
+    if causal is not None and parameters[causal].default is True:
         switches[causal] = False
     if function.grouped and layer_protocol.accepts(function, "enable_gqa"):
         switches["enable_gqa"] = True
     if packed_sequences.is_packed(function):
-        switches |= packed_sequences.longest_keywords(inspect.signature(type(function).forward).parameters, case)
+        switches |= packed_sequences.longest_keywords(parameters, case)
     return switches
 
 
@@ -296,13 +297,14 @@ def build(
         source_len = layer_protocol.kv_len(layer_class, case)
         own = own_axes.own_letters(layer_class, case)
         inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
-    if case.mode in ("forward", "decode"):
+    if not case.trains:
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
         layer.eval()
     forward, constants, prepare_s = forward_pass(case, layer, inputs)
     gradient, varying = None, [tensor for tensor, one in zip(inputs, described, strict=True) if one.is_renewed]
-    if case.mode in ("train", "backward"):
+    is_stepped = layer_protocol.decodes_in_steps(layer, case)
+    if case.trains:
         layer.train()
         with_gradient = [tensor for tensor, one in zip(inputs, described, strict=True) if one.grad]
         trained = [parameter for parameter in layer.parameters() if parameter.requires_grad]
@@ -312,7 +314,7 @@ def build(
             remake: Callable[[], Call] = partial(train_call, forward, leaves, gradient)
         else:
             remake, varying = partial(backward_call, forward, leaves, gradient, seed), [gradient]
-    elif case.mode == "decode" and not layer_protocol.is_function(layer):
+    elif is_stepped:
         x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
         remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
@@ -320,7 +322,7 @@ def build(
         remake = lambda: forward  # noqa: E731
     call: Any = remake()
     sync = WAITS[device_kind(case.device)]
-    if case.mode == "decode" and not layer_protocol.is_function(layer):
+    if is_stepped:
         state = call.args[-1]  # a cache may have grown since the start, in new memory
         constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
     return Workload(
@@ -374,20 +376,21 @@ def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
     return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case), own)
 
 
-def forward_pass(case: Case, layer: nn.Module, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor], float | None]:
+def forward_pass(case: Case, layer: Any, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor], float | None]:
     """The forward pass, the masks that it takes, in the layer's own layout, and the seconds that `prepare` took."""
-    source = None if isinstance(layer, FunctionLayer) or len(inputs) == 1 else inputs[1]
+    is_function = isinstance(layer, FunctionLayer)
+    source = None if is_function or len(inputs) == 1 else inputs[1]
     keywords = forward_keywords(layer, case, source)
-    count = type(layer).positional if isinstance(layer, FunctionLayer) else 1
+    count = layer.positional if is_function else 1
     given = inputs[:count]
-    if isinstance(layer, FunctionLayer):
-        described = type(layer).inputs
-        keywords |= layer.options | {one.name: x for one, x in zip(described[count:], inputs[count:], strict=True)}
+    if is_function:
+        named = zip(layer.inputs[count:], inputs[count:], strict=True)
+        keywords |= layer.options | {one.name: x for one, x in named}
     prepare_s = None
     if getattr(layer, "prepare", None) is not None:
         keywords, prepare_s = _prepared(layer, case, given, keywords)
     masks = [tensor for tensor in tensors_in(keywords) if all(tensor is not one for one in inputs)]
-    if isinstance(layer, FunctionLayer):  # without the module around it, which would be timed
+    if is_function:  # without the module around it, which would be timed
         call = partial(layer.call, *given, **keywords)
         return lambda: first_tensor(call()), masks, prepare_s
     x = inputs[0]

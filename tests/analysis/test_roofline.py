@@ -20,7 +20,7 @@ from harness.analysis.roofline import (
     with_possible_times,
     with_suspects,
 )
-from harness.report.figure_panels import roofline_frame
+from harness.report.point_charts import roofline_frame
 from harness.results.columns import CaseResult
 
 CACHE = 2**20

@@ -125,5 +125,5 @@ def test_the_prediction_check_names_the_source() -> None:
 def test_table_1_is_about_layers_that_attend_to_their_own_input() -> None:
     of = over_sources(scores, "attention.fused")
     laws = fit_laws(of)
-    cells = [row.complexity for row in table1(of, laws, verdicts(of, laws))]
+    cells = [row.complexity for row in table1(of, laws, verdicts(of, laws))[0]]
     assert {cell.verdict for cell in cells} == {NOT_MEASURED}

@@ -9,7 +9,7 @@ from syrupy import SnapshotAssertion
 from harness.analysis.analyse import analyse
 from harness.analysis.claims_table import verdicts
 from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.table1 import BeyondRow, Cell, Table1Row, rows_beyond_table1, table1
+from harness.analysis.table1 import BeyondRow, Cell, Table1Row, table1
 from harness.results.columns import CaseResult
 
 FULL, RESTRICTED = "Self-Attention", "Self-Attention (restricted)"
@@ -44,12 +44,12 @@ def own(cost: Cost = attention, family: str = "attention", **changed: object) ->
 
 def rows_of(lines: list[CaseResult]) -> dict[tuple[str, str | None], Table1Row]:
     laws = fit_laws(lines)
-    return {(row.kind, row.impl): row for row in table1(lines, laws, verdicts(lines, laws))}
+    return {(row.kind, row.impl): row for row in table1(lines, laws, verdicts(lines, laws))[0]}
 
 
 def beyond(lines: list[CaseResult]) -> dict[str | None, BeyondRow]:
     laws = fit_laws(lines)
-    return {row.impl: row for row in rows_beyond_table1(lines, laws, verdicts(lines, laws))}
+    return {row.impl: row for row in table1(lines, laws, verdicts(lines, laws))[1]}
 
 
 def work(at: tuple[str, str | None], lines: list[CaseResult]) -> Cell:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.compile_policy import CompilePolicy
+from harness.measure.executor import CompilePolicy
 from harness.measure.outcome import TrialOutcome
 from harness.sweep_axes import Case
 from impls.impl import Impl

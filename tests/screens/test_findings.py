@@ -12,7 +12,7 @@ from syrupy import SnapshotAssertion
 from harness.analysis.claims_table import verdicts
 from harness.analysis.crossovers import Crossover
 from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.table1 import rows_beyond_table1, table1
+from harness.analysis.table1 import table1
 from harness.fit.laws import Break, Coefficient, Range
 from harness.polynomial import Term
 from harness.report.text import claims, cost_models, costs
@@ -34,7 +34,7 @@ def test_the_claims_of_a_run_are_a_table_and_what_is_refuted_a_sentence(snapshot
 def table1_text(lines: list[CaseResult]) -> str:
     laws = fit_laws(lines)
     found = verdicts(lines, laws)
-    tables = table1(lines, laws, found), rows_beyond_table1(lines, laws, found)
+    tables = table1(lines, laws, found)
     return "\n\n".join(table_text(claims.order_table(rows)) for rows in tables)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +21,9 @@ from harness import __version__, file_io, formatting
 from harness.entries import entries, referenced
 from harness.errors import UsageError
 from harness.machine import Machine, part
-from harness.results.accumulate_rows import read_run
+from harness.measure.scheduler import read_resume_state
 from harness.results.columns import COLUMNS, CaseResult, table
 from harness.results.stored_run import StoredRun
-from harness.results.summarise import Trials
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import AXES, DEFAULTS, Case
 
@@ -217,14 +217,8 @@ def _iso(seconds: float) -> str:
 
 def rounds_of(run: Path) -> dict[Case, list[float]]:
     """The value of every trial in a run's rows, by case, in the order they were taken."""
-    accumulated, _ = read_run(run)
-    cases = [Case(*axes) for axes in accumulated.cases]
-    found: dict[Case, list[float]] = {}
-    every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
-    for group in Trials(accumulated).groups(every, no_probe):
-        for number, values_s in zip(group.cases.tolist(), group.column("value_s").tolist(), strict=True):
-            found[cases[number]] = values_s
-    return found
+    past, _ = read_resume_state(run)
+    return {case: list(map(attrgetter("value_s"), trials)) for case, trials in past.trials.items()}
 
 
 def statistics_of(values_s: Sequence[float]) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Descriptio
     reference may hold all scores, which are too many at a large n.
     """
     case, (first, *_) = lines[0].case, described
-    trains = case.mode in ("train", "backward")
+    trains = case.trains
     limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
     checks = {first["small_len"]: limit}
     queries = case.batch_size * case.num_heads * case.seq_len

@@ -169,7 +169,7 @@ class Script:
     @property
     def trains(self) -> bool:
         """Whether the mode has a backward pass."""
-        return self.case.mode in ("train", "backward")
+        return self.case.trains
 
     @property
     def has_reference(self) -> bool:

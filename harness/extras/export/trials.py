@@ -52,7 +52,7 @@ def describe_call(case: Case) -> Answer:
     reference = verify.reference_class_of(case, layer_class)
     small = layer_protocol.case_to_verify(layer_class, case.small())
     of_products = 0.0
-    if layer_protocol.allowed_error(layer_class) and case.mode in ("train", "backward"):
+    if layer_protocol.allowed_error(layer_class) and case.trains:
         reference = None  # the gradients of an approximation are its own
         dtypes = product_dtypes(workload.build(small, 0).forward)
         of_products = result_checks.limit_of_products(layer_class, dtypes, case.d_model)

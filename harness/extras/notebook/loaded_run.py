@@ -19,6 +19,7 @@ from harness.key_value_options import long_names
 from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
 from harness.report.layer_looks import looks_of_run
 from harness.report.overview import overview
+from harness.report.text.costs import laws_by_series
 from harness.results.columns import CaseResult, lines_of_table, table
 from harness.results.stored_run import StoredRun, read_run_directory
 
@@ -105,7 +106,7 @@ class Plots:
         """
         from harness.report.plots.cost_overview import cost_overview
 
-        laws = {(law.series.impl, law.series.setting, law.series.metric): law for law in self._run.findings.laws}
+        laws = laws_by_series(self._run.findings.laws)
         crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
 
         def draw(one: PanelSetting) -> "Figure | None":

@@ -336,7 +336,28 @@ class PublishedFindings:
 
     def section(self, hardware: str) -> Section:
         """The paper's setting, its claims with their verdicts, and its figures beside the measured ones."""
-        return _published_section(self, hardware)
+        paper = self.paper
+        about = [
+            paper.source.rstrip("."),
+            f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
+            f"Measured on {hardware or 'a machine that is not known'}"
+            + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
+            + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
+            *(note.rstrip(".") for note in paper.notes),
+        ]
+        columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
+        of = attrgetter("verdict", "measured", "reason")
+        sourced = any(one.claim.source for one in self.claims)
+        judged = [(one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in self.claims]
+        return Section(
+            f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
+            [
+                *(Sentence(f"{sentence}.") for sentence in about if sentence),
+                Sentence(self.sentences[0]),
+                Table(columns | {"source": "why"} if sourced else columns, judged),
+                *_figure_tables(self.figures),
+            ],
+        )
 
 
 def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -> PublishedFindings | None:
@@ -348,33 +369,6 @@ def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -
     if paper is None:
         return None
     return PublishedFindings(paper, figures_beside(paper, lines), judge_claims(paper, lines))
-
-
-def _published_section(published: PublishedFindings, hardware: str) -> Section:
-    paper = published.paper
-    about = [
-        paper.source.rstrip("."),
-        f"Published: {'; on '.join(filter(None, (paper.setting.rstrip('.'), paper.hardware)))}",
-        f"Measured on {hardware or 'a machine that is not known'}"
-        + (f". {paper.differs.rstrip('.')}" if paper.differs else "")
-        + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
-        *(note.rstrip(".") for note in paper.notes),
-    ]
-    columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
-    of = attrgetter("verdict", "measured", "reason")
-    sourced = any(one.claim.source for one in published.claims)
-    judged = [
-        (one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in published.claims
-    ]
-    return Section(
-        f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
-        [
-            *(Sentence(f"{sentence}.") for sentence in about if sentence),
-            Sentence(published.sentences[0]),
-            Table(columns | {"source": "why"} if sourced else columns, judged),
-            *_figure_tables(published.figures),
-        ],
-    )
 
 
 def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:

@@ -82,7 +82,7 @@ def _attention_tflops(line: CaseResult) -> Known | None:
     return _per_second(line, (of_all / 2 if line.mask == "causal" else of_all) / 1e12)
 
 
-def _exact(*parts: int | None, unit: float = 1.0) -> Known | None:
+def _exact(*parts: float | None, unit: float = 1.0) -> Known | None:
     """The sum of exact parts, in `unit`; None if a part is not known."""
     known = [part for part in parts if part is not None]
     return (sum(known) / unit,) * 3 if len(known) == len(parts) else None
@@ -93,11 +93,6 @@ def _peak(unit: float) -> Callable[[CaseResult], Known | None]:
     return lambda line: _exact(line.peak_bytes, line.weights_bytes, line.inputs_bytes, unit=unit)
 
 
-def _error(line: CaseResult) -> Known | None:
-    """The relative error of the output, which repeats exactly on one machine."""
-    return None if line.output_error is None else (line.output_error,) * 3
-
-
 QUANTITIES = {
     "time_ms": Quantity("time of a call", "ms", _milliseconds),
     "memory_MiB": Quantity(_PEAK, "MiB", _peak(2**20)),
@@ -105,7 +100,8 @@ QUANTITIES = {
     "attention_tflops": Quantity("4n²d a pass over the time", "TFLOP/s", _attention_tflops),
     "calls_per_s": Quantity("calls a second", "1/s", lambda line: _per_second(line, 1.0)),
     "work": Quantity("work", "FLOPs", lambda line: _exact(line.flops)),
-    "output_error": Quantity("relative error of the output", "", _error),
+    # It repeats exactly on one machine.
+    "output_error": Quantity("relative error of the output", "", lambda line: _exact(line.output_error)),
     "depth": Quantity("sequential operations", "", lambda line: _exact(line.depth)),
 }
 
@@ -325,12 +321,8 @@ class Paper(_Part):
 
 def paper_of(config: Mapping[str, Any]) -> Paper | None:
     """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
-    return read_paper(config["paper"]) if config.get("paper") else None
-
-
-def read_paper(held: Any) -> Paper:
-    """Return the paper in the entry `paper` of a run's configuration. Raises UsageError, with the place."""
+    held = config.get("paper")
     try:
-        return checked(Paper, held)
+        return checked(Paper, held) if held else None
     except Damaged as damage:
         raise UsageError(f"paper {held.get('name') if isinstance(held, Mapping) else held}: {damage}") from damage

@@ -5,7 +5,7 @@ A test that cannot continue ends at its own line, with one sentence: this module
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, TypeVar
 
 import pytest
@@ -107,18 +107,6 @@ class Exponent(float):
         made.lo, made.hi, made._quantity = known.lo, known.hi, quantity
         return made
 
-    def __le__(self, other: Any) -> Any:
-        return self._decide(operator.le, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._decide(operator.lt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._decide(operator.ge, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._decide(operator.gt, other)
-
     def __repr__(self) -> str:
         """The exponent as known now: a comparison may have measured more."""
         return exponent_text(self._quantity.exponent_range())
@@ -129,6 +117,11 @@ class Exponent(float):
         if not isinstance(other, int | float):
             return NotImplemented
         return self._quantity.decide(lambda exponent: holds(exponent, float(other)))
+
+    __le__ = partialmethod(_decide, operator.le)
+    __lt__ = partialmethod(_decide, operator.lt)
+    __ge__ = partialmethod(_decide, operator.ge)
+    __gt__ = partialmethod(_decide, operator.gt)
 
 
 # How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
@@ -141,7 +134,7 @@ class Quantity:
     """The `metric` of a layer along an axis. Nothing is measured until an attribute needs it."""
 
     def __init__(self, source: "ScalingLaw", metric: str) -> None:
-        self._source, self._metric = source, metric
+        self._source, self._request, self._metric = source, source.request, metric
         self._known: FittedLaw | None = None
         self._again = 0
 
@@ -161,8 +154,8 @@ class Quantity:
 
         If several sizes vary, the keys are tuples of all of them.
         """
-        varied = self._source.request.varied or (self._source.request.axis,)
-        letters = [self._source.request.letters[name] for name in varied]
+        varied = self._request.varied or (self._request.axis,)
+        letters = [self._request.letters[name] for name in varied]
         found = {tuple(sizes_by_letter(by)[one] for one in letters): value for by, value in self._measured().items()}
         return {by[0]: value for by, value in found.items()} if len(letters) == 1 else dict(found)
 
@@ -175,7 +168,7 @@ class Quantity:
         """The exponent at the largest sizes and its 95 % interval."""
         lately = self._exponent_of(self._found())
         if lately is None:
-            axis = self._source.request.axis
+            axis = self._request.axis
             pytest.fail(f"{self._name}: {axis} takes one value, and a law needs {_FEWEST}")
         return lately
 
@@ -200,9 +193,9 @@ class Quantity:
         Exact values are measured there. A time is the measured one at the cost model's own sizes, and predicted
         elsewhere.
         """
-        case = _fail_on_error(lambda: self._source.request.at(sizes))
+        case = _fail_on_error(lambda: self._request.at(sizes))
         if self._metric == "time":
-            own = own_axes.sizes_of(case, self._source.request.own_axes)
+            own = own_axes.sizes_of(case, self._request.own_axes)
             at, found = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
             if at in self._measured():
                 return self._measured()[at]
@@ -218,7 +211,7 @@ class Quantity:
 
         The formula gives the value per sequence. It may have the letters of the layer's own axes.
         """
-        request = self._source.request
+        request = self._request
         letters = own_axes.letters_of_texts([request.own_axes])
         polynomial = _fail_on_error(lambda: layer_lookup.formula_at(formula, request.cases[0], letters))
         return all(
@@ -247,21 +240,21 @@ class Quantity:
             return f"<{self._name}: not measured>"
         unit = _UNITS.get(self._metric, formatting.count)
         values = ", ".join(f"{by}: {unit(value)}" for by, value in self.values.items())
-        return f"<{self._name}: {self._text(self._known)}; by {', '.join(self._source.request.varied)}: {values}>"
+        return f"<{self._name}: {self._text(self._known)}; by {', '.join(self._request.varied)}: {values}>"
 
     @property
     def _name(self) -> str:
-        return f"{self._metric} of {self._source.request.layer}"
+        return f"{self._metric} of {self._request.layer}"
 
     def _leads(self, power: int) -> bool:
         while not self._found().law.determined:
             if not self._measured_again():
                 self._undecided(f"the law of the {self._name} is undetermined")
-        return leading(self._found().law.terms, self._source.request.letter) == (power, 0)
+        return leading(self._found().law.terms, self._request.letter) == (power, 0)
 
     def _measured_again(self) -> bool:
         most = _MOST_TIMES if self._metric == "time" else _MOST_FACTS
-        if self._again == most or len(self._source.request.sizes) < 2:
+        if self._again == most or len(self._request.sizes) < 2:
             return False
         self._again += 1
         self._known = None
@@ -277,7 +270,7 @@ class Quantity:
         why = f"{what}: {self._found().law.reason}"
         if self._metric != "time":
             pytest.fail(f"{why}; its exponent is known, and more sizes may tell (over=)")
-        if len(self._source.request.sizes) < _FEWEST:
+        if len(self._request.sizes) < _FEWEST:
             pytest.fail(f"{why} (over=)")
         pytest.skip(f"{Verdict.UNDECIDED.outcome}: {why}; more sizes may tell (over=), or precision='standard'")
 
@@ -299,7 +292,7 @@ class Quantity:
         """None if the axis takes one value."""
         if not found.law.coefficients:
             return Range(0.0, 0.0, 0.0)
-        return exponent_of(found.law, self._source.request.letter, *found.series.largest.size)
+        return exponent_of(found.law, self._request.letter, *found.series.largest.size)
 
     def _text(self, found: FittedLaw) -> str:
         text = str(found.law) if found.law.determined else f"{found.law} (undetermined)"

@@ -15,11 +15,11 @@ from harness.analysis.roofline import Roof, RoofPoint
 from harness.formatting import NumberText
 from harness.layer_options import OPTION, options_of, value_text
 from harness.report import figure_panels as parts
-from harness.report.accuracy_chart import accuracy_chart
 from harness.report.document import grouped
 from harness.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
 from harness.report.layer_looks import Looks, looks_of_run
 from harness.report.overview import COSTS
+from harness.report.point_charts import accuracy_chart, roofline_curve, roofline_frame
 from harness.report.report_data import Contents
 from harness.report.text import cautions, costs
 from harness.report.text.cost_models import signed_share
@@ -45,8 +45,8 @@ def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint])
     if roof is None or not points:
         return None
     of_impl = {impl: [point for point in points if point.line.impl == impl] for impl in panel.impls()}
-    curves = [{"impl": impl, **parts.roofline_curve(own)} for impl, own in of_impl.items() if own]
-    return {**parts.roofline_frame(roof, points), "curves": curves}
+    curves = [{"impl": impl, **roofline_curve(own)} for impl, own in of_impl.items() if own]
+    return {**roofline_frame(roof, points), "curves": curves}
 
 
 def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:

@@ -23,7 +23,6 @@ from harness.analysis.crossovers import CostRatio, layers_without_heads, ratio_a
 from harness.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.machine import Machine
 from harness.report import figure_panels as parts
-from harness.report.accuracy_chart import accuracy_chart, pareto_front
 from harness.report.document import grouped
 from harness.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
 from harness.report.layer_looks import Looks, looks_of
@@ -32,6 +31,7 @@ from harness.report.plots import style
 from harness.report.plots.cost_overview import cost_overview
 from harness.report.plots.curves import curves, dense_places, draw_curves, label_ends, write_label
 from harness.report.plots.style import GUIDE, canvas, error_bars, log_axis
+from harness.report.point_charts import accuracy_chart, pareto_front, roofline_curve, roofline_frame
 from harness.report.text.cautions import unsupported_layers
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
@@ -80,7 +80,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
 
 def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
     order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
     return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
@@ -98,8 +98,9 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
         row, colours = rows[curve.impl], [shades[n] for n in curve.n]
         axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
         error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
-        inside = ["white" if wide else colour for wide, colour in zip(curve.too_wide(), colours, strict=True)]
-        edges = [colour if wide else "white" for wide, colour in zip(curve.too_wide(), colours, strict=True)]
+        dots = list(zip(curve.too_wide(), colours, strict=True))
+        inside = ["white" if wide else colour for wide, colour in dots]
+        edges = [colour if wide else "white" for wide, colour in dots]
         axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
@@ -109,7 +110,7 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     """Name the rows, the first at the top, and draw a line between families."""
     axes.set_yticks(range(len(impls)), [formatting.shortened(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     for above, (one, other) in enumerate(pairwise(impls)):
         if family[one] != family[other]:
             for beside in axes.figure.axes:
@@ -239,8 +240,8 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         return None
     best = max(own, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
-    frame = parts.roofline_frame(roof, own)
-    curves = {impl: parts.roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
+    frame = roofline_frame(roof, own)
+    curves = {impl: roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
     bars = parts.bars_caption(
         (end for curve in curves.values() for end in zip(curve["lo"], curve["hi"], strict=True)), frame["y"]
     )
@@ -274,9 +275,10 @@ def _draw_under_roof(
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
-        inside = ["white" if parts.too_wide(*ends) else colour for ends in zip(curve["lo"], curve["hi"], strict=True)]
+        intervals = list(zip(curve["lo"], curve["hi"], strict=True))
+        inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
         axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
-        error_bars(axes, x, zip(curve["lo"], curve["hi"], strict=True), colour, alpha=0.35)
+        error_bars(axes, x, intervals, colour, alpha=0.35)
         write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
 
 
@@ -294,27 +296,28 @@ def accuracy(setting: PanelSetting) -> Figure | None:
     chart = accuracy_chart(panel)
     if chart is None:
         return None
-    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in chart["curves"] if one["n"][-1] == chart["n"]}
+    drawn, front = chart["curves"], chart["front"]
+    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in drawn if one["n"][-1] == chart["n"]}
     title = _accuracy_title(at_n, chart["n"])
     named = _named(panel, at_n)
     captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
     captions.append(f"grey line: the Pareto front at n = {chart['n']}")
-    if len(named) < len(chart["curves"]):
-        captions.append(f"{len(named)} of {len(chart['curves'])} layers named: the front, and the fastest of families")
+    if len(named) < len(drawn):
+        captions.append(f"{len(named)} of {len(drawn)} layers named: the front, and the fastest of families")
     with canvas(*_ROOFLINE, title, "; ".join(captions)) as figure:
         axes = figure.subplots()
         for which in ("x", "y"):
             log_axis(axes, which, chart[which])
-        axes.plot(chart["front"]["x"], chart["front"]["y"], color=GUIDE, lw=2, alpha=0.6)
+        axes.plot(front["x"], front["y"], color=GUIDE, lw=2, alpha=0.6)
         curves = {
             one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])}
-            for one in chart["curves"]
+            for one in drawn
             if one["impl"] in named
         }
-        for one in chart["curves"]:
+        for one in drawn:
             if one["impl"] not in named:
                 axes.plot(one["x"], one["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
-        _draw_under_roof(axes, curves, setting.looks, chart["front"])
+        _draw_under_roof(axes, curves, setting.looks, front)
         axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
     return figure
 
@@ -328,7 +331,7 @@ def _named(panel: parts.Panel, at_n: Mapping[str, tuple[float, float]]) -> set[s
     names = {line.impl for line in panel.lines}
     if len(names) <= _MOST_NAMED:
         return names
-    families = {line.impl: line.family for line in panel.lines}
+    families = panel.families()
     fastest = {families[impl]: impl for impl in sorted(at_n, key=lambda impl: -at_n[impl][0])}
     front = pareto_front(at_n.values())
     return {*fastest.values(), *(impl for impl, place in at_n.items() if place in front)}

@@ -12,9 +12,9 @@ from harness.analysis.roofline import roof_of, roofs, why_no_roof
 from harness.formatting import printable
 from harness.layer_options import NO_OPTIONS
 from harness.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
-from harness.report.accuracy_chart import approximations, is_by_itself, is_inexact
 from harness.report.document import Cell, Table, grouped
 from harness.report.figure_panels import WIDEST, Lines
+from harness.report.point_charts import approximations, is_by_itself, is_inexact
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, GROWING, SIZES, Case
 

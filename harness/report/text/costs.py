@@ -15,9 +15,9 @@ from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
 from harness.formatting import NumberText
 from harness.layer_options import options_of
-from harness.report.accuracy_chart import error_of
 from harness.report.document import Cell, Row, Table
 from harness.report.figure_panels import Facet, Lines, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
+from harness.report.point_charts import error_of
 from harness.results.columns import CaseResult
 from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
@@ -106,6 +106,11 @@ _MOST_PAIRS = 3
 Laws = Mapping[tuple[str, Setting, str], FittedLaw]
 
 
+def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
+    """The cost models by layer, setting and metric."""
+    return {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer for one setting: costs in its fullest panel at the largest n, fastest first, and sentences.
@@ -172,8 +177,7 @@ def close_to(one: CaseResult, at_n: Lines) -> list[CaseResult]:
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
-    is_tera = any((line.tflops_per_s or 0) >= 1 for line in at_n)
-    speed = "TFLOP/s" if is_tera else "GFLOP/s"
+    unit, speed = _speeds(at_n)
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
     columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "lengths": "optional"}
@@ -183,8 +187,8 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, ba
     close = {line.impl for line in close_to(whole, at_n)} if whole else set()
     whole_s = whole.time_s if whole else None
     ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in ranked}
-    columns |= dict.fromkeys((speed, "exponent", "GB/s", "of peak"), "n optional")
-    rows = [_cost_row(panel, line, laws, ratios.get(line.impl), line.impl in close, is_tera) for line in at_n]
+    columns |= dict.fromkeys((unit, "exponent", "GB/s", "of peak"), "n optional")
+    rows = [_cost_row(panel, line, laws, ratios.get(line.impl), line.impl in close, speed(line)) for line in at_n]
     is_open = any("?" in row for row in rows)
     table = Table(
         columns,
@@ -200,10 +204,20 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, ba
     return table.without_empty("lengths", "exponent", "GB/s", "of peak")
 
 
-def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, is_tera: bool) -> Row:
+def _speeds(lines: Iterable[CaseResult]) -> tuple[str, Callable[[CaseResult], str]]:
+    """The unit of the lines' speeds, TFLOP/s if one of them reaches it, and a function that writes a speed in it."""
+    is_tera = any((line.tflops_per_s or 0.0) >= 1 for line in lines)
+
+    def text(line: CaseResult) -> str:
+        rate = line.tflops_per_s
+        return "" if rate is None else formatting.three(rate if is_tera else 1000 * rate)
+
+    return "TFLOP/s" if is_tera else "GFLOP/s", text
+
+
+def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, speed: str) -> Row:
     fitted = laws.get((line.impl, line.law_setting, "time"))
     exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
-    speed = None if line.tflops_per_s is None else line.tflops_per_s * (1 if is_tera else 1000)
     ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
     ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
     return (
@@ -213,7 +227,7 @@ def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, i
         Cell("suspect", "bad") if line.suspect else ratio_text,
         _lengths(line),
         _memory(line),
-        formatting.if_known(speed, formatting.three),
+        speed,
         exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
         formatting.if_known(line.gb_per_s, formatting.three),
         formatting.if_known(line.of_peak, formatting.share),
@@ -268,7 +282,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     If there are more than `_MOST_PAIRS`, the surest ones are kept: certain crossings by n, then pairs decided at every
     n, then undecided pairs.
     """
-    family = {line.impl: line.family for line in panel.lines}
+    family = panel.families()
     # In ascending n: the largest timed one stays.
     ranked = (line for line in panel.lines if not line.suspect)
     a_token = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s}
@@ -298,20 +312,16 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     if len(sizes) < 2:
         return []
     whole_s = {n: _whole_s([line for (_, at), line in lines.items() if at == n], baseline) for n in sizes}
-    is_tera = any((line.tflops_per_s or 0.0) >= 1 for line in lines.values())
+    unit, speed = _speeds(lines.values())
 
     def ratio(line: CaseResult) -> str:
         whole, own = whole_s[line.seq_len], line.time_s
         return "suspect" if line.suspect else formatting.three(own / whole) if whole and own else ""
 
-    def speed(line: CaseResult) -> str:
-        rate = line.tflops_per_s
-        return "" if rate is None else formatting.three(rate * (1 if is_tera else 1000))
-
     values: Mapping[str, Callable[[CaseResult], str]] = {
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
-        "TFLOP/s" if is_tera else "GFLOP/s": speed,
+        unit: speed,
         "Share of the machine's peak": lambda line: formatting.if_known(line.of_peak, formatting.share),
         "Share of the peak under load, at sustained_s": lambda line: formatting.if_known(
             line.sustained_of_peak, formatting.share

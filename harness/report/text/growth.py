@@ -78,8 +78,8 @@ def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
     It compares the curves that reach from the smallest to the largest n. Empty if there is one n only, or no interval
     is known of a cost that is not `exact`. If the intervals leave open which layer grows most, it names none.
     """
-    first = min((n for curve in curves for n in curve.n), default=0)
-    last = max((n for curve in curves for n in curve.n), default=0)
+    sizes = [n for curve in curves for n in curve.n]
+    first, last = min(sizes, default=0), max(sizes, default=0)
     whole = [curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last)]
     folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, exact))}
     if first == last or not folds:

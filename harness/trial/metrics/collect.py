@@ -191,7 +191,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
-    if device_kind(case.device) == "cuda":
+    kind = device_kind(case.device)
+    if kind == "cuda":
         leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
@@ -215,30 +216,30 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
     has_threads &= has_threads_again
     work.forget()
-    traced, operations, blocks, _ = allocator_peak(work.call, device_kind(case.device), work.forget)
+    traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
     kept_bytes = 0
     if after_call.reachable_bytes() > reachable:
         kept_bytes = after_call.kept_by_further_calls(work)
         reachable = reachable if kept_bytes else after_call.reachable_bytes()
     first_call_bytes = max(0, reachable - held_before - kept_bytes)  # the first call keeps as much as every other one
     if first_call_bytes:  # the peak of a call that may free it and make it anew
-        traced = allocator_peak(work.call, device_kind(case.device), work.forget, is_second=True).peak
+        traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
     unknown: list[str] = []
     saved: int | None = 0
     if work.gradient is not None:
-        kept = (work.forward, work.gradient, device_kind(case.device), work.forget)
+        kept = (work.forward, work.gradient, kind, work.forget)
         saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
-    decodes = case.mode == "decode" and not layer_protocol.is_function(work.layer)
+    decodes = layer_protocol.decodes_in_steps(work.layer, case)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
     packed = 0 if seen is None else seen.packed_bytes
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
-    why_uncounted = uncounted(device_kind(case.device))
+    why_uncounted = uncounted(kind)
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
     if has_threads:
         partly = [f"peak_bytes: {_OWN_THREADS}"]

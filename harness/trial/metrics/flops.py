@@ -52,11 +52,6 @@ def operator_table(name: str) -> frozenset[str]:
     return frozenset(operators)
 
 
-def does_no_product(operator: str) -> bool:
-    """Whether an operator such as `aten::add` is known to do no product and no loop of its own."""
-    return operator in operator_table(NO_PRODUCT)
-
-
 # FlexAttention's operators are higher-order: functions of functions, without the schema that other operators have.
 # Position of the block mask among the arguments.
 _BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
@@ -303,7 +298,7 @@ def _plain(operation: Operation) -> int | None:
         return int(flop_registry[packet](*args, **kwargs, out_val=operation.out))
     if of.name.startswith("aten::_fft_"):
         return _fourier(args[0], operation.out, args[1])
-    return 0 if does_no_product(of.name) else None
+    return 0 if of.name in operator_table(NO_PRODUCT) else None
 
 
 def claimed_work(case: Case) -> dict[str, Any]:

@@ -269,8 +269,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     layer.settle()
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
     compiles = compilations() > 0
-    stays = compiles or case.device != "cpu"
     on_gpu = case.device != "cpu"
+    stays = compiles or on_gpu
     eager = layer.work.call
     if case.launch == "graph":
         layer.work.call = as_graph(open_device(case), layer.work, case)

@@ -1,11 +1,16 @@
-"""What the picture of accuracy shows: the error of each layer against its time, and the Pareto front at the largest n.
+"""The two charts with a point for each case: its speed under the roofline, and its error against its time.
 
-The front joins the layers of which no other one is both faster and more accurate.
+The second has the Pareto front at the largest n. It joins the layers of which no other one is both faster and more
+accurate.
 """
 
+import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any
 
 from harness import formatting
+from harness.analysis.roofline import Roof, RoofPoint
 from harness.layer_lookup import ITSELF, is_foreign
 from harness.report.document import grouped
 from harness.report.figure_panels import Chart, Panel, decimal_axis, seconds_axis
@@ -93,16 +98,18 @@ def _staircase(front: Sequence[tuple[float, float]], highest: float) -> dict[str
 
 
 def _curve(impl: str, lines: Iterable[CaseResult], no_error: float) -> Chart:
-    own = sorted(lines, key=lambda line: line.seq_len)
-    return {
-        "impl": impl,
-        "n": [line.seq_len for line in own],
-        "x": [line.time_s for line in own],
-        "y": [error_of(line) or no_error for line in own],
-        "lo": [line.time_lo_s for line in own],
-        "hi": [line.time_hi_s for line in own],
-        "text": [_text(line) for line in own],
-    }
+    points = (
+        {
+            "n": line.seq_len,
+            "x": line.time_s,
+            "y": error_of(line) or no_error,
+            "lo": line.time_lo_s,
+            "hi": line.time_hi_s,
+            "text": _text(line),
+        }
+        for line in lines
+    )
+    return {"impl": impl, **_in_lists(points)}
 
 
 def _text(line: CaseResult) -> str:
@@ -110,3 +117,60 @@ def _text(line: CaseResult) -> str:
     ratio = "" if line.error_ratio is None else f", {formatting.three(line.error_ratio)} times the plain layer's"
     time = formatting.seconds(line.time_s or 0.0)
     return f"n = {line.seq_len}: {time}, error {error_of(line) or 0.0:.1e} of the RMS{ratio} ({line.accuracy_by})"
+
+
+def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
+    """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
+
+    The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).
+    """
+    peak = roof.peak_flops_per_s
+    noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: an interval without width
+    ridge = peak / roof.bandwidth_bytes_per_s
+    reach = [ridge, *(point.flops_per_byte for point in points)]
+    x = decimal_axis([min(reach) / 1.5, max(reach)], formatting.three)
+    corners = [x["range"][0], ridge, x["range"][1]]
+    limits = [roof.at(corner) for corner in corners]
+    return {
+        "x": x,
+        "y": decimal_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
+        "roof": {
+            "x": corners,
+            "y": limits,
+            "lo": limits,
+            "hi": [noise * limit for limit in limits],
+            "compute": f"{formatting.flops_rate(peak)} peak",
+            "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
+        },
+    }
+
+
+def roofline_curve(points: Iterable[RoofPoint]) -> dict[str, list[Any]]:
+    """`{n, x, y, lo, hi, text}` of some points, in ascending n. `lo` and `hi` are None where the interval is open."""
+    return _in_lists(
+        {
+            "n": point.line.seq_len,
+            "x": point.flops_per_byte,
+            "y": point.flops_per_s,
+            # As after a single trial.
+            "lo": point.flops_per_s_lo if point.flops_per_s_lo > 0 else None,
+            "hi": point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None,
+            "text": _roofline_text(point),
+        }
+        for point in points
+    )
+
+
+def _in_lists(points: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The points in ascending n, as a list for each of their names."""
+    ordered = sorted(points, key=itemgetter("n"))
+    return {name: list(map(itemgetter(name), ordered)) for name in ordered[0]}
+
+
+def _roofline_text(point: RoofPoint) -> str:
+    """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`."""
+    bounded = point.share_lo > 0 and point.share_hi < math.inf
+    between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""
+    speed = f"{formatting.flops_rate(point.flops_per_s)} at {formatting.three(point.flops_per_byte)} FLOPs a byte"
+    share = f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
+    return f"n = {point.line.seq_len}: {speed}, {share}"
