@@ -5,17 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+import pydantic
 
 from harness.errors import UsageError, did_you_mean
 
@@ -31,16 +21,16 @@ class Damaged(ValueError):
     """Why a file does not hold what it should. The message follows the file's name."""
 
 
-class OpenModel(BaseModel):
+class OpenModel(pydantic.BaseModel):
     """An object in a file. Values have exactly the declared types; names that are not declared have no effect."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = pydantic.ConfigDict(strict=True)
 
 
 class FileModel(OpenModel):
     """An object in a file that has no other names than the declared ones."""
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _names(cls, held: Any) -> Any:
         for name in held if isinstance(held, Mapping) else ():
@@ -48,9 +38,9 @@ class FileModel(OpenModel):
         return held
 
 
-def one_of(known: Collection[str]) -> AfterValidator:
+def one_of(known: Collection[str]) -> pydantic.AfterValidator:
     """The validator of a text that must be one of the known names."""
-    return AfterValidator(lambda name: _check_name(name, known))
+    return pydantic.AfterValidator(lambda name: _check_name(name, known))
 
 
 def validator(function: Callable[_Given, _Held]) -> Callable[_Given, _Held]:
@@ -69,8 +59,8 @@ def validator(function: Callable[_Given, _Held]) -> Callable[_Given, _Held]:
 def checked(kind: type[_Held], held: object) -> _Held:
     """The content of a file as a model or dataclass. Raises Damaged, with the first place that does not fit."""
     try:
-        return TypeAdapter(kind).validate_python(held)
-    except ValidationError as found:
+        return pydantic.TypeAdapter(kind).validate_python(held)
+    except pydantic.ValidationError as found:
         error = found.errors(include_url=False)[0]
         place = _place(error["loc"], held)
         cause = error.get("ctx", {}).get("error")
@@ -114,19 +104,19 @@ def _shown(value: object) -> str:
 
 
 # What is used of a run's `machine.json`, which `harness.machine.describe_machine` makes.
-_Text = Annotated[str, Field(max_length=4000)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
-_Rate = Annotated[FiniteFloat, Field(gt=0)]
+_Text = Annotated[str, pydantic.Field(max_length=4000)]
+_Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+_Rate = Annotated[pydantic.FiniteFloat, pydantic.Field(gt=0)]
 _Texts = dict[_Text, _Text | None]
 _Rates = dict[_Text, _Rate]
-_State = dict[_Text, _Text | bool | _Count | FiniteFloat | None]
+_State = dict[_Text, _Text | bool | _Count | pydantic.FiniteFloat | None]
 
 
 def _part(texts: str, counts: str = "", **types: Any) -> Any:
     """An object whose entries have these types: texts and counts by name, and others. Each may be missing or null."""
     types |= dict.fromkeys(texts.split(), _Text) | dict.fromkeys(counts.split(), _Count)
     entries: Any = {name: (kind | None, None) for name, kind in types.items()}
-    return create_model("_Part", __base__=OpenModel, **entries)
+    return pydantic.create_model("_Part", __base__=OpenModel, **entries)
 
 
 _MACHINE = _part(
@@ -139,7 +129,7 @@ _MACHINE = _part(
     calibration=_part(
         "device verdict",
         "threads",
-        noise_floor=Annotated[FiniteFloat, Field(ge=0)],
+        noise_floor=Annotated[pydantic.FiniteFloat, pydantic.Field(ge=0)],
         best_probe_s=_Rate,
         bandwidth=_part("", "cache_bytes buffer_bytes", bandwidth_bytes_per_s=_Rate),
         peak_flops_per_s=_Rates,

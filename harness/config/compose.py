@@ -10,17 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import sequence_lengths
-from harness.config import schema
-from harness.config.hydra_adapter import (
-    UserFiles,
-    check_paper,
-    check_unrepeated,
-    groups,
-    key_of,
-    one_line,
-    scaled,
-    split,
-)
+from harness.config import hydra_adapter, schema
 from harness.config.schema import HEAD_DIM, Launcher, SweepConfig
 from harness.errors import UsageError
 from harness.key_value_options import (
@@ -47,21 +37,23 @@ def compose(
         raise UsageError(f"--config-dir {config_dir}: no such directory")
     given = [present_option(option) for option in overrides]
     typed = with_options(given)
-    check_unrepeated(typed)
-    rest, scale = scaled(typed, config_dir) if for_sweep else (typed, list[str]())
-    by_key = {key_of(text): text for text in rest}
+    hydra_adapter.check_unrepeated(typed)
+    rest, scale = hydra_adapter.scaled(typed, config_dir) if for_sweep else (typed, list[str]())
+    by_key = {hydra_adapter.key_of(text): text for text in rest}
     set_here = {*by_key, *(["d_model"] if HEAD_DIM in by_key else ())}
-    usual = [text for text in map(present_option, usual) if key_of(text) not in set_here]
-    values, choices = split([*usual, *rest], schema.keys(for_sweep), groups(config_dir, for_sweep))
+    usual = [text for text in map(present_option, usual) if hydra_adapter.key_of(text) not in set_here]
+    values, choices = hydra_adapter.split(
+        [*usual, *rest], schema.keys(for_sweep), hydra_adapter.groups(config_dir, for_sweep)
+    )
     if HEAD_DIM in values and "d_model" in values:
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
     head_dim = values.pop(HEAD_DIM, None)
     # The sizes of the presets in `conf/` are for a CPU. A preset of the user's own has the sizes that its file says.
-    presets = {f"preset={name}" for name in groups(None, for_sweep)["preset"]}
-    chosen = {key_of(choice) for choice in {*choices} - presets - {"device=cpu"}}
+    presets = {f"preset={name}" for name in hydra_adapter.groups(None, for_sweep)["preset"]}
+    chosen = {hydra_adapter.key_of(choice) for choice in {*choices} - presets - {"device=cpu"}}
     if "device" in chosen and not chosen & {"shape", "preset", schema.PAPER}:
         choices.append("shape=gpu")
-    files = UserFiles(config_dir, [*choices, *scale])
+    files = hydra_adapter.UserFiles(config_dir, [*choices, *scale])
     config = files.compose([*choices, *scale])
     try:
         for key, value in values.items():
@@ -84,8 +76,8 @@ def compose(
 def _omegaconf_message(error: OmegaConfBaseException, typed: Mapping[str, str]) -> str:
     """An error of OmegaConf in one line: what is wrong, and in which override, if an override is the cause."""
     key = str(error.full_key or "")
-    text = one_line(str(error).partition("full_key:")[0])
-    return f"{one_line(typed.get(key, key))}: {text}" if key else text
+    text = hydra_adapter.one_line(str(error).partition("full_key:")[0])
+    return f"{hydra_adapter.one_line(typed.get(key, key))}: {text}" if key else text
 
 
 def _checked(
@@ -108,7 +100,7 @@ def _checked(
         of_points = {axis: list(dict.fromkeys(point[axis] for point in points)) for axis in points[0]}
         plain |= of_points
         config.update({"points": list(points), **of_points})
-    paper = check_paper(plain[schema.PAPER], typed)
+    paper = hydra_adapter.check_paper(plain[schema.PAPER], typed)
     # Which cases are retried now is not part of how a run is made.
     config.update({schema.PAPER: paper or None, "retry": None})
     text = OmegaConf.to_yaml(config)

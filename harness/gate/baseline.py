@@ -371,8 +371,7 @@ class _File(_Findings):
     def _belongs_together(self) -> "_File":
         if not self.cases:
             raise ValueError("it names no case")
-        # Files of earlier versions have a cost model for each length of a source.
-        groups = {*(_group(case, facts) for case, facts in self.cases.items()), *map(group, self.cases)}
+        groups = {_group(case, facts) for case, facts in self.cases.items()}
         for section, of_time in ((self, False), (self.timed, True)):
             for name in (*section.laws, *section.claims):
                 if name.of_time is not of_time:

@@ -201,10 +201,6 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
         if not lacking[of_it] and of_it not in whole:
             name = FindingId(*of_it, "").subject
             remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
-    for of_it in {(name.impl, name.setting): None for name in was.laws}:
-        if of_it not in members:
-            name = FindingId(*of_it, "").subject
-            remarks.append(f"{name}: a cost model now covers every kv_len, {no_judgement} Write a new baseline.")
     if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
         remarks.append("Better than the baseline: write a new one, so that it stays so.")
     return remarks

@@ -15,19 +15,12 @@ from harness import layer_lookup
 from harness.layer_options import options_of
 from harness.own_axes import declared_axes
 from harness.sweep_axes import EQUAL, Case
-from harness.trial import layer_inputs, layer_protocol, result_checks, workload
+from harness.trial import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
 from harness.trial.compilation import uncompiled_calls
 from harness.trial.device import cast_layer, has_drawn, reference_device, to_float64
 from harness.trial.function_layer import FunctionLayer, is_usual_reference, uncompiled
 from harness.trial.metrics.flops import product_dtypes
 from harness.trial.result_checks import WrongResult, check_error, check_reference, same_draws
-from harness.trial.reuse_between_calls import (
-    check_operation_counts,
-    check_second_input,
-    fill_tensors,
-    gradient_pairs,
-    repeated_gradients,
-)
 from harness.trial.sandbox import Answer
 from harness.trial.workload import Workload, build
 from impls.attention.reference import softmax_attention
@@ -97,14 +90,14 @@ def _check_unchanged(
     state = workload.copied_state(work.layer)
     torch.manual_seed(seed)
     before = to_float64(seen(work.forward()))
-    fill_tensors(work.inputs, kept)
+    reuse_between_calls.fill_tensors(work.inputs, kept)
     workload.copy_weights(state, work.layer)
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
     torch.manual_seed(seed)
     after = seen(work.forward()).detach().clone()
-    fill_tensors(work.inputs, kept)
+    reuse_between_calls.fill_tensors(work.inputs, kept)
     try:
         check_error("its output", after, before, limit)
     except WrongResult as error:
@@ -161,7 +154,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     token = [tensor.clone() for tensor in work.varying]
     last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
     errors.append(check_error("the last token after a prefill", last, expected[:, -1], limit))
-    fill_tensors(work.varying, token)
+    reuse_between_calls.fill_tensors(work.varying, token)
     errors.append(check_error("the same step taken again", work.call(), expected[:, -1], limit))
     if hasattr(layer, "prefill") and (half := case.seq_len // 2):
         state = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source))  # type: ignore[operator]
@@ -298,7 +291,7 @@ def _verify(case: Case, seed: int) -> Answer:
     result: Answer = {"against": against, "tolerance": limit}
     if layer_protocol.decodes_in_steps(work.layer, case):
         result |= check_decoding(case, work, reference, seed, limit)
-        check_operation_counts(work, seed)
+        reuse_between_calls.check_operation_counts(work, seed)
         check_batch(case, seed, limit)
         return result
     trains = work.gradient is not None
@@ -319,7 +312,7 @@ def _verify(case: Case, seed: int) -> Answer:
         # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
         if not y.isfinite().all():
             raise WrongResult("its output is not finite") from error
-        check_operation_counts(work, seed)
+        reuse_between_calls.check_operation_counts(work, seed)
         # It may compute with few bits, and round by all values of a batch.
         check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
@@ -359,22 +352,24 @@ def _verify(case: Case, seed: int) -> Answer:
                     expected = expected_output(reference, case, inputs)
         with same_draws(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
-        pairs = gradient_pairs(work, reference, inputs)
+        pairs = reuse_between_calls.gradient_pairs(work, reference, inputs)
         if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
             work.call = work.remake()
-            pairs += [pair for _ in range(2) for pair in repeated_gradients(work, pairs)]
+            pairs += [pair for _ in range(2) for pair in reuse_between_calls.repeated_gradients(work, pairs)]
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
-    check_operation_counts(work, seed)
+    reuse_between_calls.check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
     with same_draws(case, draws):
-        check_second_input(work, lambda inputs: expected_output(another, case, inputs), real, seed, limit)
+        reuse_between_calls.check_second_input(
+            work, lambda inputs: expected_output(another, case, inputs), real, seed, limit
+        )
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
     return result

@@ -16,28 +16,11 @@ from time import monotonic, perf_counter
 import torch
 
 from harness.sweep_axes import Case, device_kind
+from harness.trial import environment, reuse_between_calls
 from harness.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
 from harness.trial.device import to_float64
-from harness.trial.environment import (
-    affinity_mover,
-    cpu_mhz,
-    probe_readings,
-    randomize_heap,
-    settle_heap,
-    usage,
-    warm_up,
-)
 from harness.trial.metrics.after_call import OtherThreads
 from harness.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
-from harness.trial.reuse_between_calls import (
-    LastCall,
-    Renewal,
-    check_call_times,
-    check_last_call,
-    fill_tensors,
-    results_of,
-    take_last_call,
-)
 from harness.trial.sandbox import Answer, is_out_of_memory, send
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
@@ -66,23 +49,23 @@ class _Layer:
         self._build()
 
     def _build(self) -> None:
-        self.held = randomize_heap()
+        self.held = environment.randomize_heap()
         self.work = build(self._case, self._seed)
-        self.renewal = Renewal(self.work.varying)
+        self.renewal = reuse_between_calls.Renewal(self.work.varying)
 
     def settle(self) -> float:
         """Make the calls that compile, and those that grow the heap. Return the seconds of the first call."""
         first_call_s = call_until_compiled(self.work.call, self.work.sync)
         self.renewal.look()
         if self._case.allocator == "steady":
-            settle_heap(self.work.call)
+            environment.settle_heap(self.work.call)
         return first_call_s
 
-    def take_last_call(self, calls_per_sample: int) -> LastCall:
+    def take_last_call(self, calls_per_sample: int) -> reuse_between_calls.LastCall:
         """Check the times of repeated calls, if samples consist of several. Then make one more call to be checked."""
         if calls_per_sample > 1:
-            check_call_times(self.work, self.renewal)
-        return take_last_call(self.work, self.renewal, self._seed)
+            reuse_between_calls.check_call_times(self.work, self.renewal)
+        return reuse_between_calls.take_last_call(self.work, self.renewal, self._seed)
 
     def build_anew(self) -> None:
         """Rebuild the same layer and input in other memory. Return free memory to the kernel first.
@@ -127,7 +110,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
     if may_compile:
         _check_not_compiled_since(made)
     del layer
-    checked = {} if last is None else {"last_call_checked": check_last_call(last, case, seed)}
+    checked = {} if last is None else {"last_call_checked": reuse_between_calls.check_last_call(last, case, seed)}
     return {
         **{name: rounded(value) for name, value in asdict(samples).items() if name != "during"},
         **samples.during,
@@ -147,17 +130,17 @@ def _check_not_compiled_since(made: int) -> None:
 
 def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples, Answer]:
     work, renewal = layer.work, layer.renewal
-    readings = probe_readings()
+    readings = environment.probe_readings()
     samples = take_samples(
         work.call,
         work.sync,
         trial_s,
         renew=renewal,
         singly=renewal.restores,
-        between=lambda: readings.extend(probe_readings()),
+        between=lambda: readings.extend(environment.probe_readings()),
         called_s=first_call_s,
     )
-    return samples, {"probe_s": median([*readings, *probe_readings()]), "cpu_mhz": cpu_mhz()}
+    return samples, {"probe_s": median([*readings, *environment.probe_readings()]), "cpu_mhz": environment.cpu_mhz()}
 
 
 def open_device(case: Case) -> Device:
@@ -191,8 +174,12 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
 
     def results(called: Call, seed: int) -> list[torch.Tensor]:
         # On the host, as the GPU may have no room for three copies of the gradients.
-        found = [one.detach().to("cpu", copy=True) for one in results_of(work, called, seed) if one is not None]
-        fill_tensors(work.varying, kept)
+        found = [
+            one.detach().to("cpu", copy=True)
+            for one in reuse_between_calls.results_of(work, called, seed)
+            if one is not None
+        ]
+        reuse_between_calls.fill_tensors(work.varying, kept)
         return found
 
     # The graph runs first: the call replaces the gradients by others than the graph's.
@@ -222,7 +209,7 @@ def missing_parts(case: Case) -> list[str]:
 def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]:
     device = open_device(case)
     readings = device.probe_readings()
-    before = usage()
+    before = environment.usage()
     # On a GPU each sample is one call anyway.
     call, is_graph = layer.work.call, case.launch == "graph"
     if is_graph:
@@ -238,13 +225,15 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
         before_load=lambda: readings.extend(device.probe_readings()),
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
-    samples.during = usage().since(before)
-    return samples, {"probe_s": median(readings), "cpu_mhz": cpu_mhz(), "gpu": device.name, **extras}
+    samples.during = environment.usage().since(before)
+    return samples, {"probe_s": median(readings), "cpu_mhz": environment.cpu_mhz(), "gpu": device.name, **extras}
 
 
 def probe_of(case: Case | None) -> Answer:
     """Time the reference workload of the case's device, or of the CPU without a case."""
-    readings = probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
+    readings = (
+        environment.probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
+    )
     return {"probe_s": median(readings)}
 
 
@@ -275,7 +264,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     if case.launch == "graph":
         layer.work.call = as_graph(open_device(case), layer.work, case)
     until = _steady_and_clocked_up(warm_up_s) if on_gpu else sampler.steady_or_after(warm_up_s)
-    times, _ = warm_up(layer.work.call, layer.work.sync, until)
+    times, _ = environment.warm_up(layer.work.call, layer.work.sync, until)
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
     if on_gpu:
         per_call_s = max(pipelined_call_s(layer.work.call, layer.work.sync, per_call_s), sampler.LEAST_CALL_S)
@@ -283,7 +272,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     sample_s = max(sampler.MIN_SAMPLE_S, sampler.CLOCK_SHARE * sampler.clock_cost(perf_counter))
     calls = 1 if layer.renewal.restores else max(1, math.ceil(sample_s / per_call_s))
     again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
-    move = affinity_mover(case.threads)
+    move = environment.affinity_mover(case.threads)
     gc.disable()
     turns = 0
     _answer(answer, {"call_s": per_call_s})
@@ -303,7 +292,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     if compiles:
         _check_not_compiled_since(made)
     del layer
-    check_last_call(last, case, seed)
+    reuse_between_calls.check_last_call(last, case, seed)
     return {"turns": turns, "threads_after": rounded(threads_after)}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.sweep_axes import Case
+from harness.trial import environment, reuse_between_calls
 from harness.trial.compilation import CompiledAgain
 from harness.trial.timing import timed_trial
 from harness.trial.timing.timed_trial import take_turns
@@ -25,7 +26,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Case]]:
         return build(case, seed)
 
     monkeypatch.setattr(timed_trial, "build", counted)
-    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: lambda number: None)
+    monkeypatch.setattr(environment, "affinity_mover", lambda threads: lambda number: None)
     monkeypatch.setattr(timed_trial, "compilations", lambda: 0)  # other tests may have compiled in this process
     yield cases
     timed_trial.gc.enable()
@@ -64,8 +65,10 @@ def test_each_sample_of_a_turn_is_of_a_new_input(
 ) -> None:
     computed: list[int] = []
     for name in ("check_call_times", "check_last_call"):
-        monkeypatch.setattr(timed_trial, name, lambda *_: None)
-    monkeypatch.setattr(timed_trial, "take_last_call", lambda work, *_: computed.append(len(work.layer.results)))
+        monkeypatch.setattr(reuse_between_calls, name, lambda *_: None)
+    monkeypatch.setattr(
+        reuse_between_calls, "take_last_call", lambda work, *_: computed.append(len(work.layer.results))
+    )
     serve(Case("faults.layers:KeepsByFirstRow", 16, 8, 1), [(0, 0)] * 2, tmp_path / "said")
     assert computed[0] > 2
 
@@ -74,7 +77,7 @@ def test_the_place_is_the_one_asked_for(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: taken.append)
+    monkeypatch.setattr(environment, "affinity_mover", lambda threads: taken.append)
     serve(case, [(3, 0), (255, 1)], tmp_path / "said")
     assert taken == [3, 255]
 
@@ -83,7 +86,7 @@ def test_places_are_of_as_many_cpus_as_the_case_has_threads(
     case: Case, built: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(timed_trial, "affinity_mover", lambda threads: asked.append(threads) or (lambda number: None))
+    monkeypatch.setattr(environment, "affinity_mover", lambda threads: asked.append(threads) or (lambda number: None))
     serve(case, [(0, 0)], tmp_path / "said")
     assert asked == [case.threads]
 
