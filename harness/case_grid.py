@@ -26,7 +26,7 @@ def grid(
 
 
 # The axes of a layer's constructor, for a layer without heads.
-_OF_NO_HEADS: dict[str, Any] = {name: DEFAULTS.get(name, 1) for name, axis in AXES.items() if axis.of_layer}
+_OF_NO_HEADS = {name: DEFAULTS.get(name, 1) for name, axis in AXES.items() if axis.of_layer}
 
 
 def collapsed(case: Case, has_heads: Callable[[str], bool]) -> Case:

@@ -66,14 +66,13 @@ class Command:
 
     def run(self, options: Any) -> int:
         """Carry the command out, and return its exit status."""
-        function: Callable[[Any], int] = referenced(f"{self.module}:run_{self.function_name}")
+        function = referenced(f"{self.module}:run_{self.function_name}")
         return function(options)
 
     @property
     def add_options(self) -> Callable[[Any], None]:
         """The function that adds the command's options to a parser."""
-        function: Callable[[Any], None] = referenced(f"{self.options}:_{self.function_name}")
-        return function
+        return referenced(f"{self.options}:_{self.function_name}")
 
 
 MEASURE, READ, GATE, EXPLORE = "Measure", "Read a run", "Gate pull requests", "Explore"

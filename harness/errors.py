@@ -19,26 +19,26 @@ VALUES = {
     "device": {"gpu": "cuda"},
 }
 _NAMES = {
-    "impl": ("layer", "layers", "impls", "model"),
-    "seq_len": ("length", "seqlen", "seq_length", "sequence_length", "context", "tokens"),
-    "d_model": (
-        *("dim", "width", "hidden", "hidden_size", "hidden_dim", "model_dim", "embed_dim", "embedding_dim", "n_embd"),
-        *("features", "in_features", "out_features", "input_size"),
-    ),
-    "num_heads": ("heads", "head", "n_heads", "nheads", "nhead", "num_attention_heads"),
-    "num_kv_heads": ("kv_heads", "n_kv_heads", "num_key_value_heads"),
-    "batch_size": ("batch", "bs", "bsz"),
-    "kv_len": ("seq_len_kv", "seqlen_kv", "kv_seq_len", "memory_len"),
-    "head_dim": ("head_size", "headdim", "d_head"),
-    "threads": ("cpus", "num_threads", "nthreads"),
-    "memory_limit": ("max_memory", "mem"),
-    "out": ("output", "output_dir", "outdir"),
-    "points": ("zip",),
+    "impl": "layer layers impls model",
+    "seq_len": "length seqlen seq_length sequence_length context tokens",
+    "d_model": """
+        dim width hidden hidden_size hidden_dim model_dim embed_dim embedding_dim n_embd
+        features in_features out_features input_size
+    """,
+    "num_heads": "heads head n_heads nheads nhead num_attention_heads",
+    "num_kv_heads": "kv_heads n_kv_heads num_key_value_heads",
+    "batch_size": "batch bs bsz",
+    "kv_len": "seq_len_kv seqlen_kv kv_seq_len memory_len",
+    "head_dim": "head_size headdim d_head",
+    "threads": "cpus num_threads nthreads",
+    "memory_limit": "max_memory mem",
+    "out": "output output_dir outdir",
+    "points": "zip",
 }
 # Other tools' names of options that are a value of one of our axes.
 OPTIONS = {**dict.fromkeys(("causal", "is_causal"), "mask=causal")}
 # Our word for each word of other tools, for "did you mean".
-MEANT = {word: name for name, words in _NAMES.items() for word in words}
+MEANT = {word: name for name, words in _NAMES.items() for word in words.split()}
 MEANT |= {word: value for aliases in VALUES.values() for word, value in aliases.items()}
 
 _WORD = re.compile(r"[A-Za-z]\w*")

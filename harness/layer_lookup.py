@@ -272,7 +272,7 @@ def load_reference(name: str) -> type | None:
 
 def _reference_of_function(layer: type, reference: Any) -> type | None:
     try:
-        made: type | None = importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
+        made = importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
     except TypeError as error:
         raise UsageError(f"its reference: {error}") from error
     return made
@@ -304,8 +304,7 @@ def _load(target: str) -> type:
         return found
     if not callable(found):
         raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
-    made: type = importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
-    return made
+    return importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
 
 
 def _module_of(target: str) -> ModuleType:
@@ -315,7 +314,7 @@ def _module_of(target: str) -> ModuleType:
 
 def _find(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
-    found: Any = _module_of(target)
+    found = _module_of(target)
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
         table = found() if isinstance(found, type) and issubclass(found, Mapping) else found
         keys = dict(table) if isinstance(table, Mapping) else {}  # functions that were registered there

@@ -17,7 +17,7 @@ NO_OPTIONS = "none"
 # What precedes the name of an option on the command line.
 OPTION = "layer."
 _PAIR = re.compile(r"([^\W\d]\w*)=([\w.:/-]+)")
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 @cache

@@ -125,7 +125,7 @@ def keep_gpus_initialised() -> bool:
     has no CUDA context, and may still fork.
     """
     try:
-        nvml: Any = importlib.import_module("pynvml")
+        nvml = importlib.import_module("pynvml")
     except ImportError:
         return False
     try:

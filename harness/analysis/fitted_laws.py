@@ -85,7 +85,7 @@ class FittedLaw:
         smaller size that surely costs more. Its lower end is no less than theirs. Raises ValueError with the reason if
         the law cannot predict the size. One such size differs along an axis of which only one value was measured.
         """
-        size: Size = n, d, h, b, own
+        size = n, d, h, b, own
         for point in self.series.points:
             if point.size == size:
                 return Prediction(point.value, point.lo, point.hi, measured=True)

@@ -60,7 +60,7 @@ def open_report(directory: Path) -> None:
 
     page = (directory / "report.html").absolute()
     try:
-        browser: webbrowser.BaseBrowser | None = webbrowser.get()
+        browser = webbrowser.get()
     except webbrowser.Error:
         browser = None
     if browser is None or not browser.open(page.as_uri()):

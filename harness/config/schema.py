@@ -158,7 +158,7 @@ class SweepConfig:
 
 
 # What the files of `conf/` are merged into, in the order of a run's config.yaml. By default, all usable CPUs are used.
-PLAIN: dict[str, Any] = {
+PLAIN = {
     **dict.fromkeys(AXES, MISSING),
     **DEFAULTS,
     "threads": None,

@@ -123,7 +123,7 @@ def judge_baseline(
     note = f" (torch {was.torch} before, {now.torch} now)" if was.torch != now.torch else ""
     members, whole = was.members(), _complete(was, now, chosen)
     found: list[Outcome] = []
-    grown: set[tuple[_Group, str]] = set()
+    grown = set()
     metrics = {_GATED[column]: metric for column, metric in _METRICS.items()}
     for case in sorted(chosen, key=_in_order):
         of_it = was.group(case)

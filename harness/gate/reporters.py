@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,9 +110,7 @@ class GateReport:
         if self._is_undecided:
             heading = f"Undecided: {self.title}"
             lede += self.advice
-        explained: list[Part] = [
-            one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)
-        ]
+        explained = [one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)]
         parts = [Sentence(lede, "lede"), *_listed(wanting), self.remarks, *explained]
         text = markdown(Section(heading, parts), level=2)
         if passed:
@@ -155,7 +153,7 @@ class GateReport:
 
 
 # The formats by their flags: the ending of the file, and its text.
-_FORMATS: dict[str, tuple[str, Callable[[GateReport], str]]] = {
+_FORMATS = {
     "markdown": (".md", GateReport.as_markdown),
     "junit": (".xml", GateReport.as_junit),
     "json": (".json", GateReport.as_json),

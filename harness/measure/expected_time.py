@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from harness import layer_lookup
 from harness.case_grid import kinds_of
@@ -167,13 +167,13 @@ def claimed_costs(case: Case) -> CallCosts:
 
 
 # Powers of n, d and h in the terms that costs are assumed to consist of.
-_Terms: TypeAlias = Sequence[tuple[int, int, int]]
-_FLOP_TERMS: _Terms = ((1, 2, 0), (2, 1, 0))
-_OPERATION_TERMS: _Terms = ((0, 0, 0), (1, 0, 0))
+_Terms = Sequence[tuple[int, int, int]]
+_FLOP_TERMS = ((1, 2, 0), (2, 1, 0))
+_OPERATION_TERMS = ((0, 0, 0), (1, 0, 0))
 # Gradients of weights, rows of the sequence, scores of attention.
-_BYTE_TERMS: _Terms = ((0, 2, 0), (1, 1, 0), (2, 0, 1))
+_BYTE_TERMS = ((0, 2, 0), (1, 1, 0), (2, 0, 1))
 # The facts of a layer's small cases, which differ in length alone. Three lengths determine all terms.
-SmallFacts: TypeAlias = Sequence[tuple[Case, Mapping[str, Any]]]
+SmallFacts = Sequence[tuple[Case, Mapping[str, Any]]]
 
 
 def costs_by_claims(case: Case, small: SmallFacts) -> CallCosts:

@@ -163,8 +163,7 @@ class Session:
                     raise UsageError(f"device={device}: torch sees no such device {where}: type {known}")
 
     def _seen_gpus(self, environment: str) -> dict[str, Any]:
-        seen: dict[str, Any] = self.executor.within(environment).ask("machine").values.get("devices", {})
-        return seen
+        return self.executor.within(environment).ask("machine").values.get("devices", {})
 
     def visible_gpus(self, config: SweepConfig) -> list[str] | None:
         """The GPUs that the cases' devices may be, as `harness.gpus` names them. None without such cases."""

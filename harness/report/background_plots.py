@@ -83,7 +83,7 @@ def serve_drawing() -> None:
 
     for name in sys.stdin.buffer:
         with open(name.decode().removesuffix("\n"), "rb") as file:
-            order: _Order = pickle.load(file)
+            order = pickle.load(file)
         _draw(order)
 
 

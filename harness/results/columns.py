@@ -313,7 +313,7 @@ def _table() -> dict[str, Column]:
 
 
 # The table of columns, in their order.
-COLUMNS: dict[str, Column] = _table()
+COLUMNS = _table()
 # Exact facts of a call, which a facts row holds under the same names.
 FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
 # Facts whose changes from commit to commit are reported, and their names in sentences.
@@ -333,7 +333,7 @@ if TYPE_CHECKING:
 
 
 # The columns of whole numbers.
-WHOLE: frozenset[str] = frozenset(name for name, column in COLUMNS.items() if column.type is int)
+WHOLE = frozenset(name for name, column in COLUMNS.items() if column.type is int)
 
 
 def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
@@ -354,10 +354,10 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
 
 
 # Default values of columns that the table lacks.
-_ASSUMED: dict[str, Any] = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
+_ASSUMED = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 # The remainder of a peak may be negative.
-_LEAST: dict[str, float] = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
+_LEAST = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
 _TIMES = ("time_s", "probe_s", *_ENDS)
 

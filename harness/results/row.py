@@ -227,8 +227,8 @@ TEXT, FLAG = _of_type(str), _of_type(bool)
 COUNT, _whole = _number(0, (int,)), _number(types=(int,))
 FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
 OBJECT, LIST = _of_type(dict), _of_type(list)
-_OF_TYPES: dict[type, Check] = {str: TEXT, int: COUNT, float: AT_LEAST_0}
-_FACT_CHECKS: dict[str, Check] = {
+_OF_TYPES = {str: TEXT, int: COUNT, float: AT_LEAST_0}
+_FACT_CHECKS = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
     "block_sizes": _json_of(rows_of(COUNT, COUNT)),
@@ -262,7 +262,7 @@ class TrialKind:
     takes: tuple[str, ...] = ("case", "seed")
 
 
-KINDS: dict[str, TrialKind] = {
+KINDS = {
     "machine": TrialKind({"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)}, builds_layer=False),
     "describe": TrialKind(
         {
@@ -335,11 +335,10 @@ def kind_of(purpose: str) -> TrialKind:
     """Return the kind of trial. Raises KeyError if there is none."""
     if purpose in KINDS:
         return KINDS[purpose]
-    kind: TrialKind = referenced(dict(entries("TRIAL_KINDS"))[purpose])
-    return kind
+    return referenced(dict(entries("TRIAL_KINDS"))[purpose])
 
 
-_SECONDS: Check = none_or(lambda value: type(value) in (int, float))
+_SECONDS = none_or(lambda value: type(value) in (int, float))
 # Entries of every answer, and those kept from the answer of a failed trial.
-OF_ALL: dict[str, Check] = {"reason": none_or(TEXT), "start_s": _SECONDS}
-OF_FAILURES: dict[str, Check] = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT), "start_s": _SECONDS}
+OF_ALL = {"reason": none_or(TEXT), "start_s": _SECONDS}
+OF_FAILURES = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT), "start_s": _SECONDS}

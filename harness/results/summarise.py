@@ -53,7 +53,7 @@ class Group:
 
     def quiet(self) -> NDArray[np.bool_]:
         """Which trials were quiet (cases, N), judged by the best probe time of the run and by the GPU itself."""
-        by_probe: NDArray[np.bool_] = is_quiet(self.column("probe_s"), self.best_probe_s[:, None])
+        by_probe = is_quiet(self.column("probe_s"), self.best_probe_s[:, None])
         return by_probe & ~(self.column("gpu_disturbed") > 0)
 
 

@@ -124,7 +124,7 @@ def measure_accuracy(
     or gradients are so far off that rounding cannot explain it.
     """
     began = time.perf_counter()
-    errors: Answer = dict.fromkeys(NAMES)
+    errors = dict.fromkeys(NAMES)
     try:
         errors |= _measured(work, case, seed, y, flops, unknown)
     except Exception as error:  # the layer has run before, so only its reference fails
@@ -350,11 +350,10 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
     if part.rows is None or not _computes_rows(module):
         return part.of(verify.expected_output(module, case, inputs))
     if isinstance(module, FunctionLayer) and not is_softmax(type(module)):
-        keywords: dict[str, Any] = {**module.options, **workload.forward_keywords(module, case, None)}
+        keywords = {**module.options, **workload.forward_keywords(module, case, None)}
         if not packed_sequences.is_packed(module) and (mask := keywords.get("attn_mask")) is not None:
             keywords["attn_mask"] = mask if mask.shape[-2] == 1 else mask.index_select(-2, part.rows)
-        own: Tensor = module(*inputs, **keywords, rows=part.rows)
-        return own
+        return module(*inputs, **keywords, rows=part.rows)
     if packed_sequences.is_packed(module):
         q, (k, v, starts) = part.of(inputs[0]), inputs[1:4]
         return packed_sequences.of_rows(softmax_attention, part.rows, q, k, v, starts, case.mask == "causal")

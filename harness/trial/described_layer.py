@@ -156,7 +156,7 @@ def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
 
 
 def _reference(case: Case, layer_class: Any) -> str:
-    found: Any = verify.reference_class_of(case, layer_class)
+    found = verify.reference_class_of(case, layer_class)
     if found is None:
         return layer_lookup.ITSELF
     shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found

@@ -54,7 +54,7 @@ def _own_event(event: Any) -> Any:
 # A layer may replace torch's for its own use. So the harness binds these here, before any layer is imported. `WAITS`
 # has functions that wait until the device has done its work. On the CPU, a call returns only when it is done.
 EVENTS = {kind: _own_event(module_of(kind).Event) for kind in GPUS}
-WAITS: dict[str, Callable[[], None]] = {"cpu": lambda: None, **{kind: module_of(kind).synchronize for kind in GPUS}}
+WAITS = {"cpu": lambda: None, **{kind: module_of(kind).synchronize for kind in GPUS}}
 
 
 def is_rocm() -> bool:

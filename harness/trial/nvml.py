@@ -160,7 +160,7 @@ class NvmlGauge:
 
     def _reasons(self) -> int | None:
         for function in _REASONS_FUNCTIONS:
-            bits: int | None = self.ask(function)
+            bits = self.ask(function)
             if bits is not None:
                 for other in _REASONS_FUNCTIONS:
                     self._notes.pop(other, None)

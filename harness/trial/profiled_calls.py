@@ -8,10 +8,9 @@ and ends with the calls, and their range of NVTX has the case's name. `harness.c
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -38,7 +37,7 @@ def profile_calls(case: Case, tool: str, file: Path) -> None:
     Raises Unsupported if the layer refuses the case, and what its calls raise.
     """
     work = build(case, SEED)
-    call: Callable[[], Any] = work.call
+    call = work.call
     if case.launch == "graph":
         call = as_graph(open_device(case), work, case)
     for _ in range(CALLS):

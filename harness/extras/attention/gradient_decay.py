@@ -82,8 +82,7 @@ def _last_sound(norms: Floats) -> int:
 def _slopes(logs: Floats) -> Floats:
     """The slope of the least-squares line through each row, shape (seeds,); `logs` is (seeds, k)."""
     place = np.arange(logs.shape[1]) - (logs.shape[1] - 1) / 2
-    slopes: Floats = logs @ place / (place @ place)
-    return slopes
+    return logs @ place / (place @ place)
 
 
 def _rate(slopes: Floats) -> Rate:

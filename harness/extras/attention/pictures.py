@@ -130,7 +130,7 @@ def _line(axes: Axes, norms: Norms, look: Look, says: str) -> None:
     distance = np.arange(norms.shape[1])
     lo, median, hi = np.where(known, np.quantile(norms, _QUARTERS, axis=0), np.nan)
     axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
-    marks: dict[str, Any] = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 6}
+    marks = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 6}
     axes.plot(distance, median, lw=1.8, label=says, color=look.colour, mec="white", mew=0.6, **marks)
 
 

@@ -138,7 +138,7 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
     # Ctrl-C reaches every process of the terminal. These ignore it and end without a traceback when terminated.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        executor: Any = kind(folder=folder)
+        executor = kind(folder=folder)
         executor.update_parameters(**parameters)
         with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
             given = list(_map(executor, shard_files.measure_cases, rows))

@@ -78,7 +78,7 @@ def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChan
     if was == end:
         return None
     good, bad, now = 0, last, end
-    unmeasured: set[int] = set()
+    unmeasured = set()
     while inside := [at for at in range(good + 1, bad) if at not in unmeasured]:
         # The nearest to the middle: its neighbours may be commits that cannot be measured.
         at = min(inside, key=lambda one: (abs(2 * one - good - bad), one))
@@ -167,8 +167,7 @@ class ChangePosition:
         scale = _SCALES[:, None, None]
         distance = (log_ratio - self._levels - effects[:, None]) / scale
         constant = gammaln((_FREEDOM + 1) / 2) - gammaln(_FREEDOM / 2) - math.log(_FREEDOM * math.pi) / 2
-        likelihood: Floats = constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
-        return likelihood
+        return constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
 
     def skip(self, commit: int) -> None:
         """Leave out a commit that cannot be measured. A step there counts as one at the next commit that can be."""
@@ -288,7 +287,7 @@ def search_step(
     position = ChangePosition(last, float(np.median(of_bad)), apart)
     for log_ratio in of_bad:
         position.add(last, log_ratio)
-    failed: set[int] = set()
+    failed = set()
     beside: dict[tuple[int, int], list[float]] = {}
     while True:
         answer = position.answer()
@@ -346,8 +345,7 @@ def standard_errors(repeats: Sequence[Sequence[float]]) -> Floats:
     # The median of a sample variance lies below the variance.
     typical = float(np.median(variances * freedom / chdtri(freedom, 0.5)))
     shrunken = (_PRIOR_FREEDOM * typical + freedom * variances) / (_PRIOR_FREEDOM + freedom)
-    found: Floats = np.sqrt(shrunken / (freedom + 1) + _OWN_EFFECT**2)
-    return found
+    return np.sqrt(shrunken / (freedom + 1) + _OWN_EFFECT**2)
 
 
 def penalty(number: int) -> float:

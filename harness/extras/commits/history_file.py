@@ -165,7 +165,7 @@ class Blessing(_Line):
     blessed_at: _Time
 
 
-_KINDS: dict[str, type[OpenModel]] = {"commit": CommitLine, "before": DirectComparison, "blessed": Blessing}
+_KINDS = {"commit": CommitLine, "before": DirectComparison, "blessed": Blessing}
 
 
 @dataclass

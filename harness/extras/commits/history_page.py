@@ -307,7 +307,7 @@ def _percent(log_ratio: float | None) -> float | None:
 
 
 def _ratio_series(history: History, impl: str, one: TimeSeries) -> Chart:
-    held: dict[str, Ratio] = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
+    held = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
     ratios = [held.get(at.commit, Ratio()) for at in history.commits]
     places = [history.commits.index(at) for at in one.commits]
     texts = [ratio.text if ratio.is_known else "" for ratio in ratios]

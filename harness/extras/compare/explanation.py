@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from harness import formatting
 from harness.formatting import NumberText
 from harness.measure.executor import Executor
-from harness.report.document import Part, Section, Sentence, Table
+from harness.report.document import Section, Sentence, Table
 from harness.sweep_axes import Case
 
 _TRACE = "trace_{}.json.gz"
@@ -156,7 +156,7 @@ class Explanation:
         """The parts under their title, for Markdown."""
         if self.failure:
             return Section("", [Sentence(self.failure)])
-        parts: list[Part] = [Sentence(part) if isinstance(part, str) else part for part in self.parts(brief)]
+        parts = [Sentence(part) if isinstance(part, str) else part for part in self.parts(brief)]
         return Section(self.title, parts)
 
     def as_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.measure.fork_client import ForkServer, ForkServerLost
 from harness.measure.outcome import InvalidAnswer, TrialOutcome, check_entries, parsed
-from harness.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, Check, TrialKind, none_or, rows_of
+from harness.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, TrialKind, none_or, rows_of
 from harness.sweep_axes import Case
 from harness.trial.sandbox import NOTICE, Answer, Request
 
@@ -38,7 +38,7 @@ TRACE = TrialKind(
     takes=("case", "seed", "chrome"),
 )
 # Lines that an interleaved trial sends before its answer. They are no trials of their own.
-LINES: dict[str, dict[str, Check]] = {"warm": {"call_s": POSITIVE}, "turn": {"min_s": POSITIVE, "mean_s": POSITIVE}}
+LINES = {"warm": {"call_s": POSITIVE}, "turn": {"min_s": POSITIVE, "mean_s": POSITIVE}}
 # The number of a place is sent as one byte.
 _PLACES = 256
 

@@ -149,7 +149,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[De
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
     truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
-    body: Any = layer_script if inputs is None else function_script
+    body = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
     taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())

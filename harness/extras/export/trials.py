@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     length is `longest`. With `of_each`, packed sequences are passed to the function one by one. For a kernel of the
     table, see `Kernel.user_call`.
     """
-    function: Any = layer_class.function
+    function = layer_class.function
     layout, told = layer_class.layout, {"named": [one.name for one in layer_class.inputs[layer_class.positional :]]}
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
@@ -163,7 +163,7 @@ def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Cas
     """The shape at each of the cases."""
     found = []
     for case in cases:
-        own: Mapping[str, Any] = own_axes.own_letters(layer_class, case)
+        own = own_axes.own_letters(layer_class, case)
         found.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), own)))
     return found
 

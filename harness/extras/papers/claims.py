@@ -113,7 +113,7 @@ def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
     found = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
     if not found:
         return Judgement("", NOT_MEASURED, "no case of it was measured")
-    known: _Points = [(one.line, one.known) for one in found if one.known is not None]
+    known = [(one.line, one.known) for one in found if one.known is not None]
     if not known:
         return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
     along_n = {"exponent": _exponent, "overtakes": _overtakes}

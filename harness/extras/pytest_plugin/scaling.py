@@ -23,7 +23,6 @@ from harness.extras.pytest_plugin.shared_measurements import (
     read_request,
 )
 from harness.fit.laws import Law, Range, exponent_of
-from harness.formatting import NumberText
 from harness.gate.check_rules import Verdict
 from harness.polynomial import Size, leading, sizes_by_letter
 from harness.results.columns import CaseResult
@@ -127,7 +126,7 @@ class Exponent(float):
 # How often an open question is measured again: times in more rounds, exact counts at the sizes in between.
 _MOST_TIMES, _MOST_FACTS = 2, 1
 _FEWEST = 3
-_UNITS: dict[str, NumberText] = {"time": formatting.seconds, "memory": formatting.size}
+_UNITS = {"time": formatting.seconds, "memory": formatting.size}
 
 
 class Quantity:

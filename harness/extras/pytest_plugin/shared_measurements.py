@@ -246,7 +246,7 @@ def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
 
 
 # The axes along which a cost model can be fitted, and their default sizes.
-OVER: dict[str, tuple[int, ...]] = {
+OVER = {
     "seq_len": (64, 128, 256, 512, 1024),
     "d_model": (32, 64, 128, 256),
     "num_heads": (1, 2, 4, 8),
@@ -254,7 +254,7 @@ OVER: dict[str, tuple[int, ...]] = {
 }
 # The default value of each axis. One thread: otherwise the memory that a fused kernel allocates may depend on the
 # number of processors, and so may an exact assertion.
-USUAL: dict[str, Any] = {**DEFAULTS, "seq_len": 256, "d_model": 64, "num_heads": 4, "device": "cpu", "threads": 1}
+USUAL = {**DEFAULTS, "seq_len": 256, "d_model": 64, "num_heads": 4, "device": "cpu", "threads": 1}
 _PRECISIONS = ("quick", "standard", "strict")
 
 
@@ -307,7 +307,7 @@ class Request:
 
     def between(self) -> list[Case]:
         """The cases halfway between neighbours along the axis."""
-        middles: dict[int, Any] = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
+        middles = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
         lower = [(case, size) for case in self.cases if (size := self.sizes_of(case)[self.axis]) in middles]
         found = dict.fromkeys(self.with_size(case, self.axis, middles[size]) for case, size in lower)
         return [case for case in found if case not in self.cases]

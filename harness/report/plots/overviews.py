@@ -154,7 +154,7 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
     height = (0.42 * len(widths) + 0.45) * len(impls) + 0.7
     caption = f"{setting.title}; purple: faster, orange: slower, pale: within measurement error, grey: not measured"
     most = math.log2(_FULL_COLOUR)
-    look: dict[str, Any] = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
+    look = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
     with canvas(width, height, _speedup_title(ratios, baseline), caption, style="white") as figure:
         cells = figure.subplots(len(impls), len(heads), squeeze=False)
         for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):

@@ -13,7 +13,6 @@ from harness.analysis.claim_rules import exponent_value
 from harness.analysis.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.analysis.fitted_laws import FittedLaw
 from harness.fit.laws import exponent_of
-from harness.formatting import NumberText
 from harness.layer_options import options_of
 from harness.report.document import Cell, Row, Table
 from harness.report.figure_panels import Facet, Lines, Panel, PanelSetting, fullest_panel, of_panel, own_axis_panels
@@ -23,7 +22,7 @@ from harness.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
 # A cost with its unit: `2.13 ms`, `6.00 MiB`, `4.19·10⁸ FLOPs`, `770`.
-COST_TEXTS: dict[str, NumberText] = {
+COST_TEXTS = {
     "time": formatting.seconds,
     "memory": formatting.size,
     "flops": lambda value: f"{formatting.count(value, 1e6)} FLOPs",
@@ -318,7 +317,7 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         whole, own = whole_s[line.seq_len], line.time_s
         return "suspect" if line.suspect else formatting.three(own / whole) if whole and own else ""
 
-    values: Mapping[str, Callable[[CaseResult], str]] = {
+    values = {
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         unit: speed,

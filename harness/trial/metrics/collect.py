@@ -231,7 +231,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
-    seen: Observation | None = told(lambda: trace_call(work, operations), what, unknown)
+    seen = told(lambda: trace_call(work, operations), what, unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = layer_protocol.decodes_in_steps(work.layer, case)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
@@ -351,7 +351,7 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
 
     Reasons go to `unknown`.
     """
-    nothing: dict[str, Any] = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
+    nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
         return nothing
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]

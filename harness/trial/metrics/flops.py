@@ -103,7 +103,7 @@ def _flex(qk: int, v: int, call: Arguments) -> Work:
     return Work(each * pairs, each * batch * heads * queries * keys)
 
 
-FLEX: dict[str, Kernel] = {
+FLEX = {
     "flex_attention": Kernel(partial(_flex, 1, 1), 3),
     # 7 products, where other fused kernels have 5. One loop computes the gradient of the queries, and another those of
     # keys and values. Each loop recomputes the scores and the gradient of the weights. (Dong et al. 2024, "Flex

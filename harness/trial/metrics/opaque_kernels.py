@@ -178,7 +178,7 @@ _SCALED_DOT_PRODUCT = [
     for name in ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
 ]
 _FLASH = "aten::_scaled_dot_product_flash_attention"  # on CUDA
-KERNELS: dict[str, Kernel] = {
+KERNELS = {
     **{name: Kernel(partial(_fused, *_FORWARD), _FORWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
     **{f"{name}_backward": Kernel(partial(_fused, *_BACKWARD), _BACKWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
     _FLASH: Kernel(partial(_fused, *_FORWARD, last_sees_all=True), _FORWARD_DEPTH),

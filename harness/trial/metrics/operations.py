@@ -152,7 +152,7 @@ class Storages:
         if tensor.layout != torch.strided:
             raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
         storage = tensor.untyped_storage()
-        key: int = storage._cdata
+        key = storage._cdata
         if key not in self.nbytes:
             self._held[key] = StorageWeakRef(storage)
             self.nbytes[key] = storage.nbytes()
