@@ -66,8 +66,7 @@ class Command:
 
     def run(self, options: Any) -> int:
         """Carry the command out, and return its exit status."""
-        function = referenced(f"{self.module}:run_{self.function_name}")
-        return function(options)
+        return referenced(f"{self.module}:run_{self.function_name}")(options)
 
     @property
     def add_options(self) -> Callable[[Any], None]:

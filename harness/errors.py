@@ -11,10 +11,14 @@ _MOST_NAMED = 16
 # Other tools' values are accepted, by axis: `dtype=fp16` is `dtype=float16`. Messages explain their names of axes.
 VALUES = {
     "dtype": {
-        **dict.fromkeys(("fp16", "half"), "float16"),
-        **dict.fromkeys(("bf16",), "bfloat16"),
-        **dict.fromkeys(("fp32", "single", "float"), "float32"),
-        **dict.fromkeys(("fp64", "double"), "float64"),
+        "fp16": "float16",
+        "half": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "single": "float32",
+        "float": "float32",
+        "fp64": "float64",
+        "double": "float64",
     },
     "device": {"gpu": "cuda"},
 }
@@ -36,7 +40,7 @@ _NAMES = {
     "points": "zip",
 }
 # Other tools' names of options that are a value of one of our axes.
-OPTIONS = {**dict.fromkeys(("causal", "is_causal"), "mask=causal")}
+OPTIONS = {"causal": "mask=causal", "is_causal": "mask=causal"}
 # Our word for each word of other tools, for "did you mean".
 MEANT = {word: name for name, words in _NAMES.items() for word in words.split()}
 MEANT |= {word: value for aliases in VALUES.values() for word, value in aliases.items()}

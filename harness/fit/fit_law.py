@@ -267,7 +267,7 @@ class _Problem:
             fits = all_subsets(raw * weights[:, None], (costs - added) * weights)
             weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
         self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
-        self.fits: Fits = all_subsets(self.columns, self.target)
+        self.fits = all_subsets(self.columns, self.target)
         most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
         self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from harness.case_grid import kinds_of
@@ -78,7 +78,7 @@ class Screen(LiveOnTerminal):
         text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
         self._bar = Progress(bar, text, console=console, auto_refresh=False, transient=True)
         super().__init__(console, self._bar)
-        self._task: TaskID = self._bar.add_task("", total=1.0)
+        self._task = self._bar.add_task("", total=1.0)
 
     def starting(self, phase: str, number: int) -> None:
         """A phase begins. For `round`, `number` is the round; for all other phases, the number of cases.

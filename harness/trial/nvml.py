@@ -68,7 +68,7 @@ class NvmlGauge:
         self._readings: list[dict[str, Any]] = []
         self._nvml = nvml
         self._open(where)
-        self.sm_clock_max_mhz: int | None = self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
+        self.sm_clock_max_mhz = self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
 
     def read(self) -> None:
         """Take a reading. This enqueues nothing, but takes host time, so do not call it inside a sample."""

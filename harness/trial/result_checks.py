@@ -1,13 +1,13 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from harness.sweep_axes import Case
 from harness.trial import layer_protocol
@@ -228,19 +228,3 @@ def missing_path(work: Any, case: Case) -> str:
     if norms[0] > 0 or faded.any():
         return ""
     return f"at n = {case.seq_len} no path leads from the first token to the last output"
-
-
-def unlisted_weights(make: Callable[[], nn.Module]) -> str:
-    """The end of a reason that names an attribute with random weights that `parameters()` misses; empty without any.
-
-    `make` makes a new layer, which draws other weights. A second one gets those of the first that are listed.
-    """
-    layer, another = make(), make()
-    another.load_state_dict(layer.state_dict())
-    for module, same in zip(layer.modules(), another.modules(), strict=True):
-        for name, value in vars(module).items():
-            pairs = zip(tree_leaves(value), tree_leaves(vars(same)[name]), strict=True)
-            tensors = [pair for pair in pairs if isinstance(pair[0], Tensor) and pair[0].layout == torch.strided]
-            if not all(torch.equal(*pair) for pair in tensors):
-                return f"; '{name}' holds random weights that parameters() misses: use nn.ParameterList"
-    return ""

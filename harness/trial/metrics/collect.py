@@ -225,7 +225,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
     unknown: list[str] = []
-    saved: int | None = 0
+    saved = 0
     if work.gradient is not None:
         kept = (work.forward, work.gradient, kind, work.forget)
         saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
