@@ -206,13 +206,14 @@ class _Piece:
         measured values alone. Without steps, the wanted value is returned, and no words.
         """
         values = _measured_values(self.points, axis)
-        if not self._is_counted or wanted in values or all(term.without(axis) == term for term in self.law.terms):
+        constant = [term.without(axis) == term for term in self.law.terms]
+        if not self._is_counted or wanted in values or all(constant):
             return (wanted,), ""
         if not self.law.determined:
             below = max((value for value in values if value < wanted), default=wanted)
             return (below, min((value for value in values if value > wanted), default=wanted)), ""
-        # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64.
-        first = int(values[0])
+        # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
+        first = int(values[0]) if any(constant) else 0
         step = math.gcd(*(int(value) - first for value in values)) or first
         more = first % step
         known = f"{more} more than multiples of {step}" if more else f"multiples of {step}"

@@ -195,13 +195,14 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
     return changes
 
 
-_POWERS = {"": 1, "²": 2, "³": 3, "⁴": 4}
+# The signs of the powers 1 to 4.
+_POWERS = " ²³⁴"
 
 
 def _highest_power(law: str, axis: str) -> int:
     """The highest power of an axis in the text of a law; 0 without any."""
-    found = re.findall(rf"(?<![A-Za-z]){axis}([²³⁴]?)", law)
-    return max((_POWERS[power] for power in found), default=0)
+    signs = re.findall(rf"(?<![A-Za-z]){axis}([²³⁴]?)", law)
+    return max((1 + _POWERS.index(sign or " ") for sign in signs), default=0)
 
 
 def judge_law(

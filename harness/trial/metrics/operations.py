@@ -138,10 +138,11 @@ class Storages:
     memory go.
     """
 
+    is_read_by_numpy = False
+
     def __init__(self) -> None:
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
-        self.is_read_by_numpy = False
         self._held: dict[int, StorageWeakRef] = {}
 
     def key(self, tensor: torch.Tensor) -> int:
