@@ -33,11 +33,8 @@ class MoreFindings(Protocol):
     title: str
     kind: str
 
-    @property
-    def sentences(self) -> list[str]: ...
-
-    @property
-    def tables(self) -> "Mapping[str, pd.DataFrame]": ...
+    sentences: list[str]
+    tables: "Mapping[str, pd.DataFrame]"
 
     def section(self, hardware: str) -> Any:
         """Return its section of the report. `hardware` is that of the run; it is empty if unknown."""

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,8 @@ def _file_order(path: Path) -> tuple[int, str]:
 
 # Number of unreadable lines that are named one by one.
 NAMED = 10
+# A row of a sweep has some kilobytes. A longer line is read in parts, none of which is a whole row.
+_LONGEST_LINE = 2**24
 _TORN = "not a whole row"
 _FOREIGN = f"not a row of schema {SCHEMA}"
 _NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
@@ -190,7 +193,7 @@ def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
 
 def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
     with reading.path.open("rb", buffering=2**20) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
             reading.lines = number
             try:
                 row = orjson.loads(line)

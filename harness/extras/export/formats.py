@@ -23,6 +23,7 @@ from harness.errors import UsageError
 from harness.machine import Machine, part
 from harness.measure.scheduler import read_resume_state
 from harness.results.columns import COLUMNS, CaseResult, table
+from harness.results.row_files import row_paths
 from harness.results.stored_run import StoredRun
 from harness.stats.interval import NORMAL
 from harness.sweep_axes import AXES, DEFAULTS, Case
@@ -198,9 +199,9 @@ def taken_at(stored: StoredRun) -> str:
     The time is that of the first row. For a run without rows, it is the time its file was written.
     """
     path = stored.path
-    for rows in filter(Path.is_file, sorted((path / "rows").glob("*.jsonl"))):
+    for rows in row_paths(path):
         with rows.open("rb") as file:
-            line = file.readline()
+            line = file.readline(2**24)
         with suppress(*_NO_TIME):
             return _iso(float(json.loads(line)["at"]))
     kept = path if path.is_file() else path / "summary.csv"
