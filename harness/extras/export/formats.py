@@ -201,7 +201,7 @@ def taken_at(stored: StoredRun) -> str:
     path = stored.path
     for rows in row_paths(path):
         with rows.open("rb") as file:
-            line = file.readline(2**24)
+            line = file.readline(16_000_000)
         with suppress(*_NO_TIME):
             return _iso(float(json.loads(line)["at"]))
     kept = path if path.is_file() else path / "summary.csv"
