@@ -136,7 +136,7 @@ _FILLING_CALLS = 8
 
 
 def kept_by_further_calls(work: Workload) -> int:
-    """Return the bytes that each further call keeps; 0 if calls end to keep anything."""
+    """Return the bytes that each further call keeps; 0 if one of the next calls keeps nothing."""
     reachable = reachable_bytes()
     for _ in range(_FILLING_CALLS):
         before = reachable
