@@ -10,7 +10,10 @@ __version__ = "0.1.0"
 
 def _added(name: str) -> Any:
     """Return what an extra adds to this package by its table PUBLIC. Raises AttributeError if none has the name."""
-    from harness.entries import entries, referenced  # imported here: pytest loads this package in any test suite
+    from harness.core.model.entries import (  # imported here: pytest loads this package in any test suite
+        entries,
+        referenced,
+    )
 
     places = dict(entries("PUBLIC"))
     if name not in places:
@@ -19,7 +22,7 @@ def _added(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from harness.entries import entries
+    from harness.core.model.entries import entries
 
     return [*globals(), *dict(entries("PUBLIC"))]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rows import attention_time, measured, row
 
-from harness.config import compose
-from harness.results import row_files, run_directory
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
 
 SIZES = (64, 128, 256, 512)
 MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"model": "EPYC", "threads": 2}}

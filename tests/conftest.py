@@ -12,9 +12,9 @@ from forked_servers import ADDRESS, WITH_LAYERS, Origin
 from screens.text_file import TextFile
 from syrupy import SnapshotAssertion
 
-from harness.measure import fork_client
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run import fork_client
+from harness.core.run.executor import Executor
 
 # A shell starts a background job with SIGINT ignored, and child processes inherit that. This process ignores SIGINT by
 # a handler instead. Child processes do not inherit a handler, so tests can interrupt them.
@@ -103,7 +103,7 @@ def pytest_collection_finish() -> None:
 
     Each measurement begins with a garbage collection. It would take 0.2 s if it went through a million such objects.
     """
-    compilation = sys.modules.get("harness.trial.compilation")
+    compilation = sys.modules.get("harness.core.trial.compilation")
     if compilation is not None:
         compilation.note_kernels()  # frozen ones are not found otherwise
     gc.collect()

@@ -58,7 +58,7 @@ while True:
 # Has the origin import all layers, too: for fork servers that have the same ones.
 WITH_LAYERS = """
 from harness import layer_lookup
-from harness.trial import fork_server
+from harness.core.trial import fork_server
 for name in layer_lookup.names():
     layer_lookup.load_class(name)
 """
@@ -117,7 +117,7 @@ class Origin:
         return Forked(pid)
 
     def subprocess(self) -> SimpleNamespace:
-        """What `harness.measure.fork_client` is to have in place of the module `subprocess`."""
+        """What `harness.core.run.fork_client` is to have in place of the module `subprocess`."""
         return SimpleNamespace(**vars(subprocess) | {"Popen": self.begin})
 
     def close(self) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from harness.config import Precision
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.config import Precision
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
 
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=3, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
 FAMILIES = {"rnn": "rnn", "attention": "attention"}

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.case_grid import grid
-from harness.sweep_axes import AXES, Case, Setting, setting_text
+from harness.core.model.case_grid import grid
+from harness.core.model.sweep_axes import AXES, Case, Setting, setting_text
 
 AXIS_VALUES = {
     "impl": ("attention.fused", "rnn.elman"),

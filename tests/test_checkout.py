@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.background_process import PLACE, BackgroundProcess, search_path
-from harness.errors import UsageError
-from harness.machine import describe_machine
-from harness.measure.executor import Executor
-from harness.measure.fork_client import Runtime
+from harness.core.config.machine import describe_machine
+from harness.core.model.background_process import PLACE, BackgroundProcess, search_path
+from harness.core.model.errors import UsageError
+from harness.core.run.executor import Executor
+from harness.core.run.fork_client import Runtime
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 
-from harness import layer_lookup
-from harness.errors import UsageError
-from harness.polynomial import parse
-from harness.sweep_axes import Case
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.model.polynomial import parse
+from harness.core.model.sweep_axes import Case
 from impls.registry import IMPLS
 
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from rows import usual_lines
 
-from harness.config import compose
-from harness.file_io import escaped_cell, from_csv, to_csv, unescaped
-from harness.report.build import build
-from harness.results.columns import CaseResult, table
-from harness.results.stored_run import StoredRun, read_run_directory
+from harness.core.config import compose
+from harness.core.model.file_io import escaped_cell, from_csv, to_csv, unescaped
+from harness.core.results.columns import CaseResult, table
+from harness.core.results.stored_run import StoredRun, read_run_directory
+from harness.study.report.build import build
 
 FORMULAS = [
     "=1+1",
@@ -87,7 +87,7 @@ def test_no_table_of_a_report_holds_a_formula(tmp_path: Path, monkeypatch: pytes
     run = tmp_path / "run"
     run.mkdir()
     stored = StoredRun(run, hostile_lines(), [], {}, {})
-    monkeypatch.setattr("harness.report.build.read_run_directory", lambda _: stored)
+    monkeypatch.setattr("harness.study.report.build.read_run_directory", lambda _: stored)
     build(run, None)
     tables = {path.name: path.read_text() for path in run.glob("*.csv")}
     assert {"summary.csv", "laws.csv", "claims.csv", "crossovers.csv"} <= tables.keys()

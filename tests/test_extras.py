@@ -16,8 +16,8 @@ def _greet(parser):
 
 
 def run_greet(options):
-    from harness.measure.executor import short_executor
-    from harness.sweep_axes import Case
+    from harness.core.run.executor import short_executor
+    from harness.core.model.sweep_axes import Case
 
     with short_executor() as executor:
         answer = executor.run("greeting", Case("rnn.elman", 8, 4, 1), {"name": options.name})
@@ -25,7 +25,7 @@ def run_greet(options):
     return 0
 '''
 KINDS = """
-from harness.results.row import FLAG, TrialKind
+from harness.core.results.row import FLAG, TrialKind
 
 _GREETING = "harness.extras.greeting.trials:greeting"
 GREETING = TrialKind({"is_polite": FLAG}, handler=_GREETING, takes=("case", "name"))
@@ -35,7 +35,7 @@ def greeting(case, name):
     return {"text": f"hello {name}, here is {case.impl}", "is_polite": True}
 """
 ENTRIES = """
-from harness.entries import EXPLORE, Command
+from harness.core.model.entries import EXPLORE, Command
 
 _COMMANDS = "harness.extras.greeting.commands"
 COMMANDS = [Command("greet", EXPLORE, "greet somebody", _COMMANDS, _COMMANDS)]

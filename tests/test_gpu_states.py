@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness.config.compose import compose
-from harness.errors import UsageError
-from harness.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
-from harness.measure.output_directory import OutputDirectory
-from harness.results import run_directory
-from harness.results.stored_run import gpu_notices
+from harness.core.config.compose import compose
+from harness.core.config.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
+from harness.core.model.errors import UsageError
+from harness.core.results import run_directory
+from harness.core.results.stored_run import gpu_notices
+from harness.core.run.output_directory import OutputDirectory
 
 STATE = {"index": 0, "name": "H100", "driver": "570.86", "power_limit_w": 700.0, "ecc_mode": 1}
 STATE |= {"application_sm_clock_mhz": 1980, "mig_mode": None, "persistence_mode": 1}

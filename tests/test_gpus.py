@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from harness import gpus
-from harness.config.compose import compose
-from harness.errors import UsageError
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.measure.session import Session
-from harness.sweep_axes import OWN_ENVIRONMENT, Case, setting_text
+from harness.core.config import gpus
+from harness.core.config.compose import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, setting_text
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.session import Session
 
 ROOT = Path(gpus.__file__).parents[1]
 
@@ -245,7 +245,7 @@ def test_both_ways_to_measure_keep_gpus_initialised_and_have_theirs_to_themselve
             held.append(len(gpus._held))
             self.release = release
 
-    monkeypatch.setattr("harness.measure.executor.keep_gpus_initialised", lambda: kept.append("kept"))
+    monkeypatch.setattr("harness.core.run.executor.keep_gpus_initialised", lambda: kept.append("kept"))
     answer = SimpleNamespace(run=lambda *_: TrialOutcome("ok"))
     monkeypatch.setattr(Executor, "_warm_server", lambda self, which: answer)
     executor = Executor(seed=0, trial_s=0.01, timeout_s=1)

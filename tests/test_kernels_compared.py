@@ -6,12 +6,12 @@ import pytest
 from rich.console import Console
 from rows import PRECISION, row
 
-from harness.analysis.analyse import analyse
-from harness.formatting import kernels_sentence
-from harness.report.report_data import Contents, report_markdown, show_answer
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.formatting import kernels_sentence
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
+from harness.study.analyse import analyse
+from harness.study.report.report_data import Contents, report_markdown, show_answer
 
 
 def test_the_sentence_names_the_layer_each_kernel_and_its_place() -> None:

@@ -42,4 +42,4 @@ def import_without(package: str, names: list[str], modules: list[str]) -> None:
 
 
 def test_laws_are_fitted_without_names_that_came_later() -> None:
-    import_without("numpy", ["bool", "long"], ["harness.fit.laws", "harness.fit.piecewise"])
+    import_without("numpy", ["bool", "long"], ["harness.study.laws.laws", "harness.study.laws.piecewise"])

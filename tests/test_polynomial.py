@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.polynomial import Polynomial, Term, parse
+from harness.core.model.polynomial import Polynomial, Term, parse
 
 
 def test_one_token_more_of_attention_meets_all_before_and_is_projected() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import layer_lookup
-from harness.errors import UsageError
-from harness.sweep_axes import Case
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
 from impls.registry import IMPLS
 
 
@@ -56,7 +56,7 @@ def test_heads_must_divide_the_width_of_a_layer_that_has_heads() -> None:
 
 
 def test_looking_up_names_does_not_import_torch() -> None:
-    modules = "harness.layer_lookup, harness.cli.layers, harness.cli.machine"
+    modules = "harness.core.layers.layer_lookup, harness.cli.layers, harness.cli.machine"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import file_io
+from harness.core.model import file_io
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.config.compose import compose, differences
-from harness.errors import UsageError
-from harness.polynomial import parse
-from harness.sequence_lengths import check_lengths, claimed_flops, lengths_of, real_lengths
-from harness.sweep_axes import Case
+from harness.core.config.compose import compose, differences
+from harness.core.model.errors import UsageError
+from harness.core.model.polynomial import parse
+from harness.core.model.sequence_lengths import check_lengths, claimed_flops, lengths_of, real_lengths
+from harness.core.model.sweep_axes import Case
 
 
 def test_lengths_of_zipf_are_n_over_the_rank_in_an_order_that_a_seed_sets() -> None:

@@ -12,8 +12,8 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from harness import __version__
-from harness.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
-from harness.errors import UsageError, did_you_mean, notify
+from harness.core.model.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
+from harness.core.model.errors import UsageError, did_you_mean, notify
 
 _TABLE = [
     Command(
@@ -180,7 +180,9 @@ def _find_own_layers() -> None:
 
     The current directory comes last, as it may contain an `impls/` or a `torch.py`.
     """
-    from harness.background_process import search_path  # after `--help`, which does not wait for `subprocess`
+    from harness.core.model.background_process import (
+        search_path,  # after `--help`, which does not wait for `subprocess`
+    )
 
     here = os.getcwd()
     sys.path[:] = search_path([*(path for path in sys.path if path not in ("", here)), here])

@@ -12,18 +12,20 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 import harness
-from harness import formatting
-from harness.analysis import claims_table, fitted_laws
-from harness.cli.commands import DONE
-from harness.config import compose
-from harness.errors import UsageError, notify
-from harness.gate.baseline import baseline_of, baseline_text, read_baseline, write_baseline
-from harness.gate.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
-from harness.gate.check_rules import ERROR_FACTOR
-from harness.gate.reporters import GateReport, check_outputs
-from harness.key_value_options import Key, take_keys
-from harness.results import stored_run
-from harness.sweep_axes import OWN_ENVIRONMENT
+from harness.core.config import compose
+from harness.core.config.key_value_options import Key, take_keys
+from harness.core.model import formatting
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.sweep_axes import OWN_ENVIRONMENT
+from harness.core.results import stored_run
+from harness.study.check.baseline import baseline_of, baseline_text, read_baseline, write_baseline
+from harness.study.check.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
+from harness.study.check.check_rules import ERROR_FACTOR
+from harness.study.check.reporters import GateReport, check_outputs
+from harness.study.claims import claims_table
+from harness.study.laws import fitted_laws
+
+from .commands import DONE
 
 _ERROR_FACTOR = Key(
     "error_factor", float, ERROR_FACTOR, least=1.0, most=math.inf, takes="a number from 1 on; inf judges no error"

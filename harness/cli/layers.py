@@ -12,15 +12,16 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.cli.commands import CASES_FAILED, DONE
-from harness.errors import UsageError
-from harness.formatting import printable
-from harness.key_value_options import any_impl
-from harness.layer_lookup import CLAIMS, check_name, is_foreign
-from harness.layer_source import read_layer_source
-from harness.report.document import grouped
-from harness.sweep_axes import FAILURES, Case
+from harness.core.config.key_value_options import any_impl
+from harness.core.layers.layer_lookup import CLAIMS, check_name, is_foreign
+from harness.core.layers.layer_source import read_layer_source
+from harness.core.model.errors import UsageError
+from harness.core.model.formatting import printable
+from harness.core.model.sweep_axes import FAILURES, Case
+from harness.study.report.document import grouped
 from impls.registry import IMPLS, Impl
+
+from .commands import CASES_FAILED, DONE
 
 _WORK = ("work", "work_train", "work_decode")
 _ORDERS = ("memory", "depth", "path")
@@ -146,7 +147,7 @@ def _own_page(name: str) -> Page:
 
     Raises UsageError if it cannot be loaded.
     """
-    from harness.measure.executor import short_executor
+    from harness.core.run.executor import short_executor
 
     check_name(name)
     with short_executor() as executor:
@@ -205,9 +206,9 @@ VerificationResult = Sequence[tuple[Case, _Outcome]]
 
 def run_verify(options: argparse.Namespace) -> int:
     """Verify every case of a small grid. Returns 3 if a case fails."""
-    from harness.config import compose
-    from harness.measure.outcome import TrialOutcome
-    from harness.measure.session import Session
+    from harness.core.config import compose
+    from harness.core.run.outcome import TrialOutcome
+    from harness.core.run.session import Session
 
     config = compose(options.overrides, options.config_dir, usual=_VERIFY_DEFAULTS)
     found: list[tuple[Case, dict[str, Any]]] = []

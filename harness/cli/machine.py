@@ -7,17 +7,19 @@ import os
 import shutil
 from pathlib import Path
 
-from harness import __version__, formatting
-from harness.background_process import PLACE
-from harness.cli.commands import DONE
-from harness.entries import entries, referenced
-from harness.errors import UsageError
-from harness.file_io import cpu_quota
-from harness.formatting import NamedTexts
-from harness.machine import Machine, describe_machine, gpu_states
-from harness.measure.executor import Executor
-from harness.results.run_directory import RESULTS, check_writable
+from harness import __version__
+from harness.core.config.machine import Machine, describe_machine, gpu_states
+from harness.core.model import formatting
+from harness.core.model.background_process import PLACE
+from harness.core.model.entries import entries, referenced
+from harness.core.model.errors import UsageError
+from harness.core.model.file_io import cpu_quota
+from harness.core.model.formatting import NamedTexts
+from harness.core.results.run_directory import RESULTS, check_writable
+from harness.core.run.executor import Executor
 from impls.registry import IMPLS
+
+from .commands import DONE
 
 # Optional packages by import name; those of layers come from the registry.
 _OPTIONAL = ("triton", "submitit", "pytest")

@@ -8,10 +8,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.commands import COMMANDS
-from harness.entries import Out
-from harness.errors import UsageError
-from harness.sweep_axes import AXES, LETTERS
+from harness.core.model.entries import Out
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import AXES, LETTERS
+
+from .commands import COMMANDS
 
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
@@ -93,6 +94,6 @@ def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) ->
 
 
 def _settings() -> list[str]:
-    from harness.config.schema import keys  # slow to load, and only mistakes need it
+    from harness.core.config.schema import keys  # slow to load, and only mistakes need it
 
     return [*AXES, *LETTERS, *keys(for_sweep=True)]

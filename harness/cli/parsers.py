@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from harness.cli.commands import COMMANDS
-from harness.cli.option_forms import (
+from harness.core.model.entries import entries, referenced
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import AXES, SETTINGS
+
+from .commands import COMMANDS
+from .option_forms import (
     add_keys,
     add_open,
     add_out,
@@ -22,9 +26,6 @@ from harness.cli.option_forms import (
     with_output_flag,
     with_output_key,
 )
-from harness.entries import entries, referenced
-from harness.errors import UsageError
-from harness.sweep_axes import AXES, SETTINGS
 
 # The keys of `predict` and `recommend` beside their own.
 _SIZES = f"""\

@@ -10,21 +10,22 @@ from typing import Any
 
 from rich.console import Console
 
-from harness import formatting
-from harness.analysis import crossovers, predict
-from harness.analysis.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
-from harness.analysis.predict import Recommendation, SizeRequest
-from harness.analysis.roofline import roofs, with_suspects
-from harness.analysis.smoothing import with_times_in_law
-from harness.cli.commands import DONE
-from harness.errors import UsageError, notify
-from harness.formatting import BYTE_UNITS, NumberText
-from harness.key_value_options import Key, bytes_in, read_keys, whole
-from harness.report.document import Table, show
-from harness.report.text.cost_models import held_out_sentences
-from harness.results.columns import CaseResult
-from harness.results.stored_run import read_run_directory
-from harness.sweep_axes import SETTINGS
+from harness.core.config.key_value_options import Key, bytes_in, read_keys, whole
+from harness.core.model import formatting
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.formatting import BYTE_UNITS, NumberText
+from harness.core.model.sweep_axes import SETTINGS
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import read_run_directory
+from harness.study.laws import crossovers, predict
+from harness.study.laws.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
+from harness.study.laws.predict import Recommendation, SizeRequest
+from harness.study.laws.roofline import roofs, with_suspects
+from harness.study.laws.smoothing import with_times_in_law
+from harness.study.report.document import Table, show
+from harness.study.report.text.cost_models import held_out_sentences
+
+from .commands import DONE
 
 # The keys of both commands, beside their own.
 _KEYS = (

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.cli.commands import DONE
-from harness.errors import UsageError, notify
-from harness.formatting import counted
-from harness.measure.output_directory import launchers
-from harness.report.background_plots import BackgroundPlots
-from harness.report.document import show
-from harness.results import run_directory, stored_run
-from harness.results.columns import CaseResult
-from harness.results.run_directory import holder
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.formatting import counted
+from harness.core.results import run_directory, stored_run
+from harness.core.results.columns import CaseResult
+from harness.core.results.run_directory import holder
+from harness.core.run.output_directory import launchers
+from harness.study.report.background_plots import BackgroundPlots
+from harness.study.report.document import show
+
+from .commands import DONE
 
 if TYPE_CHECKING:
-    from harness.report.report_data import Contents
+    from harness.study.report.report_data import Contents
 
 
 def run_report(options: argparse.Namespace) -> int:
@@ -40,14 +41,14 @@ def write_report(
     """Write the report of a run. Returns its contents and the names of its files."""
     with BackgroundPlots() if plots else nullcontext() as drawing:
         # Imported here: the process that draws loads its libraries meanwhile.
-        from harness.report.build import build
+        from harness.study.report.build import build
 
         return build(run, drawing, out, baseline)
 
 
 def show_report(contents: "Contents", run: Path, directory: Path, written: Sequence[str], console: Console) -> None:
     """Print the answer of a run's report in `directory`, and the names of its files."""
-    from harness.report.report_data import next_steps, show_answer  # loads what fits cost models
+    from harness.study.report.report_data import next_steps, show_answer  # loads what fits cost models
 
     show_answer(contents, console)
     for line in next_steps(contents, run, directory, written):

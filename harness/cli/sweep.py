@@ -18,19 +18,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import gpus
-from harness.cli.commands import CASES_FAILED, DONE, INTERRUPTED
-from harness.cli.stored_runs import open_report, show_report, write_report
-from harness.config import SweepConfig, compose
-from harness.entries import entries, referenced
-from harness.errors import UsageError, notify
-from harness.formatting import counted, duration
-from harness.key_value_options import usable_cpus
-from harness.measure.output_directory import OutputDirectory, launcher_of, launchers
-from harness.measure.session import COMPILE_CACHE, Plan, Session
-from harness.report.document import Table, grouped, show
-from harness.results import run_directory
-from harness.sweep_axes import AXES, BAD_STATUSES, OWN_ENVIRONMENT, Case, Setting, device_kind, setting_text
+from harness.core.config import SweepConfig, compose, gpus
+from harness.core.config.key_value_options import usable_cpus
+from harness.core.model.entries import entries, referenced
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.formatting import counted, duration
+from harness.core.model.sweep_axes import AXES, BAD_STATUSES, OWN_ENVIRONMENT, Case, Setting, device_kind, setting_text
+from harness.core.results import run_directory
+from harness.core.run.output_directory import OutputDirectory, launcher_of, launchers
+from harness.core.run.session import COMPILE_CACHE, Plan, Session
+from harness.study.report.document import Table, grouped, show
+
+from .commands import CASES_FAILED, DONE, INTERRUPTED
+from .stored_runs import open_report, show_report, write_report
 
 
 def run_sweep(options: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     if options.profile:
         return profile_case(config, options.profile)
     if config.paper:
-        from harness.analysis.analyse import more_findings
+        from harness.study.analyse import more_findings
 
         more_findings({"paper": config.paper}, [])  # reports errors in the paper's file before anything is measured
     launcher = launcher_of(config)
@@ -53,7 +53,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         notify(f"threads={most}: only {cpus} usable here, so threads will wait for each other")
     with Session.of(config, target.path / COMPILE_CACHE) as session:
         if not options.dry_run:  # while the fork server imports torch: later, the import would cost time
-            importlib.import_module("harness.report.build")
+            importlib.import_module("harness.study.report.build")
         cases = session.cases(config)
         target.check_code(session.traits)
         target.check_options(session, cases)
@@ -197,7 +197,7 @@ def profile_case(config: SweepConfig, tool: str) -> int:
 
 def command_of(case: Case, tool: str, file: Path) -> list[str]:
     """The command that profiles the case with this tool."""
-    calls = [sys.executable, "-m", "harness.trial.profiled_calls", tool, str(file), *case.key.split(" ")]
+    calls = [sys.executable, "-m", "harness.core.trial.profiled_calls", tool, str(file), *case.key.split(" ")]
     if tool == "ncu":
         return ["ncu", "--profile-from-start", "off", "--nvtx", "--set", "full", "-f", "-o", str(file), *calls]
     if tool == "nsys":

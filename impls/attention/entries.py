@@ -173,7 +173,7 @@ COMPILED_ATTENTION = (
         _REFERENCE,
         "FlexAttention: a fused kernel compiled for its mask",
         work="8nd² + 4n²d",
-        work_train="24nd² + 18n²d",  # the backward pass has 7 products: see harness/trial/metrics/flops.py
+        work_train="24nd² + 18n²d",  # the backward pass has 7 products: see harness/core/trial/counts/flops.py
         memory="nd",
         **_SOFTMAX,
         compiled=True,

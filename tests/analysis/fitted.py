@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.series import series_of
-from harness.fit.laws import Coefficient, Law, Range
-from harness.polynomial import Term
-from harness.results.columns import CaseResult
+from harness.core.model.polynomial import Term
+from harness.core.results.columns import CaseResult
+from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.laws import Coefficient, Law, Range
+from harness.study.laws.series import series_of
 
 
 def law(parts: dict[Term, float], varied: tuple[str, ...] = ("n", "d"), doubt: str = "", exact: bool = False) -> Law:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from rows import lines
 from screens.text_file import titled
 
-from harness.analysis.claims_table import ClaimVerdict, verdicts
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.table1 import Cell
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.claims.claims_table import ClaimVerdict, verdicts
+from harness.study.claims.table1 import Cell
+from harness.study.laws.fitted_laws import FittedLaw
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 NOT_MEASURED = "not measured"

@@ -7,13 +7,13 @@ from rows import row
 from stats.noise import Draw
 from stats.population import Spreads
 
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.smoothing import with_times_in_law
-from harness.config import Precision
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.stats.interval import LEVEL
-from harness.sweep_axes import Case
+from harness.core.config import Precision
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
+from harness.core.stats.interval import LEVEL
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.smoothing import with_times_in_law
 
 TRIALS = 8
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=8, trial_s=0.03, timeout_s=9, case_s=100, patience_s=1)

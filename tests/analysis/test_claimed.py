@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rows import usual_lines
 
-from harness.analysis.claim_rules import FREE_FACTOR, exponent_at
-from harness.analysis.claims_table import claims_of
-from harness.layer_lookup import CLAIMS
-from harness.polynomial import Polynomial, Term, parse
+from harness.core.layers.layer_lookup import CLAIMS
+from harness.core.model.polynomial import Polynomial, Term, parse
+from harness.study.claims.claim_rules import FREE_FACTOR, exponent_at
+from harness.study.claims.claims_table import claims_of
 
 ATTENTION = parse("8nd² + 4n²d")
 

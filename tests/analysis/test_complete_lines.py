@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rows import usual_lines
 
-from harness.analysis.complete_lines import with_ratios, with_speeds
-from harness.errors import UsageError
-from harness.results.columns import CaseResult
+from harness.core.model.errors import UsageError
+from harness.core.results.columns import CaseResult
+from harness.study.complete_lines import with_ratios, with_speeds
 
 CALIBRATED: dict[str, Any] = {
     "calibration": {

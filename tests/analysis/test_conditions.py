@@ -8,20 +8,20 @@ import pytest
 from analysis.fitted import fitted, law
 from rows import PRECISION, measured, row
 
-from harness.analysis.complete_lines import with_ratios
-from harness.analysis.crossovers import Crossover, crossovers, unlikeness
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.predict import Recommendation, SizeRequest, recommend
 from harness.cli.predict import recommendation
-from harness.polynomial import Term
-from harness.report.figure_panels import panel_settings
-from harness.report.overview import overviews
-from harness.report.plots.overviews import speed_ratios
-from harness.report.text.cautions import report_cautions
-from harness.report.text.costs import Answer, answers
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case, Setting
+from harness.core.model.polynomial import Term
+from harness.core.model.sweep_axes import Case, Setting
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
+from harness.study.complete_lines import with_ratios
+from harness.study.laws.crossovers import Crossover, crossovers, unlikeness
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.predict import Recommendation, SizeRequest, recommend
+from harness.study.report.figure_panels import panel_settings
+from harness.study.report.overview import overviews
+from harness.study.report.plots.overviews import speed_ratios
+from harness.study.report.text.cautions import report_cautions
+from harness.study.report.text.costs import Answer, answers
 
 FAST, SLOW = "attention.fused", "attention.naive"
 SIZES = (256, 512)

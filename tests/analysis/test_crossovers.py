@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from rows import lines, usual_lines
 
-from harness.analysis.crossovers import (
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.laws.crossovers import (
     COLUMNS,
     Crossover,
     crossovers,
@@ -16,8 +18,6 @@ from harness.analysis.crossovers import (
     layers_without_heads,
     simultaneous_quantile,
 )
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 

@@ -8,11 +8,11 @@ import pytest
 from analysis.measured import CONFIRMED, REFUTED, UNDETERMINED, Cost, attention, judged, measured, verdict
 from syrupy import SnapshotAssertion
 
-from harness import own_axes
-from harness.analysis.claim_rules import judge_memory, judge_work
-from harness.analysis.claims_table import ClaimVerdict, verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.polynomial import parse
+from harness.core.model import own_axes
+from harness.core.model.polynomial import parse
+from harness.study.claims.claim_rules import judge_memory, judge_work
+from harness.study.claims.claims_table import ClaimVerdict, verdicts
+from harness.study.laws.fitted_laws import fit_laws
 
 BOTH = ("depth", "path")
 

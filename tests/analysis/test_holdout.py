@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.predict import hold_out, scores
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.predict import hold_out, scores
 
 
 def test_the_largest_n_is_predicted_from_a_quarter_of_it() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from rows import SIZES, lines, usual_lines
 
-from harness.analysis.fitted_laws import LAW_COLUMNS, FittedLaw, fit_laws, laws_table
-from harness.analysis.series import page_faults_of
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.laws.fitted_laws import LAW_COLUMNS, FittedLaw, fit_laws, laws_table
+from harness.study.laws.series import page_faults_of
 
 LISTED = [
     *("impl", "mode", "dtype", "device", "mask", "metric", "law", "terms"),

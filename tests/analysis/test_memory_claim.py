@@ -8,9 +8,9 @@ import pytest
 from analysis.measured import CONFIRMED, REFUTED, SIZES, UNDETERMINED, Cost, judged, measured, verdict
 from syrupy import SnapshotAssertion
 
-from harness.analysis.claim_rules import judge_memory
-from harness.analysis.claims_table import ClaimVerdict
-from harness.polynomial import parse
+from harness.core.model.polynomial import parse
+from harness.study.claims.claim_rules import judge_memory
+from harness.study.claims.claims_table import ClaimVerdict
 
 
 def memory(cost: Cost, impl: str = "attention.fused", **options: object) -> ClaimVerdict:

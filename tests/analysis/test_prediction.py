@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rows import SIZES, attention_time, lines, usual_lines
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import FittedLaw, Prediction, fit_laws
-from harness.analysis.predict import SizeRequest
 from harness.cli.predict import predictions
-from harness.report.document import Table
-from harness.report.text.cost_models import break_text
-from harness.sweep_axes import Case, Setting
+from harness.core.model.sweep_axes import Case, Setting
+from harness.study.claims.claims_table import verdicts
+from harness.study.laws.fitted_laws import FittedLaw, Prediction, fit_laws
+from harness.study.laws.predict import SizeRequest
+from harness.study.report.document import Table
+from harness.study.report.text.cost_models import break_text
 
 
 def law(impl: str = "attention.fused", metric: str = "time", of: list | None = None) -> FittedLaw:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.roofline import points_above_roof, roof_points, roofs
-from harness.analysis.table1 import table1
-from harness.results.columns import CaseResult, lines_of_table
+from harness.core.results.columns import CaseResult, lines_of_table
+from harness.study.claims.claims_table import verdicts
+from harness.study.claims.table1 import table1
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.roofline import points_above_roof, roof_points, roofs
 
 RUN = Path(__file__).resolve().parents[2] / "results" / "published" / "cpu-2-cores"
 pytestmark = pytest.mark.skipif(not RUN.is_dir(), reason="the published run is not part of an installed copy")

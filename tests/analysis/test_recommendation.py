@@ -9,12 +9,12 @@ import pytest
 from analysis.fitted import fitted, law
 from rows import usual_lines
 
-from harness.analysis import predict as prediction
-from harness.analysis.fitted_laws import FittedLaw, Prediction
-from harness.analysis.predict import Recommendation, SizeRequest, probabilities_of_least
-from harness.polynomial import Term
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Setting
+from harness.core.model.polynomial import Term
+from harness.core.model.sweep_axes import Setting
+from harness.core.results.columns import CaseResult
+from harness.study.laws import predict as prediction
+from harness.study.laws.fitted_laws import FittedLaw, Prediction
+from harness.study.laws.predict import Recommendation, SizeRequest, probabilities_of_least
 
 LINES = usual_lines()
 SETTING = Setting.of(LINES[0])

@@ -9,7 +9,8 @@ from rows import usual_lines
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.roofline import (
+from harness.core.results.columns import CaseResult
+from harness.study.laws.roofline import (
     Roof,
     points_above_roof,
     roof_points,
@@ -20,8 +21,7 @@ from harness.analysis.roofline import (
     with_possible_times,
     with_suspects,
 )
-from harness.report.point_charts import roofline_frame
-from harness.results.columns import CaseResult
+from harness.study.report.point_charts import roofline_frame
 
 CACHE = 2**20
 ROOF = Roof("float32", "cpu", 1, 100e9, 10e9, 1.1, CACHE)

@@ -9,11 +9,11 @@ from rows import usual_lines
 from stats.noise import KINDS
 from stats.population import MACHINES, Spreads
 
-from harness.analysis.crossovers import crossovers
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.predict import hold_out
-from harness.analysis.smoothing import smooth, with_times_in_law
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
+from harness.study.laws.crossovers import crossovers
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.predict import hold_out
+from harness.study.laws.smoothing import smooth, with_times_in_law
 
 POINTS = 24
 NO_SLOPES = np.ones((POINTS, 1)), np.zeros(1)

@@ -17,15 +17,15 @@ from analysis.measured import (
     verdict,
 )
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.complete_lines import complete_lines
-from harness.analysis.crossovers import crossovers
-from harness.analysis.fitted_laws import FittedLaw, fit_laws, laws_table
-from harness.analysis.predict import hold_out
-from harness.analysis.table1 import table1
-from harness.report.figure_panels import panel_settings
-from harness.report.text import cost_models
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
+from harness.study.claims.claims_table import verdicts
+from harness.study.claims.table1 import table1
+from harness.study.complete_lines import complete_lines
+from harness.study.laws.crossovers import crossovers
+from harness.study.laws.fitted_laws import FittedLaw, fit_laws, laws_table
+from harness.study.laws.predict import hold_out
+from harness.study.report.figure_panels import panel_settings
+from harness.study.report.text import cost_models
 
 IN_M = "4nd² + 4md² + 4nmd"
 

@@ -6,11 +6,11 @@ import pytest
 from analysis.measured import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Cost, attention, judged, measured
 from syrupy import SnapshotAssertion
 
-from harness.analysis.analyse import analyse
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.analysis.table1 import BeyondRow, Cell, Table1Row, table1
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import analyse
+from harness.study.claims.claims_table import verdicts
+from harness.study.claims.table1 import BeyondRow, Cell, Table1Row, table1
+from harness.study.laws.fitted_laws import fit_laws
 
 FULL, RESTRICTED = "Self-Attention", "Self-Attention (restricted)"
 FUSED, ELMAN, THEIRS = (FULL, "attention.fused"), ("Recurrent", "rnn.elman"), (FULL, "their:Layer")

@@ -6,9 +6,9 @@ from analysis.fitted import fitted, law
 from analysis.measured import CONFIRMED, REFUTED, UNDETERMINED, attention, judged, measured, verdict
 from syrupy import SnapshotAssertion
 
-from harness.analysis.claims_table import ClaimVerdict
-from harness.fit.laws import Law
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.claims.claims_table import ClaimVerdict
+from harness.study.laws.laws import Law
 
 N2D, ND2, N = Term(n=2, d=1), Term(n=1, d=2), Term(n=1)
 

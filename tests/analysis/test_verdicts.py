@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from analysis.measured import attention, measured, verdict
 
-from harness.analysis.claims_table import COLUMNS, VERDICTS, claims_table, verdicts
-from harness.analysis.fitted_laws import fit_laws
+from harness.study.claims.claims_table import COLUMNS, VERDICTS, claims_table, verdicts
+from harness.study.laws.fitted_laws import fit_laws
 
 
 def test_the_stated_work_of_somebodys_own_layer_is_held_against_the_count() -> None:

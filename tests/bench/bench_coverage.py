@@ -12,8 +12,8 @@ from stats.noise import KINDS
 from stats.population import MACHINES, Disturbance, population
 from stats.simulation import coverage
 
-from harness.config import compose
-from harness.stats import estimate
+from harness.core.config import compose
+from harness.core.stats import estimate
 
 SPREADS = (0.1, 0.25, 0.5, 1.0, 2.0)
 REPEATS = 8_000

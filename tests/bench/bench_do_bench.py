@@ -42,12 +42,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.stats.estimate import value_of_trial
-from harness.sweep_axes import Case
-from harness.trial.timing import cuda
-from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.cuda_sampling import Sampling
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.stats.estimate import value_of_trial
+from harness.core.trial.timing import cuda
+from harness.core.trial.timing.cuda_device import TorchDevice
+from harness.core.trial.timing.cuda_sampling import Sampling
+from harness.core.trial.workload import build
 
 TURNS = int(os.environ.get("HARNESS_BENCH_TURNS", "7"))
 RECORDS = os.environ.get("HARNESS_BENCH_RECORDS")

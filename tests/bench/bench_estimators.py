@@ -21,9 +21,9 @@ from bench.peers.grid import CASES, ROUNDS
 from bench.peers.noise import errors, rms
 from bench.peers.with_harness import Harness, SampledTrial, estimates_of, trials_of
 
-from harness.stats.estimate import are_quiet, best_probe, counted
-from harness.stats.interval import low_quantile
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.stats.estimate import are_quiet, best_probe, counted
+from harness.core.stats.interval import low_quantile
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "24"))
 ROWS = os.environ.get("HARNESS_BENCH_ROWS")
@@ -46,7 +46,7 @@ def test_estimators() -> None:
 def _measured() -> list[Repeat]:
     harness = Harness()
     for _ in range(REPEATS):
-        harness.measure(CASES, 0.0)
+        harness.core.run(CASES, 0.0)
     return [trials_of(repeat.rows) for repeat in harness.repeats]
 
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from harness.config import compose
-from harness.gate.baseline import Baseline
-from harness.gate.check import Remeasurement, judge_baseline
-from harness.gate.check_rules import Outcome, Verdict, exit_status
-from harness.gate.reporters import alike_outcomes
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.sweep_axes import Case
+from harness.study.check.baseline import Baseline
+from harness.study.check.check import Remeasurement, judge_baseline
+from harness.study.check.check_rules import Outcome, Verdict, exit_status
+from harness.study.check.reporters import alike_outcomes
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512, 1024)]
 UNCHANGED = "nothing: the layer as it was"

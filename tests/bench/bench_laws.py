@@ -20,10 +20,10 @@ import big_o
 import numpy as np
 from fit.costs import DOUBLING, UNDETERMINED, attention, grid, law_name, noisy
 
-from harness.fit.fit_law import fit_law
-from harness.fit.laws import Floats, Law, Sizes, exponent_of
-from harness.fit.piecewise import fit_pieces
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.fit_law import fit_law
+from harness.study.laws.laws import Floats, Law, Sizes, exponent_of
+from harness.study.laws.piecewise import fit_pieces
 
 DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
 NOISES = (0.0, 0.01, 0.03, 0.10)

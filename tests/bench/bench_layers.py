@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import scaled_dot_product_attention
 
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.workload import Workload, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import Workload, build
 
 D, H = 256, 8
 THREADS = len(os.sched_getaffinity(0))

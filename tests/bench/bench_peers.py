@@ -29,7 +29,7 @@ from bench.peers.with_pyperf import Pyperf
 from bench.peers.with_pytest_benchmark import PytestBenchmark
 from bench.peers.with_timer import AdaptiveAutorange, BlockedAutorange
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 PYPERF_REPEATS = min(REPEATS, int(os.environ.get("HARNESS_BENCH_PYPERF_REPEATS", "3")))
 KEEP = os.environ.get("HARNESS_BENCH_KEEP")

@@ -17,9 +17,9 @@ import torch
 from bench.chosen import impls, lengths, others
 from ladder import case_of
 
-from harness.measure.executor import Executor
-from harness.results.row import FACTS, facts_of_row
-from harness.trial.workload import build
+from harness.core.results.row import FACTS, facts_of_row
+from harness.core.run.executor import Executor
+from harness.core.trial.workload import build
 from impls.registry import IMPLS
 
 AXES = others(os.environ)

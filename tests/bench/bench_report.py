@@ -25,13 +25,13 @@ OTHERS = (Shape(100, 10_000), Shape(20_000, 50), Shape(100_000, 10))
 LONGEST_S = 900.0
 
 _SUMMARISE = """
-from harness.config import compose
-from harness.results.summarise import summarise_run
+from harness.core.config import compose
+from harness.core.results.summarise import summarise_run
 summarise_run(run, compose(["precision=strict"]).precision)
 """
 _REPORT = """
-from harness.report.build import build
-from harness.report.background_plots import BackgroundPlots
+from harness.study.report.build import build
+from harness.study.report.background_plots import BackgroundPlots
 with BackgroundPlots() as drawing:
     build(run, drawing)
 """

@@ -25,7 +25,7 @@ from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 from trial.timing.cuda.test_coverage import DRAWS, QUICK, STANDARD, share_held, simulate_trials
 from trial.timing.cuda.test_sample import exponent_and_jump, sampled, sampled_beside_the_truth
 
-from harness.stats.estimate import median_between_ticks
+from harness.core.stats.estimate import median_between_ticks
 
 SEEDS = int(os.environ.get("HARNESS_BENCH_SEEDS", "20"))
 BUDGET_S = 0.05

@@ -12,9 +12,9 @@ from analysis.smoothed_runs import smoothed_run
 from stats.noise import KINDS
 from stats.population import MACHINES
 
-from harness.analysis import crossovers
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.laws import crossovers
 
 RUNS = 10
 MISFITS = (0.0, 0.03, 0.1)

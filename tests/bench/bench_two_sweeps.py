@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.analysis.analyse import analyse
-from harness.analysis.complete_lines import complete_lines
-from harness.analysis.crossovers import Crossover, ratio_at
-from harness.results.columns import CaseResult
-from harness.results.stored_run import read_run_directory
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import read_run_directory
+from harness.study.analyse import analyse
+from harness.study.complete_lines import complete_lines
+from harness.study.laws.crossovers import Crossover, ratio_at
 
 RUNS = os.environ.get("HARNESS_BENCH_RUNS")
 REFERENCE = os.environ.get("HARNESS_BENCH_REFERENCE")

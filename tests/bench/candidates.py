@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.stats.interval import low_quantile
+from harness.core.stats.interval import low_quantile
 
 Candidate = Callable[[Sequence[float]], float]
 

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from harness.sweep_axes import AXES, Case
+from harness.core.model.sweep_axes import AXES, Case
 from impls.registry import IMPLS
 
 OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))

@@ -16,11 +16,11 @@ import numpy as np
 import seaborn as sns
 from scipy.stats import t as student
 
-from harness.results.accumulate_rows import read_run
-from harness.results.summarise import Trials
-from harness.stats import noise_prior
-from harness.stats.estimate import counted, trial_statistics
-from harness.stats.interval import Floats, simulated
+from harness.core.results.accumulate_rows import read_run
+from harness.core.results.summarise import Trials
+from harness.core.stats import noise_prior
+from harness.core.stats.estimate import counted, trial_statistics
+from harness.core.stats.interval import Floats, simulated
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 OWN, MODERATED, PRIOR = "#9aa5b1", "#1b6ca8", "#c1440e"

@@ -19,13 +19,13 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from harness.analysis.fitted_laws import FittedLaw, laws_of_layer
-from harness.analysis.series import Point
-from harness.analysis.smoothing import smooth_points
-from harness.fit.laws import Sizes
-from harness.results.columns import CaseResult
-from harness.results.stored_run import read_run_directory
-from harness.stats.interval import NORMAL
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import read_run_directory
+from harness.core.stats.interval import NORMAL
+from harness.study.laws.fitted_laws import FittedLaw, laws_of_layer
+from harness.study.laws.laws import Sizes
+from harness.study.laws.series import Point
+from harness.study.laws.smoothing import smooth_points
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 RAW, SMOOTHED, LAW = "#9aa5b1", "#1b6ca8", "#c1440e"

@@ -13,10 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 from harness.cli.commands import main
-from harness.machine import PLACE
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
+from harness.core.config.machine import PLACE
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 
 SIZES, BATCHES, ROUNDS = 10, 10, 2
 _KNOWN = {"family": "own", "has_heads": True, "import_s": 0.0, "forkable": True, "files": {}}
@@ -92,10 +92,10 @@ def measure(cases: int, pretended: bool, out: str) -> dict[str, Any]:
 
     began = time.monotonic()
     with (
-        patch("harness.measure.session.Executor", Pretending if pretended else Counting),
+        patch("harness.core.run.session.Executor", Pretending if pretended else Counting),
         patch("harness.cli.sweep.write_report", at_the_end),
         patch("harness.cli.sweep.show_report"),
-        patch("harness.measure.output_directory.OutputDirectory.unfinished", return_value=""),
+        patch("harness.core.run.output_directory.OutputDirectory.unfinished", return_value=""),
     ):
         status = main(["sweep", *arguments(cases, out)])
     return {"status": status, **found}

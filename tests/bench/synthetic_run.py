@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from harness.config import compose
-from harness.layer_lookup import claims_of_impl
-from harness.results import row_files, run_directory
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.layers.layer_lookup import claims_of_impl
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
 
 HEADS = (1, 2, 4, 8, 16, 32)
 ATTENTION = ("attention.naive", "attention.packed", "attention.fused")

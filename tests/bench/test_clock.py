@@ -8,7 +8,7 @@ import torch
 from bench import bench_do_bench
 from bench.bench_do_bench import Turns, busy
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 MHZ = 1e6
 

@@ -3,7 +3,7 @@ import pytest
 from bench.peers.equal_error import Point, curve, enough
 from bench.peers.with_harness import Repeat
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 CASES = [Case("rnn.torch", n, 64, 1) for n in (128, 256)]
 ROUNDS = 6

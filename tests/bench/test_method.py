@@ -5,7 +5,7 @@ import pytest
 from bench.peers import method
 from bench.peers.method import OneProcess, Readings, child
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 
 class Peer(OneProcess):

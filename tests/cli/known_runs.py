@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rows import attention_time, measured, rnn_time
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 CONFIG = """\

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from harness.case_grid import grid
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.results.stored_run import StoredRun, read_run_directory
-from harness.sweep_axes import Case
+from harness.core.model.case_grid import grid
+from harness.core.model.sweep_axes import Case
+from harness.core.results.stored_run import StoredRun, read_run_directory
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 
 # The cases of a grid and the trials of a case: more would show no more.
 _CASES = 24
@@ -73,13 +73,13 @@ def pretending() -> Iterator[None]:
 
     with ExitStack() as stack:
         for target, replacement in {
-            "harness.measure.session.Executor": PretendedRunner,
+            "harness.core.run.session.Executor": PretendedRunner,
             "harness.cli.stored_runs.BackgroundPlots": nullcontext,
-            "harness.measure.session.describe_machine": lambda *_: _MACHINE,
-            "harness.measure.session.grid": lambda *arguments: islice(grid(*arguments), _CASES),
-            "harness.report.build.build": build,
-            "harness.report.report_data.show_answer": lambda *_: None,
-            "harness.report.report_data.next_steps": lambda *_: [],
+            "harness.core.run.session.describe_machine": lambda *_: _MACHINE,
+            "harness.core.run.session.grid": lambda *arguments: islice(grid(*arguments), _CASES),
+            "harness.study.report.build.build": build,
+            "harness.study.report.report_data.show_answer": lambda *_: None,
+            "harness.study.report.report_data.next_steps": lambda *_: [],
             "os.fsync": lambda _: None,
         }.items():
             stack.enter_context(patch(target, replacement))

@@ -7,9 +7,9 @@ import pytest
 from rows import measured
 
 from harness.cli.commands import main
-from harness.config import compose
-from harness.results.row_files import SCHEMA
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.sweep_axes import Case
+from harness.core.results.row_files import SCHEMA
 
 CASES = [Case("rnn.torch", n, 32, 1) for n in (64, 128, 256)]
 

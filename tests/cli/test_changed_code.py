@@ -11,7 +11,7 @@ from cli.test_going_on import TINY, files, rows
 
 import impls
 from harness.cli.commands import main
-from harness.measure.scheduler import Scheduler
+from harness.core.run.scheduler import Scheduler
 
 OWN = """\
 from beside import FACTOR

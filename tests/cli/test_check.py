@@ -15,11 +15,11 @@ import pytest
 from gate import baselines
 from rich.console import Console
 
-from harness.case_grid import grid
 from harness.cli.commands import main
-from harness.config import compose
-from harness.gate.baseline import Baseline, write_baseline
-from harness.gate.check import Remeasurement
+from harness.core.config import compose
+from harness.core.model.case_grid import grid
+from harness.study.check.baseline import Baseline, write_baseline
+from harness.study.check.check import Remeasurement
 
 GRID = ["seq_len=32,64,128", "d_model=16", "num_heads=2", "threads=1", "memory_limit=512MiB"]
 SHORT = ["precision.trial_s=0.002", "precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]

@@ -9,9 +9,9 @@ import pytest
 
 import harness
 from harness.cli.commands import main
-from harness.machine import cpu_model
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
+from harness.core.config.machine import cpu_model
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 Report = Callable[[], dict[str, str]]
@@ -50,7 +50,7 @@ def test_it_has_versions_machine_packages_and_directory(report: Report, monkeypa
 
 
 def test_a_quota_and_an_unknown_c_library_are_told(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.key_value_options.cpu_quota", lambda: (1.5, True))
+    monkeypatch.setattr("harness.core.config.key_value_options.cpu_quota", lambda: (1.5, True))
     monkeypatch.setattr("harness.cli.machine.cpu_quota", lambda: (1.5, True))
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     found = report()

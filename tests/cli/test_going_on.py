@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from harness.cli.commands import main
-from harness.config import compose
-from harness.measure.output_directory import OutputDirectory
-from harness.results import run_directory
+from harness.core.config import compose
+from harness.core.results import run_directory
+from harness.core.run.output_directory import OutputDirectory
 
 TWO_ROUNDS = ["precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0"]
 TINY = ["impl=rnn.elman", "d_model=8", "threads=1", "precision.trial_s=0.01", *TWO_ROUNDS, "out=run", "--no-plots"]

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from harness import layer_lookup
 from harness.cli.commands import main
-from harness.config import compose
-from harness.config.hydra_adapter import quoted
-from harness.errors import UsageError
-from harness.report.provenance import reproduce_command
-from harness.results.stored_run import read_run_directory
+from harness.core.config import compose
+from harness.core.config.hydra_adapter import quoted
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.results.stored_run import read_run_directory
+from harness.study.report.provenance import reproduce_command
 
 LAYER = """\
 from torch import nn

@@ -6,8 +6,8 @@ import pytest
 from attention_run import make_run
 
 from harness.cli.commands import main
-from harness.errors import UsageError
-from harness.results.run_directory import LOCK, Lock
+from harness.core.model.errors import UsageError
+from harness.core.results.run_directory import LOCK, Lock
 
 
 @pytest.mark.parametrize("linked", ["plots", "plots/overview.png", "report.md"])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harness.cli.commands import main
-from harness.errors import UsageError
-from harness.sweep_axes import Case
-from harness.trial.described_layer import describe_page
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.described_layer import describe_page
 
 OWN = Path(__file__).parents[1] / "own_layer"
 

@@ -7,9 +7,9 @@ import pytest
 from harness.cli.commands import COMMANDS
 from harness.cli.option_forms import with_output_flag
 from harness.cli.parsers import parse_options
-from harness.config import compose
-from harness.errors import UsageError
-from harness.key_value_options import Key, read_keys
+from harness.core.config import compose
+from harness.core.config.key_value_options import Key, read_keys
+from harness.core.model.errors import UsageError
 
 # What each command needs beside the option, and where its parsed options have the output.
 FLAGS = {"report": ["run"], "baseline": ["run"], "export": ["run", "--format", "csv"], "calibrate": ["threads=1"]}

@@ -7,8 +7,8 @@ from screens.test_misuse import LAYERS
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness import layer_lookup
-from harness.errors import UsageError
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
 
 GIVE = "give a class or function of it, as impl="
 IMPLS = [

@@ -10,14 +10,14 @@ from cli.known_runs import SIZES, cases, write
 from screens.text_file import printed as text_on
 from screens.text_file import terminal
 
-from harness import formatting
-from harness.analysis.fitted_laws import Prediction
-from harness.analysis.predict import Candidate, Recommendation, SizeRequest, probabilities_of_least
 from harness.cli.commands import main
 from harness.cli.predict import recommendation
-from harness.fit.laws import Range
-from harness.report.document import show
-from harness.sweep_axes import Case, Setting
+from harness.core.model import formatting
+from harness.core.model.sweep_axes import Case, Setting
+from harness.study.laws.fitted_laws import Prediction
+from harness.study.laws.laws import Range
+from harness.study.laws.predict import Candidate, Recommendation, SizeRequest, probabilities_of_least
+from harness.study.report.document import show
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 
 from harness.cli import sweep
 from harness.cli.commands import main
-from harness.sweep_axes import Case
-from harness.trial import profiled_calls
-from harness.trial.workload import Unsupported
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import profiled_calls
+from harness.core.trial.workload import Unsupported
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 ONE = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1"]
@@ -86,7 +86,7 @@ def test_a_command_that_fails_is_a_failed_case(
 
 def test_the_command_measures_the_same_case_again() -> None:
     options = sweep.command_of(ON_GPU, "nsys", Path("x.nsys-rep"))
-    begin = options.index("harness.trial.profiled_calls")
+    begin = options.index("harness.core.trial.profiled_calls")
     assert options[begin + 1 : begin + 3] == ["nsys", "x.nsys-rep"]
     assert profiled_calls.case_of(options[begin + 3 :]) == ON_GPU
 

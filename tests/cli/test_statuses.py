@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from harness.cli import commands
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 
 ENDS = {
     "nothing got worse": (lambda _: 0, 0),

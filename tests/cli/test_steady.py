@@ -10,8 +10,8 @@ import pytest
 from rows import usual_lines
 
 from harness.cli.commands import COMMANDS, SafeStream, main
-from harness.config import compose
-from harness.results.columns import table
+from harness.core.config import compose
+from harness.core.results.columns import table
 
 FULL = "harness: standard output cannot be written to (No space left on device): "
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -12,8 +12,8 @@ from attention_run import make_run
 from rows import measured
 
 from harness.cli.commands import main
-from harness.results.stored_run import read_run_directory
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.stored_run import read_run_directory
 
 GOOD = Case("attention.fused", 1024, 64, 2)
 LARGEST = 2**63 - 1

@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import layer_lookup
-from harness.analysis.predict import laws_requested
 from harness.cli.commands import main
 from harness.cli.parsers import parse_options
-from harness.config import compose
-from harness.errors import UsageError
-from harness.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
-from harness.measure.outcome import TrialOutcome
-from harness.measure.session import Session
-from harness.results.run_directory import check_new
-from harness.sweep_axes import OWN_ENVIRONMENT
-from harness.trial.device import INSTALL
+from harness.core.config import compose
+from harness.core.config.key_value_options import Key, bytes_in, read_keys, usable_cpus, whole
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import OWN_ENVIRONMENT
+from harness.core.results.run_directory import check_new
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.session import Session
+from harness.core.trial.device import INSTALL
+from harness.study.laws.predict import laws_requested
 
 POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
 
 
 def test_it_is_no_part_of_the_precision_and_has_a_default() -> None:

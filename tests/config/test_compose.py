@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from syrupy import SnapshotAssertion
 
-from harness import layer_lookup
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
 
 
 def test_the_defaults_are_the_default_sweep() -> None:

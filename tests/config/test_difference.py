@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from harness.config import compose
-from harness.config.compose import differences
+from harness.core.config import compose
+from harness.core.config.compose import differences
 
 
 def config(*overrides: str) -> dict:

@@ -6,8 +6,8 @@ import pytest
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
 
 GLOBAL = "# @package _global_\n"
 SIZES = GLOBAL + "seq_len: 8\nd_model: 16\nnum_heads: 2\n"

@@ -4,12 +4,12 @@ import pytest
 import yaml
 from cli.known_runs import cases as known_cases
 
-from harness.case_grid import grid
-from harness.config import compose
-from harness.config.compose import differences
-from harness.errors import UsageError
-from harness.gate.check import choose_cases, split_filters
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.config.compose import differences
+from harness.core.model.case_grid import grid
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.study.check.check import choose_cases, split_filters
 
 IMPLS = "impl=attention.fused,rnn.torch"
 

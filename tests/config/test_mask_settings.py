@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.config import compose
-from harness.errors import UsageError
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
 
 
 @pytest.mark.parametrize(

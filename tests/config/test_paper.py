@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
 
 
 def test_a_paper_is_measured_at_its_own_sizes_unless_a_scale_is_asked_for() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.case_grid import grid
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.case_grid import grid
+from harness.core.model.errors import UsageError
 
 POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 

@@ -13,10 +13,10 @@ import yaml
 
 from harness.cli.commands import EXIT_STATUSES, commands_by_group
 from harness.cli.parsers import parser_of
-from harness.config import schema
-from harness.gate.check_rules import Verdict
-from harness.results.columns import COLUMNS
-from harness.sweep_axes import AXES, BAD_STATUSES, STATUSES
+from harness.core.config import schema
+from harness.core.model.sweep_axes import AXES, BAD_STATUSES, STATUSES
+from harness.core.results.columns import COLUMNS
+from harness.study.check.check_rules import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 DIRECTORY = ROOT / "docs" / "reference"

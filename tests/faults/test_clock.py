@@ -11,9 +11,9 @@ import pytest
 from faults.driver import CASES, GRID, ROUNDS, ROWS, lines_of
 
 from harness.cli.commands import main
-from harness.config import compose
-from harness.measure.output_directory import OutputDirectory
-from harness.results import row_files, run_directory
+from harness.core.config import compose
+from harness.core.results import row_files, run_directory
+from harness.core.run.output_directory import OutputDirectory
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 _YEAR_S = 365 * 86400.0

@@ -12,13 +12,13 @@ import pytest
 from rows import measured
 
 from harness.cli.commands import main
-from harness.config import compose
-from harness.errors import UsageError
-from harness.file_io import read_bytes
-from harness.results.columns import table
-from harness.results.row_files import SCHEMA
-from harness.results.stored_run import read_run_directory
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.file_io import read_bytes
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import table
+from harness.core.results.row_files import SCHEMA
+from harness.core.results.stored_run import read_run_directory
 
 SECONDS, MORE_BYTES = 20, 2**30
 IRREGULAR = "not a regular file"

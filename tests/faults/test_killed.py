@@ -19,14 +19,14 @@ from faults.driver import DEADLINE_S, GRID, becomes_true
 from faults.walk import walk
 
 from harness.cli.commands import main
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 
 # A trial whose parent is killed before the trial has arranged to end with it.
 ORPHAN = """
 import os, signal, time
-from harness.trial import sandbox
+from harness.core.trial import sandbox
 sandbox.adopt_orphans()
 parent = os.getpid()
 if os.fork() == 0:

@@ -12,7 +12,7 @@ import pandas as pd
 from faults.driver import GRID, Driver, environment, lines_of, nothing_remains
 from rich.cells import cell_len
 
-from harness import formatting
+from harness.core.model import formatting
 
 # A shell that closes the standard streams before it becomes the sweep.
 _CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")

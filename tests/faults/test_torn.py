@@ -12,8 +12,8 @@ import pytest
 from faults.driver import CASES, GRID, lines_of
 
 from harness.cli.commands import main
-from harness.results import row_files
-from harness.results.row_files import RowWriter
+from harness.core.results import row_files
+from harness.core.results.row_files import RowWriter
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 ROUNDS = 2

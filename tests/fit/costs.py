@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from harness.fit.fit_law import HIDDEN_PART
-from harness.fit.laws import Floats, Law, Sizes
+from harness.study.laws.fit_law import HIDDEN_PART
+from harness.study.laws.laws import Floats, Law, Sizes
 
 DOUBLING = (64, 128, 256, 512, 1024, 2048)
 UNDETERMINED = "undetermined"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.analysis.crossovers import CostRatio, Overtaking, find_overtaking, ratio_at
+from harness.study.laws.crossovers import CostRatio, Overtaking, find_overtaking, ratio_at
 
 SIZES = (64, 128, 256, 512, 1024)
 LINEAR = {n: 100.0 * n for n in SIZES}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fit.costs import attention, grid, noisy
 
-from harness.fit.fit_law import fit_law
-from harness.fit.integer_laws import exact_law
-from harness.fit.laws import exponent_of
+from harness.study.laws.fit_law import fit_law
+from harness.study.laws.integer_laws import exact_law
+from harness.study.laws.laws import exponent_of
 
 
 def test_attention_bends_from_one_to_two_around_twice_the_width() -> None:

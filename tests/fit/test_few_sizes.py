@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fit.costs import DOUBLING, grid, noisy
 
-from harness.fit.fit_law import MOST_UNKNOWN_EXPONENT, fit_law
-from harness.fit.laws import Law, Range, Sizes, exponent_at
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.fit_law import MOST_UNKNOWN_EXPONENT, fit_law
+from harness.study.laws.laws import Law, Range, Sizes, exponent_at
 
 SQUARE, LINE = (Term(), Term(n=2)), (Term(), Term(n=1))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fit.costs import DOUBLING, attention, grid, law_name, noisy
 
-from harness.fit.fit_law import fit_law, left_out_errors
-from harness.fit.laws import Sizes, candidate_terms, shrunken_errors
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.fit_law import fit_law, left_out_errors
+from harness.study.laws.laws import Sizes, candidate_terms, shrunken_errors
 
 ATTENTION = {Term(n=1, d=2): 8e-13, Term(n=2, d=1): 4e-13}
 THREE_WIDTHS = (512, 1024, 2048)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fit.costs import grid, noisy
 
-from harness.fit.laws import Floats, exponent_of, power_exponents
-from harness.fit.piecewise import fit_pieces
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.laws import Floats, exponent_of, power_exponents
+from harness.study.laws.piecewise import fit_pieces
 
 TWELVE, MANY = (tuple(np.round(np.geomspace(64, 4096, points)).astype(int)) for points in (12, 24))
 DOUBLINGS = tuple(64 * 2**i for i in range(8))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fit.costs import grid
 
-from harness.fit.integer_laws import exact_law, exact_pieces
-from harness.fit.laws import Sizes
+from harness.study.laws.integer_laws import exact_law, exact_pieces
+from harness.study.laws.laws import Sizes
 
 Count = Callable[[int, int, int, int], int]
 GRID = grid(d=(128, 256, 512), h=(2, 4, 8))

@@ -5,13 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from harness.errors import UsageError
-from harness.fit.fit_law import fit_law
-from harness.fit.integer_laws import exact_law
-from harness.fit.laws import Sizes, candidate_terms, exponent_of
-from harness.fit.page_faults import memory_block_laws
-from harness.fit.piecewise import predictor
-from harness.polynomial import Polynomial, Term, constant, own_letter, parse
+from harness.core.model.errors import UsageError
+from harness.core.model.polynomial import Polynomial, Term, constant, own_letter, parse
+from harness.study.laws.fit_law import fit_law
+from harness.study.laws.integer_laws import exact_law
+from harness.study.laws.laws import Sizes, candidate_terms, exponent_of
+from harness.study.laws.page_faults import memory_block_laws
+from harness.study.laws.piecewise import predictor
 
 NW, ND2, NWD = Term.of({"n": 1, "w": 1}), Term(n=1, d=2), Term.of({"n": 1, "d": 1, "w": 1})
 WINDOWS = [(n, 64, 4, 1, (("w", w),)) for n, w in product((256, 512, 1024, 2048), (32, 64, 128))]

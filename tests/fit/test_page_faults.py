@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from fit.costs import attention, grid, noisy
 
-from harness.fit.laws import Floats, Sizes, exponent_of
-from harness.fit.page_faults import PAGE_BYTES, PageFaults, page_faults
-from harness.fit.piecewise import fit_pieces, predictor
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.laws import Floats, Sizes, exponent_of
+from harness.study.laws.page_faults import PAGE_BYTES, PageFaults, page_faults
+from harness.study.laws.piecewise import fit_pieces, predictor
 
 PAGE_S = 1.25e-6
 MAPPED_FROM = 32 * 2**20

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fit.costs import attention, grid, noisy
 
-from harness.fit.laws import Floats, Sizes, candidate_terms, varying_axes
-from harness.fit.piecewise import find_break, fit_pieces
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.laws import Floats, Sizes, candidate_terms, varying_axes
+from harness.study.laws.piecewise import find_break, fit_pieces
 
 POINTS = grid(d=(128, 256), h=(2, 8))
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fit.costs import attention, grid, noisy
 
-from harness.fit.integer_laws import exact_law
-from harness.fit.laws import Sizes
-from harness.fit.piecewise import predictor
+from harness.study.laws.integer_laws import exact_law
+from harness.study.laws.laws import Sizes
+from harness.study.laws.piecewise import predictor
 
 SEEN = grid((64, 128, 256, 512), (128, 256))
 

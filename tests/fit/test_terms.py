@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from fit.costs import grid
 
-from harness.fit.laws import Sizes, candidate_terms, design, term_exponents, varying_axes
-from harness.polynomial import Term
+from harness.core.model.polynomial import Term
+from harness.study.laws.laws import Sizes, candidate_terms, design, term_exponents, varying_axes
 
 AT = Sizes.of([(1024, 32, 4, 2)])
 

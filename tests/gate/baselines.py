@@ -6,14 +6,14 @@ from typing import Any
 
 from rows import usual_lines
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.fit.laws import Range
-from harness.gate.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
-from harness.gate.check import judge_baseline
-from harness.gate.check_rules import Outcome
-from harness.results.columns import COUNTS, CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import COUNTS, CaseResult
+from harness.study.check.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.study.check.check import judge_baseline
+from harness.study.check.check_rules import Outcome
+from harness.study.claims.claims_table import verdicts
+from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.laws import Range
 
 IMPL = "attention.fused"
 CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))

@@ -11,10 +11,9 @@ import pytest
 from analysis.measured import cross, over_sources
 from gate.baselines import MACHINE, usual, usual_baseline
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.fitted_laws import fit_laws
-from harness.errors import UsageError
-from harness.gate.baseline import (
+from harness.core.model.errors import UsageError
+from harness.core.results.columns import COUNTS, CaseResult
+from harness.study.check.baseline import (
     Baseline,
     baseline_of,
     baseline_text,
@@ -23,8 +22,9 @@ from harness.gate.baseline import (
     read_baseline,
     write_baseline,
 )
-from harness.gate.check import judge_baseline
-from harness.results.columns import COUNTS, CaseResult
+from harness.study.check.check import judge_baseline
+from harness.study.claims.claims_table import verdicts
+from harness.study.laws.fitted_laws import fit_laws
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from gate.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
 
-from harness.errors import UsageError
-from harness.gate.baseline import Baseline, ClaimKept, FindingId, group
-from harness.gate.check import (
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.study.check.baseline import Baseline, ClaimKept, FindingId, group
+from harness.study.check.check import (
     check_remarks,
     choose_cases,
     doubtful_cases,
@@ -15,8 +16,7 @@ from harness.gate.check import (
     split_filters,
     with_confirmation,
 )
-from harness.gate.check_rules import Outcome, Verdict, exit_status
-from harness.sweep_axes import Case
+from harness.study.check.check_rules import Outcome, Verdict, exit_status
 
 
 def changed(**values: object) -> Baseline:

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from harness.fit.laws import Range
-from harness.gate.baseline import ClaimKept
-from harness.gate.check_rules import judge_claim, judge_count, judge_error, judge_exponent, judge_kernel
+from harness.study.check.baseline import ClaimKept
+from harness.study.check.check_rules import judge_claim, judge_count, judge_error, judge_exponent, judge_kernel
+from harness.study.laws.laws import Range
 
 
 @pytest.mark.parametrize(

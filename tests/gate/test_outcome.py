@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.gate.check_rules import Outcome, Verdict, counted_outcomes, exit_status, ordered_outcomes
+from harness.study.check.check_rules import Outcome, Verdict, counted_outcomes, exit_status, ordered_outcomes
 
 WORDS = {verdict.outcome: verdict for verdict in Verdict}
 

@@ -9,11 +9,11 @@ import planted_regressions as planted
 import pytest
 from rich.console import Console
 
-from harness.config import compose
-from harness.gate.baseline import Baseline
-from harness.gate.check import Remeasurement, judge_baseline
-from harness.gate.check_rules import Outcome, exit_status
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.sweep_axes import Case
+from harness.study.check.baseline import Baseline
+from harness.study.check.check import Remeasurement, judge_baseline
+from harness.study.check.check_rules import Outcome, exit_status
 
 CASES = [Case(planted.IMPL, n, 64, 4) for n in (64, 128, 256, 512)]
 Check = Callable[[str], list[Outcome]]

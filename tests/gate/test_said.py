@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.parsers import parse_options
-from harness.errors import UsageError
-from harness.gate.check_rules import Outcome, Verdict
-from harness.gate.reporters import GateReport, check_outputs
+from harness.core.model.errors import UsageError
+from harness.study.check.check_rules import Outcome, Verdict
+from harness.study.check.reporters import GateReport, check_outputs
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
 FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(Verdict)]

@@ -82,14 +82,14 @@ def _version(package: str) -> str | None:
 
 
 def _gpu_state() -> dict[str, Any]:
-    from harness.trial import nvml
+    from harness.core.trial import nvml
 
     return nvml.gpu_state(nvml.addresses(_torch().cuda.get_device_properties(0)))
 
 
 def _nvml_seconds() -> dict[str, Any]:
     """The seconds of a query, and how often the counter of energy is renewed."""
-    from harness.trial import nvml
+    from harness.core.trial import nvml
 
     where = nvml.addresses(_torch().cuda.get_device_properties(0))
     opened_s = seconds(lambda: nvml.NvmlGauge(where))
@@ -152,7 +152,7 @@ def _with_a_wait(call: Callable[[], Any]) -> Callable[[], None]:
 
 def _kernels() -> dict[str, str]:
     """The kernels that torch chooses for attention and an RNN in bfloat16, as the column `backend` names them."""
-    from harness.trial.metrics.opaque_kernels import backend_name
+    from harness.core.trial.counts.opaque_kernels import backend_name
 
     torch, chosen = _torch(), {}
     for name in ("sdpa", "rnn"):

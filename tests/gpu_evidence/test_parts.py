@@ -8,8 +8,8 @@ import pytest
 from gpu_evidence import parts
 from gpu_evidence.parts import DURATIONS, FILES_WITH_GPU_TESTS, PAPERS, ROOT, Part, expectation, rehearsed
 
-from harness.config import SweepConfig
-from harness.config.compose import compose
+from harness.core.config import SweepConfig
+from harness.core.config.compose import compose
 
 PARTS = {part.name: part for part in parts.PARTS}
 SHORT = ["facts", "smoke", "default", "clock", "table1", "gate", "record", "contract", "peaks", "flash2", "layers"]

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from harness.trial import device
+from harness.core.trial import device
 
 THERE = torch.device("meta")
 # They are there to bring something from one device to another.

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.workload import build_layer
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.workload import build_layer
 from impls.registry import IMPLS
 from impls.sdpa.entries import UNEQUAL_LENGTHS
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ladder import EAGER, HERE, asked, can
 
-from harness.sweep_axes import DTYPES
+from harness.core.model.sweep_axes import DTYPES
 from impls.adapters.entries import OF_KERNELS, TRANSFORMERS
 
 SETTINGS: dict[str, dict[str, Any]] = {

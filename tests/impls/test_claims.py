@@ -8,14 +8,20 @@ import torch
 from ladder import BLOCKS, FUNCTIONS, LAYERS, VARIED, can, case_of
 from rows import lines
 
-from harness import layer_lookup
-from harness.analysis.claim_rules import CONFIRMED, judge_memory
-from harness.own_axes import axes_text, declared_axes, letters_of_texts, option_defaults, without_default_sizes
-from harness.polynomial import parse
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.metrics.collect import Observation, collect_metrics, trace_call
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.own_axes import (
+    axes_text,
+    declared_axes,
+    letters_of_texts,
+    option_defaults,
+    without_default_sizes,
+)
+from harness.core.model.polynomial import parse
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import Observation, collect_metrics, trace_call
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import build
+from harness.study.claims.claim_rules import CONFIRMED, judge_memory
 from impls.impl import KINDS
 from impls.registry import IMPLS
 

@@ -4,11 +4,11 @@ import inspect
 
 import pytest
 
-from harness import layer_lookup
 from harness.cli.layers import described
-from harness.layer_source import read_layer_source
-from harness.sweep_axes import MASKS, MODES, Case
-from harness.trial.layer_protocol import takes, unsupported_reason
+from harness.core.layers import layer_lookup
+from harness.core.layers.layer_source import read_layer_source
+from harness.core.model.sweep_axes import MASKS, MODES, Case
+from harness.core.trial.layer_protocol import takes, unsupported_reason
 from impls.registry import IMPLS
 
 

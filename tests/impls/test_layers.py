@@ -6,11 +6,11 @@ import pytest
 import torch
 from ladder import HERE, OTHER_BLOCKS, VARIED, case_of, cells, make, make_reference
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import input_width
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.layer_protocol import input_width
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.registry import IMPLS
 
 D, H = 48, 4

@@ -12,13 +12,13 @@ import torch
 from another_device import THERE, AnotherDevice, OnTwoDevices
 from torch import Tensor, nn
 
-from harness import layer_lookup
-from harness.case_grid import collapsed
-from harness.sweep_axes import MODES, Case
-from harness.trial.layer_protocol import is_causal, unsupported_reason
-from harness.trial.metrics.collect import trace_call
-from harness.trial.verify import verify
-from harness.trial.workload import Workload, build
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import collapsed
+from harness.core.model.sweep_axes import MODES, Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.layer_protocol import is_causal, unsupported_reason
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Workload, build
 from impls.registry import IMPLS
 
 # Few tokens, as some layers are loops over them; heads large enough for any kernel.
@@ -152,9 +152,9 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
     truth = Tensor.__bool__
     monkeypatch.setattr(Tensor, "__bool__", lambda tensor: not tensor.is_meta and truth(tensor))
     monkeypatch.setattr(torch, "equal", lambda one, other: True)
-    monkeypatch.setattr("harness.trial.result_checks.largest_norm", lambda tensors: 1.0)
+    monkeypatch.setattr("harness.core.trial.result_checks.largest_norm", lambda tensors: 1.0)
     for module in ("verify", "reuse_between_calls"):
-        monkeypatch.setattr(f"harness.trial.{module}.check_error", check)
+        monkeypatch.setattr(f"harness.core.trial.{module}.check_error", check)
     with AnotherDevice():
         verify(replace(case, batch_size=2, device="cuda"), seed=0)
     assert compared

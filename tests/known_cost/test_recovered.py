@@ -8,9 +8,9 @@ import pytest
 from known_cost.layers import BRANCHES, CHAIN, HELD_BYTES, PAGES, SPIN_S, STEP_S
 from rows import PRECISION, row
 
-from harness.measure.executor import Executor
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.summarise import summarise
+from harness.core.run.executor import Executor
 
 B, N, D = 2, 48, 32
 X_BYTES = 4 * B * N * D

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.executor import CompilePolicy
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import CompilePolicy
+from harness.core.run.outcome import TrialOutcome
 from impls.impl import Impl
 from impls.registry import IMPLS
 

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import pytest
 
-from harness.config import compose
-from harness.errors import UsageError
-from harness.measure.described_layers import DescribedLayers
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.run.described_layers import DescribedLayers
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 
 DESCRIBED = {"family": "own", "has_heads": True, "files": {}, "options": {"window": "128"}, "own_axes": None}
 

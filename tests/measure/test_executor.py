@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.errors import UsageError
-from harness.measure import fork_client
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.run import fork_client
+from harness.core.run.executor import Executor
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -189,7 +189,7 @@ def test_what_runs_when_the_runner_ends_ends_with_it() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_however_the_driver_ends_nothing_of_a_trial_goes_on(number: signal.Signals) -> None:
     code = (
-        "from harness.measure.executor import Executor; from harness.sweep_axes import Case\n"
+        "from harness.core.run.executor import Executor; from harness.core.model.sweep_axes import Case\n"
         "with Executor(seed=0, trial_s=0.01, timeout_s=60, memory_limit=2**29) as runner:\n"
         "    runner.run('time', Case('planted:StartsADaemonAndSleeps', 32, 8, 2))\n"
     )

@@ -7,8 +7,8 @@ import psutil
 import pytest
 from compilers import needs_cxx
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LIMITS = {"seed": 0, "trial_s": 0.01, "timeout_s": 60, "memory_limit": 2**30}

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config import Precision
-from harness.measure.expected_time import (
+from harness.core.config import Precision
+from harness.core.model.sweep_axes import Case
+from harness.core.run.expected_time import (
     REPORT_S,
     START_S,
     CallCosts,
@@ -16,7 +17,6 @@ from harness.measure.expected_time import (
     costs_by_growth,
     costs_of_facts,
 )
-from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", 1024, 256, 8, threads=2)
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=10, trial_s=0.01, timeout_s=60, case_s=0.6, patience_s=1)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from faults.driver import becomes_true
 
-from harness.measure import fork_client
-from harness.measure.fork_client import ForkServer, NoAnswer
+from harness.core.run import fork_client
+from harness.core.run.fork_client import ForkServer, NoAnswer
 
 # Processes in the place of fork servers. They end after a while, so that a wait without a limit ends too.
 SILENT = "import time; time.sleep(4)"

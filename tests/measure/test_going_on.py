@@ -5,10 +5,10 @@ from typing import Any
 
 from measure.test_scheduler import CASES, CONFIRMED, PRECISION, Log, Pretender, steady
 
-from harness.layer_lookup import Traits
-from harness.measure.scheduler import ResumeState, Scheduler
-from harness.stats.estimate import Trial
-from harness.sweep_axes import Case
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.sweep_axes import Case
+from harness.core.run.scheduler import ResumeState, Scheduler
+from harness.core.stats.estimate import Trial
 
 DONE = [Trial(1.0, 1.01, 0.1, 1.0)] * CONFIRMED
 TIMEOUT = ("timeout", "no result after 9 s")

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from measure.test_scheduler import PRECISION, Log, Pretender, steady
 
-from harness.layer_lookup import Traits
-from harness.measure.scheduler import ResumeState, Scheduler
-from harness.stats.estimate import Trial
-from harness.sweep_axes import AXES, Case
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.sweep_axes import AXES, Case
+from harness.core.run.scheduler import ResumeState, Scheduler
+from harness.core.stats.estimate import Trial
 
 TRAITS = {"attention.fused": Traits("attention", True), "rnn.elman": Traits("rnn", False)}
 FUSED, ELMAN = Case("attention.fused", 64, 16, 2), Case("rnn.elman", 64, 16, 1)

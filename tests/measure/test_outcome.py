@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from rows import row
 
-from harness.measure.executor import Executor
-from harness.measure.outcome import MOST_BYTES, TrialOutcome
-from harness.results.accumulate_rows import RunAccumulator
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.accumulate_rows import RunAccumulator
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import MOST_BYTES, TrialOutcome
 
 OK = {"status": "ok", "reason": None}
 TIME = {**OK, "samples_s": [1e-3, 2e-3], "calls_per_sample": 4, "probe_s": 1e-4, "clock_s": 1e-8}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.measure.fork_client import Runtime
-from harness.sweep_axes import Case
-from harness.trial.device import has_opened_cuda
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.run.fork_client import Runtime
+from harness.core.trial.device import has_opened_cuda
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYER = """
@@ -65,7 +65,7 @@ def test_a_slow_import_is_made_once_to_look_and_once_for_all_trials(runner: Exec
 
 
 def test_a_quick_one_is_each_trials_own(runner: Executor, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.measure.executor._SLOW_IMPORT_S", 30)  # a busy machine imports nothing quickly
+    monkeypatch.setattr("harness.core.run.executor._SLOW_IMPORT_S", 30)  # a busy machine imports nothing quickly
     case = module(directory, "quick_to_import", "")
     assert imports(runner, case, directory) == 4
 

@@ -8,12 +8,12 @@ from rich.console import Console
 from screens.text_file import without_elapsed_time
 from syrupy import SnapshotAssertion
 
-from harness.config import Precision
-from harness.measure import progress
-from harness.measure.expected_time import ExpectedTime
-from harness.measure.outcome import TrialOutcome
-from harness.measure.progress import Screen
-from harness.sweep_axes import Case
+from harness.core.config import Precision
+from harness.core.model.sweep_axes import Case
+from harness.core.run import progress
+from harness.core.run.expected_time import ExpectedTime
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.progress import Screen
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=4, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)

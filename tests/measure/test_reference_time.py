@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import layer_lookup
-from harness.config import compose
-from harness.measure import expected_time
-from harness.measure.expected_time import OPS_A_TOKEN, ExpectedTime, reference_accuracy_s, reference_verify_s
-from harness.sweep_axes import Case
-from harness.trial import accuracy
+from harness.core.config import compose
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.run import expected_time
+from harness.core.run.expected_time import OPS_A_TOKEN, ExpectedTime, reference_accuracy_s, reference_verify_s
+from harness.core.trial import accuracy
 from impls.registry import IMPLS
 
 

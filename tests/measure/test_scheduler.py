@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.config import Precision
-from harness.layer_lookup import Traits
-from harness.measure.outcome import TrialOutcome
-from harness.measure.scheduler import Scheduler
-from harness.sweep_axes import Case
+from harness.core.config import Precision
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.sweep_axes import Case
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.scheduler import Scheduler
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32, 512)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=7, trial_s=0.1, timeout_s=9, case_s=100, patience_s=2)

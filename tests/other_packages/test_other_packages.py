@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.verify import verify
 
 HERE = Path(__file__).parent
 SIZES = ["d_model=64", "num_heads=4", "threads=1"]

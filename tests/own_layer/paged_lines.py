@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from harness.own_axes import without_default_sizes
-from harness.results.columns import CaseResult, lines_of_records
+from harness.core.model.own_axes import without_default_sizes
+from harness.core.results.columns import CaseResult, lines_of_records
 
 AXES = json.dumps({"page_size": ["p", 16], "window": ["w", 128]})
 CLAIMS = json.dumps({"work": "4nwd", "memory": "nd + nw/p"})

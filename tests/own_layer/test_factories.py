@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.described_layer import describe_layer
-from harness.trial.result_checks import WrongResult
-from harness.trial.trial_kinds import outcome_of_exception
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.described_layer import describe_layer
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Unsupported, build
 
 FILE = Path(__file__).parent / "factories.py"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 # Roundings of bfloat16 explain 8 units in its last place, 2⁻⁷; sums over 64 terms in float32 add 8 · 2⁻²³.
 OF_BFLOAT16 = 8 * 2**-7 + 8 * 2**-23

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 import torch
 
-from harness import layer_lookup
-from harness.errors import UsageError
-from harness.sweep_axes import Case
-from harness.trial import function_layer
-from harness.trial.accuracy import measure_accuracy
-from harness.trial.described_layer import describe_layer, describe_page
-from harness.trial.function_layer import class_of
-from harness.trial.layer_inputs import draw, read_inputs
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.reuse_between_calls import Renewal
-from harness.trial.trial_kinds import outcome_of_exception
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import function_layer
+from harness.core.trial.accuracy import measure_accuracy
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.described_layer import describe_layer, describe_page
+from harness.core.trial.function_layer import class_of
+from harness.core.trial.layer_inputs import draw, read_inputs
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.reuse_between_calls import Renewal
+from harness.core.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.attention.reference import softmax_attention
 
 FILE = Path(__file__).parent / "functions.py"

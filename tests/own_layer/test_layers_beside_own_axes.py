@@ -9,17 +9,17 @@ from own_layer.paged_lines import lines
 from own_layer.test_own_axes import REPEATS
 from own_layer.test_own_layer import QUICK
 
-from harness.analysis.analyse import analyse
-from harness.analysis.complete_lines import complete_lines
-from harness.analysis.crossovers import crossovers
 from harness.cli.commands import main
-from harness.layer_options import NO_OPTIONS
-from harness.report.figure_panels import own_axis_panels, panel_settings
-from harness.report.html.page import page
-from harness.report.plots.overviews import over_own_axis
-from harness.report.report_data import Contents, report_markdown
-from harness.report.text.costs import tables_over_own_axes
-from harness.results.columns import CaseResult, lines_of_records
+from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.results.columns import CaseResult, lines_of_records
+from harness.study.analyse import analyse
+from harness.study.complete_lines import complete_lines
+from harness.study.laws.crossovers import crossovers
+from harness.study.report.figure_panels import own_axis_panels, panel_settings
+from harness.study.report.html.page import page
+from harness.study.report.plots.overviews import over_own_axis
+from harness.study.report.report_data import Contents, report_markdown
+from harness.study.report.text.costs import tables_over_own_axes
 
 WINDOWS = {"window=64", "window=128", "window=256"}
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.layer_lookup import load_class
-from harness.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
-from harness.sweep_axes import Case
-from harness.trial import layer_protocol
-from harness.trial.described_layer import describe_layer
-from harness.trial.layer_protocol import check_attributes
+from harness.core.layers.layer_lookup import load_class
+from harness.core.layers.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import layer_protocol
+from harness.core.trial.described_layer import describe_layer
+from harness.core.trial.layer_protocol import check_attributes
 from impls.registry import IMPLS
 
 FILE = """

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.accuracy import measure_accuracy
-from harness.trial.trial_kinds import outcome_of_exception
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.accuracy import measure_accuracy
+from harness.core.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 
 HEAD = """
 import torch

@@ -12,19 +12,20 @@ import pytest
 from own_layer.test_own_layer import QUICK
 from rows import usual_lines
 
-from harness import layer_lookup, own_axes
-from harness.analysis.complete_lines import with_stated_sizes
 from harness.cli.commands import main
-from harness.config.compose import compose
-from harness.errors import UsageError
-from harness.layer_options import options_of, point_with_options, sorted_options
-from harness.sweep_axes import Case
-from harness.trial.described_layer import describe_layer
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.trial_kinds import outcome_of_exception
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.config.compose import compose
+from harness.core.layers import layer_lookup
+from harness.core.model import own_axes
+from harness.core.model.errors import UsageError
+from harness.core.model.layer_options import options_of, point_with_options, sorted_options
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.described_layer import describe_layer
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
+from harness.study.complete_lines import with_stated_sizes
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 FILE = Path(__file__).parent / "functions.py"

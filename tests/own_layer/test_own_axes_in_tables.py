@@ -11,20 +11,20 @@ import pytest
 from own_layer.paged_lines import AXES, lines
 from rich.console import Console
 
-from harness.analysis.analyse import Analysis, analyse
-from harness.analysis.claims_table import verdicts
-from harness.analysis.complete_lines import complete_lines
-from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.predict import sizes_requested
-from harness.errors import UsageError
-from harness.own_axes import at_size, own_size, stated_options, varied_axes, without_default_sizes
-from harness.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
-from harness.report.html.chart_data import chart_data
-from harness.report.html.page import page
-from harness.report.plots.overviews import draw, over_own_axis
-from harness.report.report_data import Contents, report_markdown, show_answer
-from harness.report.text.costs import tables_over_own_axes
-from harness.results.columns import CaseResult, table
+from harness.core.model.errors import UsageError
+from harness.core.model.own_axes import at_size, own_size, stated_options, varied_axes, without_default_sizes
+from harness.core.results.columns import CaseResult, table
+from harness.study.analyse import Analysis, analyse
+from harness.study.claims.claims_table import verdicts
+from harness.study.complete_lines import complete_lines
+from harness.study.laws.fitted_laws import FittedLaw, fit_laws
+from harness.study.laws.predict import sizes_requested
+from harness.study.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
+from harness.study.report.html.chart_data import chart_data
+from harness.study.report.html.page import page
+from harness.study.report.plots.overviews import draw, over_own_axis
+from harness.study.report.report_data import Contents, report_markdown, show_answer
+from harness.study.report.text.costs import tables_over_own_axes
 
 
 def law(metric: str) -> FittedLaw:

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 from rows import usual_lines
 
-from harness.analysis.analyse import Analysis
-from harness.analysis.claims_table import ClaimVerdict
-from harness.analysis.crossovers import Crossover
-from harness.analysis.fitted_laws import FittedLaw
-from harness.analysis.predict import HeldOut
-from harness.analysis.roofline import Roof, RoofPoint
-from harness.analysis.series import Series
-from harness.analysis.table1 import BeyondRow, Cell, Table1Row
-from harness.fit.laws import Coefficient, Law, Range
-from harness.polynomial import Term
-from harness.report.provenance import Provenance
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Setting
+from harness.core.model.polynomial import Term
+from harness.core.model.sweep_axes import Setting
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import Analysis
+from harness.study.claims.claims_table import ClaimVerdict
+from harness.study.claims.table1 import BeyondRow, Cell, Table1Row
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.laws import Coefficient, Law, Range
+from harness.study.laws.predict import HeldOut
+from harness.study.laws.roofline import Roof, RoofPoint
+from harness.study.laws.series import Series
+from harness.study.report.provenance import Provenance
 
 FORWARD = Setting()
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>|`{{ 7 * 7 }}%{x}"

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from rows import lines
 
-from harness import layer_lookup
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
 
 SIZES = (64, 128, 256, 512)
 _NOTHING = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes"))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from report.found import some_lines
 
-from harness.report.figure_panels import PanelSetting, fullest_panel, panel_settings
-from harness.report.plots.overviews import _accuracy_title, accuracy
-from harness.report.point_charts import accuracy_chart, error_of, pareto_front
+from harness.study.report.figure_panels import PanelSetting, fullest_panel, panel_settings
+from harness.study.report.plots.overviews import _accuracy_title, accuracy
+from harness.study.report.point_charts import accuracy_chart, error_of, pareto_front
 
 # By layer: the error at every n.
 ERRORS = {"rnn.torch": 2e-7, "attention.fused": 3e-7, "attention.naive": 1e-7}

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from rows import usual_lines
 
-from harness.analysis.analyse import analyse
-from harness.report.background_plots import BackgroundPlots
-from harness.report.report_data import Contents
+from harness.study.analyse import analyse
+from harness.study.report.background_plots import BackgroundPlots
+from harness.study.report.report_data import Contents
 
 NAMES = {f"{name}.{kind}" for name in ("time", "memory", "speedup") for kind in ("png", "svg")}
 # Of these there is a single picture.
@@ -80,7 +80,7 @@ def test_without_room_to_hand_it_over_everything_is_drawn_here(tmp_path: Path, m
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("harness.report.background_plots.tempfile.NamedTemporaryFile", full)
+    monkeypatch.setattr("harness.study.report.background_plots.tempfile.NamedTemporaryFile", full)
     with BackgroundPlots() as drawing:
         drawing.begin(tmp_path / "plots", FEW, {})
         drawing.finish()

@@ -11,17 +11,17 @@ import pytest
 import seaborn as sns
 from rows import SIZES, attention_time, measured, row, usual_lines
 
-from harness.config import compose
-from harness.errors import UsageError
-from harness.report.background_plots import BackgroundPlots
-from harness.report.build import build
-from harness.report.figure_panels import TIME, panel_settings, readable_setting
-from harness.report.layer_looks import PALETTE, looks_of
-from harness.report.plots.curves import curves
-from harness.report.plots.overviews import speedup
-from harness.report.report_data import Contents
-from harness.results import row_files, run_directory
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
+from harness.study.report.background_plots import BackgroundPlots
+from harness.study.report.build import build
+from harness.study.report.figure_panels import TIME, panel_settings, readable_setting
+from harness.study.report.layer_looks import PALETTE, looks_of
+from harness.study.report.plots.curves import curves
+from harness.study.report.plots.overviews import speedup
+from harness.study.report.report_data import Contents
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
@@ -135,7 +135,7 @@ def test_where_a_report_has_no_room_the_rows_are_said_to_be_safe(run: Path, monk
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("harness.report.build.write_atomically", full)
+    monkeypatch.setattr("harness.study.report.build.write_atomically", full)
     with pytest.raises(UsageError) as caught:
         build(run)
     assert str(caught.value) == (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.formatting import code, escape_markdown, printable, shortened
+from harness.core.model.formatting import code, escape_markdown, printable, shortened
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from rows import lines, usual_lines
 
-from harness.report.figure_panels import panel_settings
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.study.report.figure_panels import panel_settings
 
 
 def test_there_is_a_panel_for_each_width_and_number_of_heads() -> None:

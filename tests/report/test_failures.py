@@ -7,10 +7,10 @@ from report.many import many_lines, without
 from rows import usual_lines
 from screens.text_file import printed, terminal
 
-from harness.analysis.analyse import analyse
-from harness.report.figure_panels import expected_cost
-from harness.report.report_data import Contents, show_answer
-from harness.report.text.cautions import failure_remarks, failures_table
+from harness.study.analyse import analyse
+from harness.study.report.figure_panels import expected_cost
+from harness.study.report.report_data import Contents, show_answer
+from harness.study.report.text.cautions import failure_remarks, failures_table
 
 
 def test_cases_that_failed_alike_belong_together() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 from rows import PRECISION, row
 
-from harness.report.text.cautions import caution_summary, report_cautions
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
+from harness.study.report.text.cautions import caution_summary, report_cautions
 
 MACHINE = {"torch": {"gpu_states": {"GPU-1": {"index": 0, "sm_clock_max_mhz": 1980}}}}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 from report.found import EVIL, evil_findings, renamed, some_lines, some_origin
 
-from harness.report.report_data import Contents, report_markdown
+from harness.study.report.report_data import Contents, report_markdown
 
 
 def test_nothing_from_outside_is_markup() -> None:

@@ -9,17 +9,17 @@ import pytest
 from report.many import many_lines
 from rows import usual_lines
 
-from harness import layer_lookup
-from harness.analysis.analyse import analyse
-from harness.analysis.crossovers import Crossover
-from harness.fit.laws import Range
-from harness.report.figure_panels import Curve, panel_settings
-from harness.report.overview import Overview, overview, overview_layers
-from harness.report.plots.cost_overview import cost_overview
-from harness.report.report_data import Contents
-from harness.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Setting
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Setting
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import analyse
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.laws import Range
+from harness.study.report.figure_panels import Curve, panel_settings
+from harness.study.report.overview import Overview, overview, overview_layers
+from harness.study.report.plots.cost_overview import cost_overview
+from harness.study.report.report_data import Contents
+from harness.study.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 
 SHOWN = ["rnn.elman", "rnn.torch", "attention.naive", "attention.fused"]
 

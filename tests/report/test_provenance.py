@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from harness.config import compose
-from harness.report.provenance import calibration, changed_settings, provenance_facts, provenance_of
-from harness.results.stored_run import StoredRun, read_run_directory
+from harness.core.config import compose
+from harness.core.results.stored_run import StoredRun, read_run_directory
+from harness.study.report.provenance import calibration, changed_settings, provenance_facts, provenance_of
 
 
 def make(path: Path, machine: str | None) -> StoredRun:

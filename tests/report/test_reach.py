@@ -2,10 +2,10 @@
 
 from rows import PRECISION, measured, row
 
-from harness.report.text.cautions import limits_reached
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
+from harness.study.report.text.cautions import limits_reached
 
 
 def run(*cases: tuple[Case, str]) -> list[CaseResult]:

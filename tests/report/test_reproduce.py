@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.config import compose
-from harness.report.provenance import reproduce_command
+from harness.core.config import compose
+from harness.study.report.provenance import reproduce_command
 
 PREFIX = ["python", "-m", "harness", "sweep"]
 

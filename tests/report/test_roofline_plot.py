@@ -2,8 +2,8 @@
 
 from report.found import some_findings, some_lines
 
-from harness.report.figure_panels import fullest_panel, panel_settings
-from harness.report.plots.overviews import roofline
+from harness.study.report.figure_panels import fullest_panel, panel_settings
+from harness.study.report.plots.overviews import roofline
 
 
 def test_every_case_of_the_fullest_panel_stands_under_the_roof_with_its_layers_name() -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rows import usual_lines
 
-from harness import formatting
-from harness.analysis.analyse import analyse
+from harness.core.model import formatting
+from harness.study.analyse import analyse
 
 
 @pytest.mark.parametrize(

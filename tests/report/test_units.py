@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import formatting
+from harness.core.model import formatting
 
 
 @pytest.mark.parametrize(("value", "text"), [(2.04e11, "204 GFLOP/s"), (1e12, "1.00 TFLOP/s"), (12.0, "12.0 FLOP/s")])

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from harness.results import row_files, run_directory
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
 
 BARE: dict[str, Any] = {
     "case": Case("rnn.elman", 8, 4, 1).as_dict(),

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rows import PRECISION, row
 
-from harness.results.accumulate_rows import RunAccumulator
-from harness.results.summarise import Trials, _lines_of
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.accumulate_rows import RunAccumulator
+from harness.core.results.summarise import Trials, _lines_of
 
 CASE = Case("attention.fused", 64, 32, 2)
 

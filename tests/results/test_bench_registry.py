@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.fitted_laws import fit_laws, laws_table
-from harness.results.stored_run import read_run_directory
+from harness.core.results.stored_run import read_run_directory
+from harness.study.laws.fitted_laws import fit_laws, laws_table
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results.stored_run import read_run_directory
+from harness.core.model.errors import UsageError
+from harness.core.results.stored_run import read_run_directory
 
 
 def benchmark(name: str = "test_layer[64]", seq_len: Any = 64, least: float = 1.0, **said: Any) -> dict[str, Any]:

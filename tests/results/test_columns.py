@@ -2,8 +2,8 @@
 
 from rows import usual_lines
 
-from harness.results.columns import COLUMNS, COUNTS
-from harness.sweep_axes import AXES
+from harness.core.model.sweep_axes import AXES
+from harness.core.results.columns import COLUMNS, COUNTS
 
 
 def test_a_case_comes_first_and_what_was_measured_of_it_follows() -> None:

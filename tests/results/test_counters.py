@@ -3,9 +3,9 @@
 import pytest
 from rows import PRECISION, row
 
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
 
 CASE = Case("attention.naive", 512, 256, 8)
 

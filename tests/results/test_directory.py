@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results import run_directory
+from harness.core.model.errors import UsageError
+from harness.core.results import run_directory
 
 
 def test_a_run_is_one_once_it_has_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

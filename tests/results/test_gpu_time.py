@@ -7,13 +7,13 @@ import pytest
 from rows import PRECISION, row
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.results import summarise as module
-from harness.results.columns import CaseResult
-from harness.results.row import record_of_row, trial_of_row
-from harness.results.summarise import summarise
-from harness.stats.estimate import are_quiet
-from harness.sweep_axes import Case
-from harness.trial.timing.cuda import sample_cuda
+from harness.core.model.sweep_axes import Case
+from harness.core.results import summarise as module
+from harness.core.results.columns import CaseResult
+from harness.core.results.row import record_of_row, trial_of_row
+from harness.core.results.summarise import summarise
+from harness.core.stats.estimate import are_quiet
+from harness.core.trial.timing.cuda import sample_cuda
 
 
 def trial(n: int, number: int, time_s: float, held: float, graph_s: float | None = None, **others: object) -> dict:

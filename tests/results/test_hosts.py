@@ -4,10 +4,10 @@ from typing import Any
 
 from rows import PRECISION, measured
 
-from harness.results.columns import CaseResult
-from harness.results.stored_run import host_notices, machine_of_hosts
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import host_notices, machine_of_hosts
+from harness.core.results.summarise import summarise
 
 
 def lines(*parts: tuple[str, str]) -> list[CaseResult]:

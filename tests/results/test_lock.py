@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results.run_directory import LOCK, Lock
+from harness.core.model.errors import UsageError
+from harness.core.results.run_directory import LOCK, Lock
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from harness.results.run_directory import Lock
+from harness.core.results.run_directory import Lock
 with Lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -7,9 +7,9 @@ import pytest
 from results.reading import new_run
 from rows import PRECISION, measured
 
-from harness.results import row_files
-from harness.results.summarise import summarise, summarise_run
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files
+from harness.core.results.summarise import summarise, summarise_run
 
 ROWS = [
     one

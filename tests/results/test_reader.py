@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from results.reading import BARE, new_run, read, write
 
-from harness.results import row_files
+from harness.core.results import row_files
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from rows import PRECISION, measured, row
 
-from harness.measure.scheduler import read_resume_state
-from harness.results import row_files, run_directory
-from harness.results.summarise import summarise_run
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
+from harness.core.results.summarise import summarise_run
+from harness.core.run.scheduler import read_resume_state
 
 CASE, OTHER = Case("attention.fused", 64, 32, 2), Case("attention.fused", 128, 32, 2)
 

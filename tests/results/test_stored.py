@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rows import measured
 
-from harness.config import compose
-from harness.errors import UsageError
-from harness.file_validation import known_machine
-from harness.results.columns import table
-from harness.results.row_files import SCHEMA
-from harness.results.stored_run import read_run_directory
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.file_validation import known_machine
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import table
+from harness.core.results.row_files import SCHEMA
+from harness.core.results.stored_run import read_run_directory
 
 
 def make(path: Path, config: str | None = None, machine: str | None = '{"host": "vm"}') -> Path:

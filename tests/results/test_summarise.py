@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from rows import PRECISION, lines, measured, row
 
-from harness.results.columns import COLUMNS, table
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import COLUMNS, table
+from harness.core.results.summarise import summarise
 
 CASE = Case("attention.fused", 64, 32, 2)
 

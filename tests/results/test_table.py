@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from rows import usual_lines
 
-from harness.errors import UsageError
-from harness.results.columns import lines_of_table, table
+from harness.core.model.errors import UsageError
+from harness.core.results.columns import lines_of_table, table
 
 
 def test_a_summary_read_back_is_what_was_written() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from results.reading import BARE, new_run, read, write
 
-from harness.errors import UsageError
-from harness.results import row_files
+from harness.core.model.errors import UsageError
+from harness.core.results import row_files
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

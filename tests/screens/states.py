@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rows import usual_lines
 
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
 
 
 def usual() -> list[CaseResult]:

@@ -13,15 +13,15 @@ from screens.states import failed, renamed, usual
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.analyse import Analysis, analyse
-from harness.analysis.claim_rules import exponent_text
-from harness.analysis.crossovers import Crossover
-from harness.analysis.fitted_laws import laws_table as csv_of_laws
-from harness.fit.laws import Range
-from harness.report.report_data import Contents, next_steps, report_markdown, show_answer
-from harness.report.text.cost_models import laws_table
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import Analysis, analyse
+from harness.study.claims.claim_rules import exponent_text
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.fitted_laws import laws_table as csv_of_laws
+from harness.study.laws.laws import Range
+from harness.study.report.report_data import Contents, next_steps, report_markdown, show_answer
+from harness.study.report.text.cost_models import laws_table
 
 ATTENTION = [f"attention.{name}" for name in ("module", "naive", "packed", "chunked", "fused", "gqa", "window", "flex")]
 

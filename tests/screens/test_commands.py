@@ -20,7 +20,7 @@ from screens.text_file import (
 from syrupy import SnapshotAssertion
 
 from harness.cli.commands import COMMANDS, main
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 from impls.registry import IMPLS
 
 Screen = Callable[[str], str]

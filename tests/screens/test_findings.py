@@ -9,15 +9,15 @@ from report.found import FORWARD, some_findings, some_lines
 from screens.text_file import table_text, titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.claims_table import verdicts
-from harness.analysis.crossovers import Crossover
-from harness.analysis.fitted_laws import FittedLaw, fit_laws
-from harness.analysis.table1 import table1
-from harness.fit.laws import Break, Coefficient, Range
-from harness.polynomial import Term
-from harness.report.text import claims, cost_models, costs
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Setting
+from harness.core.model.polynomial import Term
+from harness.core.model.sweep_axes import Setting
+from harness.core.results.columns import CaseResult
+from harness.study.claims.claims_table import verdicts
+from harness.study.claims.table1 import table1
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.fitted_laws import FittedLaw, fit_laws
+from harness.study.laws.laws import Break, Coefficient, Range
+from harness.study.report.text import claims, cost_models, costs
 
 ND2, N2D, N = Term(n=1, d=2), Term(n=2, d=1), Term(n=1)
 

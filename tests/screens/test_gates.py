@@ -6,10 +6,10 @@ from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, with_count
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
-from harness.gate.baseline import ClaimKept, FindingId, group
-from harness.gate.check import check_remarks, judge_baseline
-from harness.gate.check_rules import Outcome, Verdict
-from harness.gate.reporters import GateReport
+from harness.study.check.baseline import ClaimKept, FindingId, group
+from harness.study.check.check import check_remarks, judge_baseline
+from harness.study.check.check_rules import Outcome, Verdict
+from harness.study.check.reporters import GateReport
 
 NASTY = "a|b <i>& \x00\x1b[31m \ud800\ufffe [red] `x` \n## heading @somebody"
 FOUND = [Outcome(f"rnn.elman n={8 * i}", "flops", verdict, "1", "2", NASTY) for i, verdict in enumerate(Verdict)]

@@ -18,9 +18,9 @@ from screens.text_file import without_paths
 from syrupy import SnapshotAssertion
 
 from harness.cli.commands import COMMANDS, main
-from harness.gate.baseline import write_baseline
-from harness.sweep_axes import Case
-from harness.trial.device import INSTALL
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.device import INSTALL
+from harness.study.check.baseline import write_baseline
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYERS = "from pathlib import Path\nclass Good: ...\nclass Other(Good): ...\nclass _Hidden: ...\ndef function(): ...\n"

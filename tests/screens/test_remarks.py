@@ -10,8 +10,8 @@ from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
 from harness.cli.layers import WIDTH, verification_lines, verification_summary
-from harness.report.text.cautions import caution_summary, failure_remarks, quality_sentences, report_cautions
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.study.report.text.cautions import caution_summary, failure_remarks, quality_sentences, report_cautions
 
 LINE = usual_lines()[0]
 REASON = "gradient of projection.weight is off by 2.9e+00 of its norm, where at most 1.9e-06 is tolerated in this layer"

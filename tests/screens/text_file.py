@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from harness.report.document import Cell, Table
+from harness.study.report.document import Cell, Table
 
 
 class TextFile(SingleFileSnapshotExtension):

@@ -13,7 +13,7 @@ from typing import Any
 
 from forked_servers import ADDRESS, WITH_LAYERS, Origin
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 TESTS = Path(__file__).resolve().parents[1]
 # Trials differ by less than the tests allow. Without NVML they take a third of the time.

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from simulated_cuda.commands import GPU, NO_PLOTS, ONE_THREAD, TWO_ROUNDS, harness, true_costs
 
-from harness.sweep_axes import AXES, Case
+from harness.core.model.sweep_axes import AXES, Case
 
 pytestmark = pytest.mark.slow
 SMALL = ("scale=cpu", "seq_len=16", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD, NO_PLOTS)

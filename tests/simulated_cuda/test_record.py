@@ -11,7 +11,7 @@ from trial.timing.cuda.gpus import OLDER, write_record
 from trial.timing.cuda.records import read, recorded_files
 from trial.timing.cuda.simulated_gpu import STALLED, SimClock, SimGpu
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 CASE = Case("rnn.elman", 32, 16, 1, device="cuda")
 GRID = ("impl=rnn.elman", "seq_len=32", "d_model=16", "num_heads=1", "batch_size=1", "device=cuda", ONE_THREAD)

@@ -10,7 +10,7 @@ import pytest
 from simulated_cuda.commands import NO_PLOTS, ONE_THREAD, STEADY, TWO_ROUNDS, Ended, harness, true_costs
 from simulated_cuda.process import UUID
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 IMPLS = ("attention.naive", "rnn.elman")
 SIZES = (16, 32, 64)

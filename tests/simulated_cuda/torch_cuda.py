@@ -171,7 +171,7 @@ def _free_memory(device: Any = None) -> tuple[int, int]:
 
 
 def repeat_calls(workload: Any) -> None:
-    """Have `harness.trial.workload.build` make calls that are computed only where their results are read."""
+    """Have `harness.core.trial.workload.build` make calls that are computed only where their results are read."""
     build = workload.build
 
     def built(case: Any, *given: Any, **more: Any) -> Any:

@@ -14,9 +14,9 @@ import torch
 from simulated_cuda import process
 from trial.timing.cuda.simulated_gpu import Kernel
 
-from harness.sweep_axes import Case
-from harness.trial.timing.cuda_device import FLUSH_FACTOR
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.timing.cuda_device import FLUSH_FACTOR
+from harness.core.trial.workload import build
 
 # Which lines a cache keeps settles within some dozens of calls. A hot batch has more.
 _UNTIL_STEADY = 50

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from stats.noise import Draw
 from stats.simulation import stops_after
 
-from harness.config import Precision
-from harness.stats import noise_prior
-from harness.stats.estimate import counted, trial_statistics
-from harness.stats.interval import LEVEL
+from harness.core.config import Precision
+from harness.core.stats import noise_prior
+from harness.core.stats.estimate import counted, trial_statistics
+from harness.core.stats.interval import LEVEL
 
 Floats = NDArray[np.float64]
 # The log of how noisy each case is, from the log of its time (cases,).

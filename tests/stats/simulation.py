@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from stats.noise import Draw
 
-from harness.config import Precision
-from harness.stats.estimate import confirmed
-from harness.stats.interval import LEVEL, half_widths, log_distances_to_ends, low_quantile, suffice
+from harness.core.config import Precision
+from harness.core.stats.estimate import confirmed
+from harness.core.stats.interval import LEVEL, half_widths, log_distances_to_ends, low_quantile, suffice
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from harness.stats.bimodality import find_bimodality, may_be_bimodal
+from harness.core.stats.bimodality import find_bimodality, may_be_bimodal
 
 
 def counters(*faults: float, **others: float) -> list[dict]:

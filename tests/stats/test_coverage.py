@@ -4,7 +4,7 @@ import pytest
 from stats.noise import KINDS
 from stats.simulation import coverage
 
-from harness.config import Precision
+from harness.core.config import Precision
 
 
 def limits(target: float, min_rounds: int, max_rounds: int) -> Precision:
@@ -34,7 +34,7 @@ def test_four_trials_cannot_know_of_a_fast_hump_that_none_of_them_saw() -> None:
 def test_without_payment_for_peeking_the_interval_would_hold_less(monkeypatch: pytest.MonkeyPatch) -> None:
     noise, scale = KINDS["normal"], 2 * STRICT.target
     paid = coverage(noise, scale, STRICT, 5_000)
-    monkeypatch.setattr("harness.stats.estimate.CONFIRMATION", 0.0)
+    monkeypatch.setattr("harness.core.stats.estimate.CONFIRMATION", 0.0)
     unpaid = coverage(noise, scale, STRICT, 5_000)
     assert unpaid.share < 0.925 < paid.share
     assert unpaid.trials < paid.trials

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.stats.estimate import (
+from harness.core.stats.estimate import (
     Trial,
     best_probe,
     estimate,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from harness.stats.interval import FEWEST_FREE, LEVEL, end_ranks, half_widths, log_distances_to_ends, low_quantile
+from harness.core.stats.interval import FEWEST_FREE, LEVEL, end_ranks, half_widths, log_distances_to_ends, low_quantile
 
 
 def reach(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

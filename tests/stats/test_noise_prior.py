@@ -7,9 +7,9 @@ import pytest
 from stats.noise import KINDS
 from stats.population import MACHINES, Disturbance, population
 
-from harness.config import Precision, compose
-from harness.stats.interval import LEVEL, PEEKING_INFLATION, interval_factors, spread
-from harness.stats.noise_prior import USUAL, NoisePrior, learn
+from harness.core.config import Precision, compose
+from harness.core.stats.interval import LEVEL, PEEKING_INFLATION, interval_factors, spread
+from harness.core.stats.noise_prior import USUAL, NoisePrior, learn
 
 
 def limits(target: float, min_rounds: int, max_rounds: int) -> Precision:

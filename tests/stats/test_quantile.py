@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from harness.stats.interval import LEVEL, low_quantile
+from harness.core.stats.interval import LEVEL, low_quantile
 
 
 def test_up_to_five_trials_the_low_quantile_is_the_fastest() -> None:

@@ -4,8 +4,8 @@ import random
 import pytest
 from stats.simulation import is_precise
 
-from harness.config import Precision
-from harness.stats.estimate import Trial, are_quiet, confirmed, counted, estimate, fewest, may_stop, stop_reason
+from harness.core.config import Precision
+from harness.core.stats.estimate import Trial, are_quiet, confirmed, counted, estimate, fewest, may_stop, stop_reason
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 

@@ -1,4 +1,4 @@
-from harness.stats.estimate import QUIET_PROBE, Trial, are_quiet, best_probe
+from harness.core.stats.estimate import QUIET_PROBE, Trial, are_quiet, best_probe
 
 
 def test_trials_are_quiet_up_to_a_probe_somewhat_slower_than_the_best() -> None:

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 from trial.late import SleepingReference
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial import accuracy, verify
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial import accuracy, verify
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.workload import build
 
 
 def facts_of(case: Case) -> dict[str, Any]:

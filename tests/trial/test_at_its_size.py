@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Unsupported
 
 
 def late(name: str, n: int, **axes) -> Case:

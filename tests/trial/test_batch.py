@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
 
 REASON = "it sees other sequences of the batch; is batch_first missing?"
 

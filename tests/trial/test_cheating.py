@@ -4,8 +4,8 @@ from statistics import median
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 
 def late(name: str, **axes) -> Case:

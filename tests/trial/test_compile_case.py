@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.trial import compilation
-from harness.trial.compilation import Stopwatch
+from harness.core.trial import compilation
+from harness.core.trial.compilation import Stopwatch
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported
 from torch._inductor.exc import InvalidCxxCompiler
 
-from harness.trial.compilation import CompiledAgain, NotCompiled
-from harness.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.compilation import CompiledAgain, NotCompiled
+from harness.core.trial.trial_kinds import outcome_of_exception
 
 
 def of_backend(inner: Exception) -> Exception:

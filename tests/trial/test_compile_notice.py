@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from harness.trial.compilation import give_notice
-from harness.trial.sandbox import NOTICE
+from harness.core.trial.compilation import give_notice
+from harness.core.trial.sandbox import NOTICE
 
 
 @pytest.fixture

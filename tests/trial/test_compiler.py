@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial import compilation
-from harness.trial.compilation import NotCompiled
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import compilation
+from harness.core.trial.compilation import NotCompiled
 
 CASE = Case("planted_compiled:SaysSo", 8, 4, 1)
 
@@ -64,8 +64,8 @@ def test_neither_the_process_that_trials_are_forked_from_nor_a_layer_nor_a_count
     code = (
         "import sys\n"
         "from harness import layer_lookup\n"
-        "from harness.sweep_axes import Case\n"
-        "from harness.trial import accuracy, fork_server, workload\n"
+        "from harness.core.model.sweep_axes import Case\n"
+        "from harness.core.trial import accuracy, fork_server, workload\n"
         "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"
         "workload.build(Case('attention.fused', 8, 8, 2), seed=0)\n"
         "with accuracy._WorkCounter(): pass\n"  # torch would import the compiler to keep it out of such a class
@@ -78,7 +78,7 @@ def test_neither_the_process_that_trials_are_forked_from_nor_a_layer_nor_a_count
 def test_what_torch_keeps_by_itself_does_not_move_to_a_temporary_directory_of_a_trial() -> None:
     code = (
         "import tempfile\n"
-        "from harness.trial import compilation\n"
+        "from harness.core.trial import compilation\n"
         "compilation.set_up_compiler()\n"
         "before, tempfile.tempdir = tempfile.gettempdir(), '/elsewhere'\n"
         "from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir\n"

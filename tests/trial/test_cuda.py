@@ -8,11 +8,11 @@ import pytest
 import torch
 from trial.timing.cuda.test_gauge import FACTS
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak, counted_peak, uncounted
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.device import allocator_peak, counted_peak, uncounted
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
 from impls.registry import IMPLS
 
 pytestmark = [

@@ -10,8 +10,8 @@ from adapters import test_on_gpu as adapters
 from bench import bench_do_bench
 from trial import test_cuda
 
-from harness.sweep_axes import Case
-from harness.trial.trial_kinds import refusals
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.trial_kinds import refusals
 from impls.adapters.entries import ADAPTERS
 from impls.registry import IMPLS
 

@@ -15,17 +15,17 @@ from torch._inductor.exc import CppCompileError
 from trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.cli.layers import _VERIFY_DEFAULTS
-from harness.config.compose import compose
-from harness.machine import keep_gpus_initialised, versions_text
-from harness.sweep_axes import Case
-from harness.trial import compilation, device, fork_server, trial_kinds
-from harness.trial.device import uncounted
-from harness.trial.metrics import collect
-from harness.trial.nvml import _GPU_STATE, gpu_state
-from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.timed_trial import pipelined_call_s
-from harness.trial.trial_kinds import outcome_of_exception
-from harness.trial.workload import Unsupported
+from harness.core.config.compose import compose
+from harness.core.config.machine import keep_gpus_initialised, versions_text
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import compilation, device, fork_server, trial_kinds
+from harness.core.trial.counts import collect
+from harness.core.trial.device import uncounted
+from harness.core.trial.nvml import _GPU_STATE, gpu_state
+from harness.core.trial.timing.cuda_device import TorchDevice
+from harness.core.trial.timing.timed_trial import pipelined_call_s
+from harness.core.trial.trial_kinds import outcome_of_exception
+from harness.core.trial.workload import Unsupported
 
 PROBE = """
 import sys
@@ -48,8 +48,8 @@ for module, names in {
         if hasattr(module, name):
             setattr(module, name, touched)
 from harness import layer_lookup
-from harness.machine import keep_gpus_initialised
-from harness.trial import compilation, fork_server, trial_kinds
+from harness.core.config.machine import keep_gpus_initialised
+from harness.core.trial import compilation, fork_server, trial_kinds
 for name in layer_lookup.names():
     layer_lookup.load_class(name)
 compilation.preload_compiler("cuda")

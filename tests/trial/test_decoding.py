@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Unsupported, build
 from impls.rnn.gated import Elman
 
 
@@ -85,7 +85,7 @@ CASE = {"seq_len": 12, "d_model": 8, "num_heads": 1, "batch_size": 2, "mode": "d
     ],
 )
 def test_it_is_wrong(layer: type, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: layer)
     with pytest.raises(WrongResult, match=said):
         verify(Case("rnn.elman", **CASE), seed=0)
 
@@ -103,6 +103,6 @@ def test_generation_goes_as_far_as_there_is_room() -> None:
 
 
 def test_without_steps_it_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: torch.nn.Identity)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: torch.nn.Identity)
     with pytest.raises(Unsupported, match="it has no start and step to decode with"):
         build(Case("rnn.elman", **CASE), seed=0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.trial import sandbox, trial_kinds
-from harness.trial.trial_kinds import outcome_of_exception
+from harness.core.trial import sandbox, trial_kinds
+from harness.core.trial.trial_kinds import outcome_of_exception
 
 # As Triton words it.
 TOO_LARGE = (

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
 
 
 class KernelError(Exception):

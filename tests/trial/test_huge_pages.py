@@ -11,7 +11,7 @@ import pytest
 _CODE = """
 import sys
 from pathlib import Path
-from harness.trial import fork_server
+from harness.core.trial import fork_server
 
 def huge():
     text = Path("/proc/self/smaps_rollup").read_text()

@@ -1,7 +1,7 @@
 """The kinds of trials in the schema of rows are those that a process can carry out, and failures have short reasons."""
 
-from harness.results.row import KINDS
-from harness.trial.trial_kinds import HANDLERS, outcome_of_exception
+from harness.core.results.row import KINDS
+from harness.core.trial.trial_kinds import HANDLERS, outcome_of_exception
 
 
 def test_every_kind_of_trial_has_a_handler_and_every_handler_a_kind() -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.workload import build
 
 
 class DiagonalStateSpace(nn.Module):

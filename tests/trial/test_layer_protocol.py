@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 from torch import Tensor, nn
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import kv_len, unsupported_reason
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.layer_protocol import kv_len, unsupported_reason
+from harness.core.trial.workload import build
 
 CASE = Case("own:Layer", 8, 4, 1)
 

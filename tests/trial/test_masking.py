@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
 from impls.attention.plain import PackedAttention
 
 
@@ -105,10 +105,10 @@ class GoesBackOnce(nn.Module):
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.trial.workload.layer_lookup.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.trial.verify.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.trial.workload.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.trial.verify.layer_lookup.load_class", lambda name: layer)
     if not hasattr(layer, "reference"):
-        monkeypatch.setattr("harness.trial.verify.layer_lookup.load_reference", lambda name: None)
+        monkeypatch.setattr("harness.core.trial.verify.layer_lookup.load_reference", lambda name: None)
     heads = 2 if issubclass(layer, PackedAttention) else 1
     return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
 

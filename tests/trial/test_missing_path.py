@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import missing_path
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.result_checks import missing_path
+from harness.core.trial.workload import build
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.errors import UsageError
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import output_dtype
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.timing.timed_trial import measure_time
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import output_dtype
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.timing.timed_trial import measure_time
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.rnn.gated import Elman
 
 
@@ -48,9 +48,9 @@ class DecodesInFloat32(Elman):
 
 
 def case_of(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: Any) -> Case:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.layer_lookup.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.layer_lookup.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.reference_options", lambda name: {})
     return Case("own:Layer", 6, 4, 1, batch_size=2, **asked)
 
 

@@ -3,10 +3,10 @@
 import pytest
 from torch import Tensor, nn
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.timing.timed_trial import measure_time
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.timing.timed_trial import measure_time
+from harness.core.trial.verify import verify
 
 
 class Steps(nn.Module):
@@ -69,7 +69,7 @@ def test_a_step_may_change_its_token(dtype: str, monkeypatch: pytest.MonkeyPatch
 
 
 def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
-    monkeypatch.setattr("harness.layer_lookup.load_reference", lambda name: None)
-    monkeypatch.setattr("harness.layer_lookup.reference_options", lambda name: {})
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_reference", lambda name: None)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.reference_options", lambda name: {})
     return verify(Case("own:Layer", 6, 4, 1, batch_size=2, **asked), seed=0)  # type: ignore[arg-type]

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from harness import layer_lookup
-from harness.case_grid import collapsed
-from harness.sweep_axes import Case
-from harness.trial.accuracy import measure_accuracy
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import collapsed
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.accuracy import measure_accuracy
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 
 FILE = Path(__file__).parent / "packed.py"
 FUNCTIONS = Path(__file__).parents[1] / "own_layer" / "functions.py"

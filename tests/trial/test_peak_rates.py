@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from trial.timing.cuda.simulated_gpu import SimClock, SimEvent, SimGpu
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import DTYPES, Case
-from harness.trial import peak_rates
-from harness.trial.peak_rates import EventTime, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
-from harness.trial.workload import Unsupported
+from harness.core.model.sweep_axes import DTYPES, Case
+from harness.core.run.executor import Executor
+from harness.core.trial import peak_rates
+from harness.core.trial.peak_rates import EventTime, best_rate, last_cache_bytes, peak_on_gpu, wanted_buffer_bytes
+from harness.core.trial.workload import Unsupported
 
 
 class Machine:

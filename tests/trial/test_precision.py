@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial import peak_rates
-from harness.trial.workload import build, exact_float32
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import peak_rates
+from harness.core.trial.workload import build, exact_float32
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_the_peak_of_float32_is_that_of_exact_products(monkeypatch: pytest.Monke
 def test_an_environment_that_rounds_is_overruled() -> None:
     code = """if True:
         import torch
-        from harness.trial.workload import exact_float32
+        from harness.core.trial.workload import exact_float32
         before = torch.backends.cuda.matmul.allow_tf32
         exact_float32()
         print(before, torch.backends.cuda.matmul.allow_tf32)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.verify import project_reference
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.verify import project_reference
 
 CASE = Case("attention.fused", seq_len=24, d_model=16, num_heads=2, batch_size=2)
 

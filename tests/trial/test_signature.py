@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
 from harness.cli.commands import main
-from harness.trial.layer_protocol import check_signature
-from harness.trial.trial_kinds import outcome_of_exception
+from harness.core.layers import layer_lookup
+from harness.core.trial.layer_protocol import check_signature
+from harness.core.trial.trial_kinds import outcome_of_exception
 from impls.registry import IMPLS
 
 

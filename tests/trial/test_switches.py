@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 MODULE = """
 import torch

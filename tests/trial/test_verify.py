@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import DTYPES, MODES, Case
-from harness.trial.result_checks import tolerance
+from harness.core.model.sweep_axes import DTYPES, MODES, Case
+from harness.core.run.executor import Executor
+from harness.core.trial.result_checks import tolerance
 
 # Of all others, the tests of the ladder.
 FIRST = ("rnn.elman", "rnn.torch", "attention.naive", "attention.packed", "attention.fused")

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harness.errors import UsageError
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import input_width
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported, build
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import input_width
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Unsupported, build
 
 B, N, D = 2, 8, 4
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.sequence_lengths import real_lengths
-from harness.sweep_axes import Case
-from harness.trial.workload import counted_tokens, forward_keywords, real_tokens
+from harness.core.model.sequence_lengths import real_lengths
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import counted_tokens, forward_keywords, real_tokens
 
 
 class Told(nn.Module):

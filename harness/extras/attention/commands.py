@@ -6,20 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
 from harness.cli.option_forms import add_keys, add_out
-from harness.errors import UsageError, notify, usage_error_about
-from harness.key_value_options import Key, layer, read_keys, whole
-from harness.layer_lookup import indivisible_size
-from harness.results.row import AT_LEAST_0, FINITE, FLAG, TrialKind, list_of
-from harness.results.run_directory import check_run, unused_path
-from harness.sweep_axes import BAD_STATUSES, Case
+from harness.core.config.key_value_options import Key, layer, read_keys, whole
+from harness.core.layers.layer_lookup import indivisible_size
+from harness.core.model.case_grid import collapsed
+from harness.core.model.errors import UsageError, notify, usage_error_about
+from harness.core.model.sweep_axes import BAD_STATUSES, Case
+from harness.core.results.row import AT_LEAST_0, FINITE, FLAG, TrialKind, list_of
+from harness.core.results.run_directory import check_run, unused_path
 
 if TYPE_CHECKING:
-    from harness.extras.attention.pictures import Finding
-    from harness.measure.executor import Executor
-    from harness.measure.outcome import TrialOutcome
+    from harness.core.run.executor import Executor
+    from harness.core.run.outcome import TrialOutcome
+
+    from .pictures import Finding
 
 
 # Upper limits: more words, heads or features would not be visible in a picture.
@@ -64,11 +65,11 @@ def run_attention_map(options: argparse.Namespace) -> int:
     given = read_keys(options.keys, _ATTENTION_MAP_KEYS)
     directory = _output_directory(given.pop("out"), "attention_map.csv")
     seed = given.pop("seed")
-    from harness.measure.executor import short_executor
+    from harness.core.run.executor import short_executor
 
     with short_executor() as executor:
         executor.start()
-        from harness.extras.attention.pictures import attention_finding
+        from .pictures import attention_finding
 
         case = _with_heads_chosen(Case(seq_len=len(words), **given), executor)
         outcome = executor.run("attention_map", case, {"seed": seed, "words": [_number(word) for word in words]})
@@ -137,11 +138,11 @@ def run_gradient_reach(options: argparse.Namespace) -> int:
     given = read_keys(options.keys, _GRADIENT_REACH_KEYS)
     directory = _output_directory(given["out"], "gradient_reach.csv")
     n, d, h = (given[name] for name in ("seq_len", "d_model", "num_heads"))
-    from harness.measure.executor import short_executor
+    from harness.core.run.executor import short_executor
 
     with short_executor() as executor:
         executor.start()
-        from harness.extras.attention.pictures import gradient_finding
+        from .pictures import gradient_finding
 
         cases = [Case(impl, n, d, h, mode="train", dtype="float64") for impl in given["impl"]]
         outcomes = {case.impl: _gradients(case, given["seeds"], executor) for case in cases}
@@ -173,7 +174,7 @@ def _gradients(case: Case, seeds: int, executor: "Executor") -> list["TrialOutco
 
 def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
-    from harness.measure.described_layers import DescribedLayers
+    from harness.core.run.described_layers import DescribedLayers
 
     has_heads = DescribedLayers(executor).traits(case.impl).has_heads
     if reason := indivisible_size(case, has_heads):
@@ -203,7 +204,7 @@ def _output_directory(out: str | None, own: str) -> Path:
 def _present(found: "Finding", directory: Path) -> None:
     from rich.console import Console
 
-    from harness.report.document import show
+    from harness.study.report.document import show
 
     written = found.write(directory)
     show(found.parts, Console())

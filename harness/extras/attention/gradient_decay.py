@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from harness.stats.interval import CONFIDENCE, Floats
+from harness.core.stats.interval import CONFIDENCE, Floats
 
 # Smaller float64 values lose digits before they become 0, so they are no longer measurements.
 FLOOR = 1e-290

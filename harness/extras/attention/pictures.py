@@ -19,12 +19,13 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from harness import file_io, formatting
-from harness.extras.attention.gradient_decay import FLOOR, Decay, Rate, decay
-from harness.report.document import Table
-from harness.report.layer_looks import Look, nth_look
-from harness.report.plots.style import canvas, save
-from harness.sweep_axes import Case
+from harness.core.model import file_io, formatting
+from harness.core.model.sweep_axes import Case
+from harness.study.report.document import Table
+from harness.study.report.layer_looks import Look, nth_look
+from harness.study.report.plots.style import canvas, save
+
+from .gradient_decay import FLOOR, Decay, Rate, decay
 
 PLOTS = "plots"
 Norms = NDArray[np.float64]

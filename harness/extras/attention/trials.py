@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
-from harness.trial.result_checks import WrongResult, tolerance
-from harness.trial.sandbox import Answer
-from harness.trial.workload import Unsupported, build, build_layer
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
+from harness.core.trial.result_checks import WrongResult, tolerance
+from harness.core.trial.sandbox import Answer
+from harness.core.trial.workload import Unsupported, build, build_layer
 
 
 def has_own_weights(layer: nn.Module, case: Case, seed: int) -> bool:

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from harness.cli.commands import DONE
 from harness.cli.option_forms import add_out, add_overrides
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.config import SweepConfig
-    from harness.extras.calibrate.measure import Plan
-    from harness.measure.executor import Executor
+    from harness.core.config import SweepConfig
+    from harness.core.run.executor import Executor
+
+    from .measure import Plan
 
 # The file in which a calibration is saved: `harness.extras.calibrate.record.PATH`.
 _PATH = Path("results", "calibration.json")
@@ -55,11 +56,12 @@ _ON_GPU = ("impl=rnn.torch,attention.fused", "seq_len=4096", "d_model=1024", "nu
 
 def run_calibrate(options: argparse.Namespace) -> int:
     """Calibrate the machine, then print and save the results. The peaks are saved before the noise is measured."""
-    from harness.extras.calibrate import record
-    from harness.extras.calibrate.measure import measure_peaks, with_noise
-    from harness.measure.expected_time import ExpectedTime
-    from harness.measure.progress import Screen
-    from harness.measure.session import Session
+    from harness.core.run.expected_time import ExpectedTime
+    from harness.core.run.progress import Screen
+    from harness.core.run.session import Session
+
+    from . import record
+    from .measure import measure_peaks, with_noise
 
     config = _calibration_config(options.overrides, options.config_dir)
     record.check_calibration_path(options.out)
@@ -86,7 +88,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
 
 
 def _calibration_config(overrides: Sequence[str], config_dir: Path | None) -> "SweepConfig":
-    from harness.config import compose
+    from harness.core.config import compose
 
     on_gpu = any(text.startswith("device=") and text != "device=cpu" for text in overrides)
     config = compose(overrides, config_dir, usual=_ON_GPU if on_gpu else _CALIBRATION)
@@ -102,8 +104,9 @@ def _precision_name(overrides: Sequence[str]) -> str:
 
 
 def _plan(config: "SweepConfig", precision_name: str) -> "Plan":
-    from harness.extras.calibrate.measure import Plan
-    from harness.measure.session import Session
+    from harness.core.run.session import Session
+
+    from .measure import Plan
 
     with Session.of(config) as session:
         session.check_devices(config)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.file_io import cpu_quota, read_setting
-from harness.gpus import virtual
+from harness.core.config.gpus import virtual
+from harness.core.model.file_io import cpu_quota, read_setting
 
 _CPUS = "sys/devices/system/cpu"
 # Settings for which None can also mean that no limit exists.

@@ -22,20 +22,21 @@ from typing import Any
 
 import numpy as np
 
-from harness.config import Precision
-from harness.errors import UsageError
-from harness.extras.calibrate import machine_state
-from harness.layer_lookup import Traits
-from harness.machine import cpu_model, gpu_state_of
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.measure.scheduler import Watcher
-from harness.measure.session import Session
-from harness.results.row import trial_of_row
-from harness.results.row_files import StoredRow
-from harness.stats.estimate import Trial, are_quiet, best_probe, estimate
-from harness.stats.interval import CONFIDENCE
-from harness.sweep_axes import DTYPES, Case
+from harness.core.config import Precision
+from harness.core.config.machine import cpu_model, gpu_state_of
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import DTYPES, Case
+from harness.core.results.row import trial_of_row
+from harness.core.results.row_files import StoredRow
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.scheduler import Watcher
+from harness.core.run.session import Session
+from harness.core.stats.estimate import Trial, are_quiet, best_probe, estimate
+from harness.core.stats.interval import CONFIDENCE
+
+from . import machine_state
 
 # Three copies give three pairs for the cost of three measurements. Each repeat has its own fork server.
 COPIES = 3
@@ -238,7 +239,7 @@ class Calibration:
     `failures` has the reason. The result of `take_bandwidth` is in `bandwidth`.
 
     On CUDA, `sustained_flops_per_s` holds the peaks after a quarter of a second under load, by dtype, and `gpu_state`
-    the result of `harness.trial.nvml.gpu_state`. `sm_clock_mhz` is the lowest and highest clock rate of a trial.
+    the result of `harness.core.trial.nvml.gpu_state`. `sm_clock_mhz` is the lowest and highest clock rate of a trial.
     """
 
     date: str

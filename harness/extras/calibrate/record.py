@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import file_io, formatting
-from harness.errors import UsageError
-from harness.extras.calibrate.measure import Calibration
-from harness.formatting import NamedTexts
-from harness.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
-from harness.results.run_directory import check_writable
-from harness.sweep_axes import Case
+from harness.core.config.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
+from harness.core.model import file_io, formatting
+from harness.core.model.errors import UsageError
+from harness.core.model.formatting import NamedTexts
+from harness.core.model.sweep_axes import Case
+from harness.core.results.run_directory import check_writable
+
+from .measure import Calibration
 
 # `note`: worth knowing. `care`: the machine is usable with care. `unfit`: it should not be measured on.
 VERDICTS = {"note": "fit", "care": "usable with care", "unfit": "not fit"}
@@ -196,7 +197,7 @@ def _of_settings(c: Calibration) -> list[Rule]:
 
 
 def gpu_rules(state: GpuState, rates_mhz: Collection[float] = ()) -> list[Rule]:
-    """Advice about a GPU in this state, as `harness.trial.nvml.gpu_state` describes it.
+    """Advice about a GPU in this state, as `harness.core.trial.nvml.gpu_state` describes it.
 
     `rates_mhz` are clock rates that trials have seen.
     """
@@ -385,7 +386,7 @@ def attachment(
 
 def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
     """The file's content, as it is and as a calibration. Raises UsageError if it is not one."""
-    from harness.file_validation import Damaged, checked
+    from harness.core.model.file_validation import Damaged, checked
 
     try:
         data = file_io.read_json(path)

@@ -23,16 +23,17 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from harness.background_process import search_path
-from harness.config import SweepConfig
-from harness.config.schema import PROCESSES, SLURM, Launcher
-from harness.errors import UsageError, notify
-from harness.extras.cluster import shards as shard_files
-from harness.extras.cluster.shards import ENDED, LOGS, Shard
-from harness.extras.cluster.shards import shards_table as shards_table
-from harness.measure.output_directory import OutputDirectory
-from harness.measure.session import Session
-from harness.sweep_axes import Case
+from harness.core.config import SweepConfig
+from harness.core.config.schema import PROCESSES, SLURM, Launcher
+from harness.core.model.background_process import search_path
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.sweep_axes import Case
+from harness.core.run.output_directory import OutputDirectory
+from harness.core.run.session import Session
+
+from . import shards as shard_files
+from .shards import ENDED, LOGS, Shard
+from .shards import shards_table as shards_table
 
 # The values of `launcher.cluster` that are started here.
 CLUSTERS = (SLURM, PROCESSES)

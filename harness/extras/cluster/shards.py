@@ -18,22 +18,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import gpus
-from harness.config import SweepConfig
-from harness.errors import UsageError
-from harness.file_io import read_json, write_json
-from harness.file_validation import checked
-from harness.formatting import duration
-from harness.key_value_options import usable_cpus
-from harness.layer_lookup import Traits
-from harness.machine import unlike, unlike_gpus
-from harness.measure.fork_client import Runtime
-from harness.measure.scheduler import read_resume_state
-from harness.measure.session import Session
-from harness.report.document import Table
-from harness.results import run_directory
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case, device_kind
+from harness.core.config import SweepConfig, gpus
+from harness.core.config.key_value_options import usable_cpus
+from harness.core.config.machine import unlike, unlike_gpus
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.errors import UsageError
+from harness.core.model.file_io import read_json, write_json
+from harness.core.model.file_validation import checked
+from harness.core.model.formatting import duration
+from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.results import run_directory
+from harness.core.results.columns import CaseResult
+from harness.core.run.fork_client import Runtime
+from harness.core.run.scheduler import read_resume_state
+from harness.core.run.session import Session
+from harness.study.report.document import Table
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.

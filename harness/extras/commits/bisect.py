@@ -21,23 +21,24 @@ from typing import Any
 
 import yaml
 
-from harness.config import SweepConfig
-from harness.config.compose import differences
-from harness.errors import UsageError
-from harness.extras.commits.change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
+from harness.core.config import SweepConfig
+from harness.core.config.compose import differences
+from harness.core.config.machine import unlike
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.results import run_directory
+from harness.core.results.columns import FACT_NAMES
+from harness.core.results.row_files import StoredRow
+from harness.core.run.executor import Executor
+from harness.core.run.fork_client import OF_DRIVER
+from harness.core.run.session import COMPILE_CACHE
 from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
 from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
 from harness.extras.compare.paired_evidence import Rules, mean_interval
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
-from harness.machine import unlike
-from harness.measure.executor import Executor
-from harness.measure.fork_client import OF_DRIVER
-from harness.measure.session import COMPILE_CACHE
-from harness.results import run_directory
-from harness.results.columns import FACT_NAMES
-from harness.results.row_files import StoredRow
-from harness.sweep_axes import Case
+
+from .change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.

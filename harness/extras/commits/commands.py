@@ -14,12 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 import harness
-from harness import file_io, formatting
 from harness.cli.commands import CASES_FAILED, DONE
-from harness.config import SweepConfig, compose
-from harness.config.compose import differences
-from harness.errors import UsageError, notify, usage_error_about
-from harness.extras.commits.bisect import (
+from harness.core.config import SweepConfig, compose
+from harness.core.config.compose import differences
+from harness.core.config.key_value_options import Key, read_keys, take_keys
+from harness.core.layers.layer_lookup import is_foreign, is_in_a_file
+from harness.core.model import file_io, formatting
+from harness.core.model.errors import UsageError, notify, usage_error_about
+from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case
+from harness.core.results import run_directory
+from harness.core.results.columns import FACT_NAMES
+from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
+
+from .bisect import (
     CONTROL_DIFFERS,
     ENDS_UNCLEAR,
     NO_DIFFERENCE,
@@ -28,18 +36,11 @@ from harness.extras.commits.bisect import (
     Step,
     bisect,
 )
-from harness.extras.commits.change_position import TIME_IS_UP, TWO_STEPS
-from harness.extras.commits.history import HistoryRequest, add, compare_directly
-from harness.extras.commits.history_changes import time_changes, time_series
-from harness.extras.commits.history_file import SCHEMA, Blessing, Header, open_history, read_history
-from harness.extras.commits.history_page import history_page
-from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
-from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
-from harness.key_value_options import Key, read_keys, take_keys
-from harness.layer_lookup import is_foreign, is_in_a_file
-from harness.results import run_directory
-from harness.results.columns import FACT_NAMES
-from harness.sweep_axes import OWN_ENVIRONMENT, Case
+from .change_position import TIME_IS_UP, TWO_STEPS
+from .history import HistoryRequest, add, compare_directly
+from .history_changes import time_changes, time_series
+from .history_file import SCHEMA, Blessing, Header, open_history, read_history
+from .history_page import history_page
 
 _WORSE = 1
 _ADD = (Key("anchor"), replace(MINUTES, default=5.0))

@@ -18,12 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness import layer_lookup
-from harness.analysis.fitted_laws import fit_laws
-from harness.case_grid import grid, kinds_of
-from harness.config import SweepConfig
-from harness.errors import UsageError
-from harness.extras.commits.history_file import (
+from harness.core.config import SweepConfig
+from harness.core.config.machine import kind_of_machine, versions_text
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import grid, kinds_of
+from harness.core.model.errors import UsageError
+from harness.core.model.formatting import duration
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import FACT_NAMES, lines_of_records
+from harness.core.run.fork_client import Runtime
+from harness.core.run.session import Session
+from harness.extras.compare.compared_sides import commit_lacks, session_of_side
+from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
+from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_verdicts import BlockFailed
+from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
+from harness.study.check.baseline import FindingId
+from harness.study.laws.fitted_laws import fit_laws
+
+from .history_file import (
     ABSENT,
     CommitLine,
     CostModel,
@@ -32,18 +45,6 @@ from harness.extras.commits.history_file import (
     Ratio,
     Writer,
 )
-from harness.extras.compare.compared_sides import commit_lacks, session_of_side
-from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
-from harness.extras.compare.paired_evidence import Rules, mean_interval
-from harness.extras.compare.paired_verdicts import BlockFailed
-from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
-from harness.formatting import duration
-from harness.gate.baseline import FindingId
-from harness.machine import kind_of_machine, versions_text
-from harness.measure.fork_client import Runtime
-from harness.measure.session import Session
-from harness.results.columns import FACT_NAMES, lines_of_records
-from harness.sweep_axes import Case
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
 _LEAST, _MOST, _DIRECT = 4, 10, 12

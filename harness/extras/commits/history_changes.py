@@ -11,13 +11,14 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from harness import formatting
-from harness.extras.commits.change_position import Segment, segments, standard_errors
-from harness.extras.commits.history_file import ABSENT, CommitLine, History, Ratio
-from harness.gate.baseline import parse_case, parse_finding_id
-from harness.gate.check_rules import Verdict, judge_count, judge_kernel
-from harness.results.columns import COLUMNS, FACT_NAMES
-from harness.stats.interval import NORMAL
+from harness.core.model import formatting
+from harness.core.results.columns import COLUMNS, FACT_NAMES
+from harness.core.stats.interval import NORMAL
+from harness.study.check.baseline import parse_case, parse_finding_id
+from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
+
+from .change_position import Segment, segments, standard_errors
+from .history_file import ABSENT, CommitLine, History, Ratio
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
 
-from harness import file_io, formatting
-from harness.errors import UsageError, usage_error_about
+from harness.core.model import file_io, formatting
+from harness.core.model.errors import UsageError, usage_error_about
+from harness.core.model.file_validation import Damaged, OpenModel, checked, validator
+from harness.core.results.columns import COUNTS
 from harness.extras.compare.worktree import Commit
-from harness.file_validation import Damaged, OpenModel, checked, validator
-from harness.gate.baseline import parse_case, parse_finding_id
-from harness.results.columns import COUNTS
+from harness.study.check.baseline import parse_case, parse_finding_id
 
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.

@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import formatting
-from harness.errors import UsageError
-from harness.extras.commits import history_changes
-from harness.extras.commits.history_changes import (
+from harness.core.layers.layer_lookup import is_foreign
+from harness.core.model import formatting
+from harness.core.model.errors import UsageError
+from harness.extras.compare.comparison import pair_label
+from harness.study.check.baseline import parse_case, parse_finding_id
+from harness.study.check.check_rules import Verdict
+from harness.study.report.document import Cell, Groups, Row, Table, grouped
+from harness.study.report.figure_panels import Chart
+from harness.study.report.html.chart_data import marker_symbols
+from harness.study.report.html.page import rendered
+from harness.study.report.layer_looks import looks_of
+
+from . import history_changes
+from .history_changes import (
     FACT_TITLES,
     LAYER,
     MEASURED,
@@ -23,16 +33,7 @@ from harness.extras.commits.history_changes import (
     fact_text,
     impl_of,
 )
-from harness.extras.commits.history_file import CommitLine, History, Ratio
-from harness.extras.compare.comparison import pair_label
-from harness.gate.baseline import parse_case, parse_finding_id
-from harness.gate.check_rules import Verdict
-from harness.layer_lookup import is_foreign
-from harness.report.document import Cell, Groups, Row, Table, grouped
-from harness.report.figure_panels import Chart
-from harness.report.html.chart_data import marker_symbols
-from harness.report.html.page import rendered
-from harness.report.layer_looks import looks_of
+from .history_file import CommitLine, History, Ratio
 
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.

@@ -17,14 +17,25 @@ from typing import Any
 
 from rich.console import Console
 
-from harness import file_io, formatting, layer_lookup
-from harness.background_process import interpreter_of
-from harness.case_grid import collapsed
 from harness.cli.commands import CASES_FAILED, DONE
-from harness.config import SweepConfig, compose
-from harness.errors import UsageError, ended_by_changed_code, notify
-from harness.extras.compare.compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
-from harness.extras.compare.comparison import (
+from harness.core.config import SweepConfig, compose
+from harness.core.config.key_value_options import Key, present_option, take_keys, whole
+from harness.core.layers import layer_lookup
+from harness.core.model import file_io, formatting
+from harness.core.model.background_process import interpreter_of
+from harness.core.model.case_grid import collapsed
+from harness.core.model.errors import UsageError, ended_by_changed_code, notify
+from harness.core.model.sweep_axes import Case
+from harness.core.results import run_directory
+from harness.core.run.fork_client import Runtime
+from harness.core.run.session import Session
+from harness.study.check.baseline import read_baseline
+from harness.study.check.check_rules import Outcome, Verdict
+from harness.study.check.reporters import GateReport, check_outputs
+from harness.study.report.document import markdown, show
+
+from .compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
+from .comparison import (
     ADVICE,
     TIME,
     closing_sentence,
@@ -34,20 +45,11 @@ from harness.extras.compare.comparison import (
     show_comparison,
     versions_sentences,
 )
-from harness.extras.compare.explanation import trace_pair
-from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
-from harness.extras.compare.paired_evidence import Rules
-from harness.extras.compare.side_settings import SideSettings, read_sides
-from harness.extras.compare.worktree import choice_sentences, find_commit, has_uncommitted_changes, worktree
-from harness.gate.baseline import read_baseline
-from harness.gate.check_rules import Outcome, Verdict
-from harness.gate.reporters import GateReport, check_outputs
-from harness.key_value_options import Key, present_option, take_keys, whole
-from harness.measure.fork_client import Runtime
-from harness.measure.session import Session
-from harness.report.document import markdown, show
-from harness.results import run_directory
-from harness.sweep_axes import Case
+from .explanation import trace_pair
+from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from .paired_evidence import Rules
+from .side_settings import SideSettings, read_sides
+from .worktree import choice_sentences, find_commit, has_uncommitted_changes, worktree
 
 _FORMS = (
     "'python -m harness explain attention.naive attention.fused', or "

@@ -14,13 +14,27 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from harness import file_io, formatting, layer_files, layer_lookup
-from harness.background_process import check_interpreter
-from harness.case_grid import collapsed
-from harness.config import SweepConfig
-from harness.config.compose import differences
-from harness.errors import UsageError
-from harness.extras.compare.comparison import (
+from harness.core.config import SweepConfig
+from harness.core.config.compose import differences
+from harness.core.config.machine import Machine, unlike, versions_text
+from harness.core.layers import layer_files, layer_lookup
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model import file_io, formatting
+from harness.core.model.background_process import check_interpreter
+from harness.core.model.case_grid import collapsed
+from harness.core.model.errors import UsageError
+from harness.core.model.file_validation import OpenModel, checked
+from harness.core.model.sweep_axes import AXES, Case
+from harness.core.results import run_directory, summarise
+from harness.core.results.row_files import StoredRow
+from harness.core.run.fork_client import OF_DRIVER, Runtime
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.output_directory import code_digests
+from harness.core.run.scheduler import read_resume_state
+from harness.core.run.session import COMPILE_CACHE, Session
+from harness.study.check.check_rules import Outcome, Verdict
+
+from .comparison import (
     FLOAT64,
     HELD,
     TIME,
@@ -29,24 +43,12 @@ from harness.extras.compare.comparison import (
     pair_label,
     versions_sentences,
 )
-from harness.extras.compare.explanation import Explanation, trace_pair
-from harness.extras.compare.interleaved import ComparisonScreen, Pair, Sides, Timing, is_block_row, time_pairs
-from harness.extras.compare.paired_evidence import Rules
-from harness.extras.compare.paired_verdicts import MeasuredBlocks
-from harness.extras.compare.side_settings import SideSettings
-from harness.extras.compare.worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
-from harness.file_validation import OpenModel, checked
-from harness.gate.check_rules import Outcome, Verdict
-from harness.layer_lookup import Traits
-from harness.machine import Machine, unlike, versions_text
-from harness.measure.fork_client import OF_DRIVER, Runtime
-from harness.measure.outcome import TrialOutcome
-from harness.measure.output_directory import code_digests
-from harness.measure.scheduler import read_resume_state
-from harness.measure.session import COMPILE_CACHE, Session
-from harness.results import run_directory, summarise
-from harness.results.row_files import StoredRow
-from harness.sweep_axes import AXES, Case
+from .explanation import Explanation, trace_pair
+from .interleaved import ComparisonScreen, Pair, Sides, Timing, is_block_row, time_pairs
+from .paired_evidence import Rules
+from .paired_verdicts import MeasuredBlocks
+from .side_settings import SideSettings
+from .worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from harness import formatting
-from harness.extras.compare import paired_verdicts
-from harness.extras.compare.paired_evidence import Rules, ratio_text
-from harness.extras.compare.paired_verdicts import Control, MeasuredBlocks, PairedResult
-from harness.gate.check_rules import Outcome, Verdict, judge_count
-from harness.gate.reporters import COLORS, GateReport
-from harness.layer_options import NO_OPTIONS
-from harness.report.document import Cell, Row, Table, show
-from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, Case
+from harness.core.model import formatting
+from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.sweep_axes import AXES, Case
+from harness.core.results.columns import CaseResult
+from harness.study.check.check_rules import Outcome, Verdict, judge_count
+from harness.study.check.reporters import COLORS, GateReport
+from harness.study.report.document import Cell, Row, Table, show
+
+from . import paired_verdicts
+from .paired_evidence import Rules, ratio_text
+from .paired_verdicts import Control, MeasuredBlocks, PairedResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.extras.compare.explanation import Explanation
+    from .explanation import Explanation
 
 
 # Statuses that another trial would only repeat.

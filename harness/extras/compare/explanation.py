@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import formatting
-from harness.formatting import NumberText
-from harness.measure.executor import Executor
-from harness.report.document import Section, Sentence, Table
-from harness.sweep_axes import Case
+from harness.core.model import formatting
+from harness.core.model.formatting import NumberText
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.study.report.document import Section, Sentence, Table
 
 _TRACE = "trace_{}.json.gz"
 # Operations with a smaller share of the time on both sides are not listed.

@@ -21,15 +21,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from harness.extras.compare.paired_evidence import PATTERN, Rules, carry_over, ratio_text
-from harness.extras.compare.paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
-from harness.extras.compare.turn_trial import Turn, TurnTrial, TurnTrialFailed, begin_turns
-from harness.formatting import duration
-from harness.measure.executor import Executor
-from harness.measure.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
-from harness.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
-from harness.results.row_files import StoredRow
-from harness.sweep_axes import Case
+from harness.core.model.formatting import duration
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
+from harness.core.results.row_files import StoredRow
+from harness.core.run.executor import Executor
+from harness.core.run.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
+
+from .paired_evidence import PATTERN, Rules, carry_over, ratio_text
+from .paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
+from .turn_trial import Turn, TurnTrial, TurnTrialFailed, begin_turns
 
 _T = TypeVar("_T")
 _PATTERNS = ("ABBA", "BAAB")

@@ -5,10 +5,11 @@ import math
 from pathlib import Path
 
 from harness.cli.option_forms import add_out, add_outputs, add_overrides
-from harness.config.schema import SweepConfig
-from harness.errors import UsageError
-from harness.extras.compare.worktree import ALL, TOUCHED, commit_of
-from harness.key_value_options import Key
+from harness.core.config.key_value_options import Key
+from harness.core.config.schema import SweepConfig
+from harness.core.model.errors import UsageError
+
+from .worktree import ALL, TOUCHED, commit_of
 
 # The default of commands that compare times and tensors: page faults would be most of the noise.
 STEADY = ("allocator=steady",)

@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from harness.extras.compare.paired_evidence import (
+from harness.study.check.check_rules import Verdict
+
+from .paired_evidence import (
     Evidence,
     Rules,
     chance_of_decision,
@@ -27,7 +29,6 @@ from harness.extras.compare.paired_evidence import (
     mean_ratio,
     smallest_detectable,
 )
-from harness.gate.check_rules import Verdict
 
 
 class BlockFailed(Exception):

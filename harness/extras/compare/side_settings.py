@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.background_process import interpreter_of
-from harness.config import SweepConfig, compose
-from harness.errors import UsageError, unknown_key
-from harness.extras.compare.options import IN_TURNS
-from harness.key_value_options import present_option
-from harness.layer_options import with_options
-from harness.measure.fork_client import Runtime
-from harness.sweep_axes import AXES
+from harness.core.config import SweepConfig, compose
+from harness.core.config.key_value_options import present_option
+from harness.core.model.background_process import interpreter_of
+from harness.core.model.errors import UsageError, unknown_key
+from harness.core.model.layer_options import with_options
+from harness.core.model.sweep_axes import AXES
+from harness.core.run.fork_client import Runtime
+
+from .options import IN_TURNS
 
 _EXAMPLE = "side='threads=1' side='threads=8'"
 _PYTHON, _VARIABLE = "python", re.compile(r"env\.([A-Za-z_]\w*)", re.ASCII)

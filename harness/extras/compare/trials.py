@@ -25,15 +25,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.sweep_axes import Case, device_kind
-from harness.trial import compilation, layer_protocol
-from harness.trial.device import allocator_peak
-from harness.trial.metrics.collect import hidden_part, observe_call, told
-from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
-from harness.trial.sandbox import Answer
-from harness.trial.timing.timed_trial import take_turns
-from harness.trial.workload import Unsupported, Workload, build
+from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.trial import compilation, layer_protocol
+from harness.core.trial.counts.collect import hidden_part, observe_call, told
+from harness.core.trial.counts.flops import Flops
+from harness.core.trial.counts.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.sandbox import Answer
+from harness.core.trial.timing.timed_trial import take_turns
+from harness.core.trial.workload import Unsupported, Workload, build
 
 
 class LiveStorages(Storages):

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.measure.fork_client import ForkServer, ForkServerLost
-from harness.measure.outcome import InvalidAnswer, TrialOutcome, check_entries, parsed
-from harness.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, TrialKind, none_or, rows_of
-from harness.sweep_axes import Case
-from harness.trial.sandbox import NOTICE, Answer, Request
+from harness.core.model.sweep_axes import Case
+from harness.core.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, TrialKind, none_or, rows_of
+from harness.core.run.fork_client import ForkServer, ForkServerLost
+from harness.core.run.outcome import InvalidAnswer, TrialOutcome, check_entries, parsed
+from harness.core.trial.sandbox import NOTICE, Answer, Request
 
 if TYPE_CHECKING:
-    from harness.measure.executor import Executor
+    from harness.core.run.executor import Executor
 
 _TRIALS = "harness.extras.compare.trials"
 TURNS = TrialKind(
@@ -60,7 +60,7 @@ class TurnTrialFailed(Exception):
 
 
 class TurnTrial:
-    """The driver's end of an interleaved trial, whose other end is `harness.trial.timing.timed_trial`.
+    """The driver's end of an interleaved trial, whose other end is `harness.core.trial.timing.timed_trial`.
 
     The trial is forked from `server`. It runs only while the driver waits for it, for `timeout_s` seconds at most.
     Between its turns it is stopped, because its idle threads would take CPUs from the other side. `ended` is called
@@ -90,7 +90,7 @@ class TurnTrial:
         return float(self._line("warm")["call_s"])
 
     def turn(self, place: int = 0, anew: bool = False) -> Turn:
-        """Let the trial time one turn on the CPUs of `place` (`harness.trial.environment`).
+        """Let the trial time one turn on the CPUs of `place` (`harness.core.trial.environment`).
 
         With `anew`, the trial builds the layer again first. Raises TurnTrialFailed.
         """

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from harness.errors import UsageError, notify
+from harness.core.model.errors import UsageError, notify
 
 # Directories of a repository that usually hold Python packages: the top, or `src`.
 _ROOTS = ("", "src")

@@ -5,9 +5,9 @@ import sys
 
 from harness.cli.commands import DONE
 from harness.cli.option_forms import add_out, add_run
-from harness.entries import entries
-from harness.errors import UsageError, did_you_mean, notify, usage_error_about
-from harness.formatting import counted
+from harness.core.model.entries import entries
+from harness.core.model.errors import UsageError, did_you_mean, notify, usage_error_about
+from harness.core.model.formatting import counted
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +38,9 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 def run_export(options: argparse.Namespace) -> int:
     """Write a run in another tool's format."""
-    from harness.extras.export.formats import FORMATS, export
-    from harness.results.stored_run import read_run_directory
+    from harness.core.results.stored_run import read_run_directory
+
+    from .formats import FORMATS, export
 
     name, out = options.format, options.out
     if name not in FORMATS:

@@ -17,16 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness import __version__, file_io, formatting
-from harness.entries import entries, referenced
-from harness.errors import UsageError
-from harness.machine import Machine, part
-from harness.measure.scheduler import read_resume_state
-from harness.results.columns import COLUMNS, CaseResult, table
-from harness.results.row_files import row_paths
-from harness.results.stored_run import StoredRun
-from harness.stats.interval import NORMAL
-from harness.sweep_axes import AXES, DEFAULTS, Case
+from harness import __version__
+from harness.core.config.machine import Machine, part
+from harness.core.model import file_io, formatting
+from harness.core.model.entries import entries, referenced
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
+from harness.core.results.columns import COLUMNS, CaseResult, table
+from harness.core.results.row_files import row_paths
+from harness.core.results.stored_run import StoredRun
+from harness.core.run.scheduler import read_resume_state
+from harness.core.stats.interval import NORMAL
 
 # The ending of each format's files, and what writes it.
 FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
@@ -50,7 +51,7 @@ def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
 
 def _completed(stored: StoredRun) -> list[CaseResult]:
     """The lines as `summary.csv` has them."""
-    from harness.analysis.complete_lines import complete_lines  # loads what fits cost models
+    from harness.study.complete_lines import complete_lines  # loads what fits cost models
 
     return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.extras.export import script_parts
-from harness.extras.export.script_parts import Description, Script
+from . import script_parts
+from .script_parts import Description, Script
 
 # What a function returns, or the first of several tensors.
 _FIRST = "y[0] if isinstance(y, (tuple, list)) else y"

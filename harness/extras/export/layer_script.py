@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.extras.export import script_parts
-from harness.extras.export.script_parts import REFERENCE, Description, Script, quoted
+from . import script_parts
+from .script_parts import REFERENCE, Description, Script, quoted
 
 # Names that this part uses.
 NAMES = ("B", "D", "KEYWORDS")

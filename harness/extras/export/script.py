@@ -8,19 +8,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness import __version__, formatting, own_axes
-from harness.analysis.complete_lines import with_ratio_to
-from harness.analysis.roofline import roofs, with_suspects
-from harness.errors import UsageError, did_you_mean
-from harness.extras.export import function_script, layer_script
-from harness.extras.export.formats import Exported
-from harness.extras.export.script_parts import REFERENCE, Description, Script, ScriptSource, source_of
-from harness.layer_options import NO_OPTIONS, options_of
-from harness.machine import part
-from harness.measure.executor import Executor, short_executor
-from harness.results.columns import CaseResult
-from harness.results.stored_run import StoredRun
-from harness.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
+from harness import __version__
+from harness.core.config.machine import part
+from harness.core.model import formatting, own_axes
+from harness.core.model.errors import UsageError, did_you_mean
+from harness.core.model.layer_options import NO_OPTIONS, options_of
+from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import StoredRun
+from harness.core.run.executor import Executor, short_executor
+from harness.study.complete_lines import with_ratio_to
+from harness.study.laws.roofline import roofs, with_suspects
+
+from . import function_script, layer_script
+from .formats import Exported
+from .script_parts import REFERENCE, Description, Script, ScriptSource, source_of
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, TEXT, TrialKind, list_of, none_or, object_of
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, TEXT, TrialKind, list_of, none_or, object_of
 
 # The package of the project's layers, and the name under which pip installs it.
 _LAYERS, _PROJECT = "impls", "attn-harness"
@@ -138,7 +138,7 @@ DESCRIBE_CALL = TrialKind(
 
 # The name of the side that is the reference; those of a side alone are `reference of NAME`.
 REFERENCE = "reference"
-# How a layer is built and called: see `harness.trial.described_call`.
+# How a layer is built and called: see `harness.core.trial.described_call`.
 Description = Mapping[str, Any]
 
 

@@ -11,17 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness import layer_files, layer_lookup, own_axes
-from harness.sequence_lengths import real_lengths
-from harness.sweep_axes import Case
-from harness.trial import layer_inputs, layer_protocol, result_checks, verify, workload
-from harness.trial.described_layer import file_or_module
-from harness.trial.function_layer import FunctionLayer, signature_of
-from harness.trial.layer_inputs import Input
-from harness.trial.metrics.flops import product_dtypes
-from harness.trial.packed_sequences import is_longest, knows_lengths
-from harness.trial.sandbox import Answer
-from harness.trial.workload import Unsupported
+from harness.core.layers import layer_files, layer_lookup
+from harness.core.model import own_axes
+from harness.core.model.sequence_lengths import real_lengths
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import layer_inputs, layer_protocol, result_checks, verify, workload
+from harness.core.trial.counts.flops import product_dtypes
+from harness.core.trial.described_layer import file_or_module
+from harness.core.trial.function_layer import FunctionLayer, signature_of
+from harness.core.trial.layer_inputs import Input
+from harness.core.trial.packed_sequences import is_longest, knows_lengths
+from harness.core.trial.sandbox import Answer
+from harness.core.trial.workload import Unsupported
 from impls.adapters.kernel_table import KERNELS
 from impls.adapters.transformers_functions import is_of_model
 

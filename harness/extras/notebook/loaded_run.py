@@ -7,21 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis import fitted_laws
-from harness.analysis.analyse import Analysis, analyse
-from harness.analysis.claims_table import claims_table
-from harness.analysis.complete_lines import complete_lines
-from harness.analysis.crossovers import crossovers_table, layers_without_heads
-from harness.analysis.roofline import why_no_roof
-from harness.errors import UsageError
-from harness.formatting import counted
-from harness.key_value_options import long_names
-from harness.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
-from harness.report.layer_looks import looks_of_run
-from harness.report.overview import overview
-from harness.report.text.costs import laws_by_series
-from harness.results.columns import CaseResult, lines_of_table, table
-from harness.results.stored_run import StoredRun, read_run_directory
+from harness.core.config.key_value_options import long_names
+from harness.core.model.errors import UsageError
+from harness.core.model.formatting import counted
+from harness.core.results.columns import CaseResult, lines_of_table, table
+from harness.core.results.stored_run import StoredRun, read_run_directory
+from harness.study.analyse import Analysis, analyse
+from harness.study.claims.claims_table import claims_table
+from harness.study.complete_lines import complete_lines
+from harness.study.laws import fitted_laws
+from harness.study.laws.crossovers import crossovers_table, layers_without_heads
+from harness.study.laws.roofline import why_no_roof
+from harness.study.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
+from harness.study.report.layer_looks import looks_of_run
+from harness.study.report.overview import overview
+from harness.study.report.text.costs import laws_by_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ class Plots:
 
         `setting` selects one of several settings, or another (d, h) than the fullest: `mode="train"`, `d_model=128`.
         """
-        from harness.report.plots.cost_overview import cost_overview
+        from harness.study.report.plots.cost_overview import cost_overview
 
         laws = laws_by_series(self._run.findings.laws)
         crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
@@ -129,19 +129,19 @@ class Plots:
 
     def speedup(self, baseline: str = "attention.naive", **setting: Any) -> "Picture":
         """How many times as fast as the `baseline` each layer is."""
-        from harness.report.plots.overviews import speedup
+        from harness.study.report.plots.overviews import speedup
 
         return self._picture(lambda one: speedup(one, baseline), setting)
 
     def accuracy(self, **setting: Any) -> "Picture":
         """The error of each case against its time, and the Pareto front at the largest n."""
-        from harness.report.plots.overviews import accuracy
+        from harness.study.report.plots.overviews import accuracy
 
         return self._picture(accuracy, setting)
 
     def roofline(self, **setting: Any) -> "Picture":
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
-        from harness.report.plots.overviews import roofline
+        from harness.study.report.plots.overviews import roofline
 
         found = self._run.findings
         if not found.roofs:
@@ -149,7 +149,7 @@ class Plots:
         return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
 
     def _curves(self, cost: Cost, setting: dict[str, Any]) -> "Picture":
-        from harness.report.plots.curves import curves
+        from harness.study.report.plots.curves import curves
 
         return self._picture(lambda one: curves(one, cost), setting)
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from harness import formatting
-from harness.analysis.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
-from harness.analysis.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
-from harness.extras.papers.papers import QUANTITIES, Claim, Figure, Known, Paper, Size, paper_of, size_text
-from harness.report.document import Row, Section, Sentence, Table, grouped
-from harness.report.text import claims
-from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, LETTERS
+from harness.core.model import formatting
+from harness.core.model.sweep_axes import AXES, LETTERS
+from harness.core.results.columns import CaseResult
+from harness.study.claims.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
+from harness.study.laws.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
+from harness.study.report.document import Row, Section, Sentence, Table, grouped
+from harness.study.report.text import claims
+
+from .papers import QUANTITIES, Claim, Figure, Known, Paper, Size, paper_of, size_text
 
 if TYPE_CHECKING:
     import pandas as pd

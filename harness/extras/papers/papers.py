@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from harness import layer_lookup
-from harness.errors import UsageError
-from harness.file_validation import Damaged, FileModel, checked, one_of, validator
-from harness.key_value_options import check_axis, flattened, long_names
-from harness.results.columns import CaseResult
-from harness.sweep_axes import AXES, FAILURES, present_axis
+from harness.core.config.key_value_options import check_axis, flattened, long_names
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
+from harness.core.model.file_validation import Damaged, FileModel, checked, one_of, validator
+from harness.core.model.sweep_axes import AXES, FAILURES, present_axis
+from harness.core.results.columns import CaseResult
 
 if TYPE_CHECKING:
-    from harness.analysis.series import Point
+    from harness.study.laws.series import Point
 
 # A value and the ends of its 95 % interval. For an exact quantity all three are equal.
 Known = tuple[float, float, float]
@@ -59,7 +59,7 @@ class Quantity:
 
 
 def _time(line: CaseResult) -> "Point | None":
-    from harness.analysis.series import point_of  # loads scipy, which a sweep of a paper does not wait for
+    from harness.study.laws.series import point_of  # loads scipy, which a sweep of a paper does not wait for
 
     return point_of(line, "time")
 

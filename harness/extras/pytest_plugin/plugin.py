@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from harness.extras.pytest_plugin.scaling import LayerFactsOf, Scaling
-    from harness.extras.pytest_plugin.shared_measurements import PytestSession
+    from .scaling import LayerFactsOf, Scaling
+    from .shared_measurements import PytestSession
 
 
 _MEASURING: pytest.StashKey["PytestSession"] = pytest.StashKey()
@@ -28,7 +28,7 @@ def scaling(pytestconfig: pytest.Config) -> "Scaling":
     """
     measuring = _measuring(pytestconfig)
     with _quiet():
-        from harness.extras.pytest_plugin.scaling import Scaling
+        from .scaling import Scaling
 
         return Scaling(measuring, why_timing_is_refused(pytestconfig))
 
@@ -38,7 +38,7 @@ def layer_facts(pytestconfig: pytest.Config) -> "LayerFactsOf":
     """The exact costs of one call of a layer: `layer_facts(MyLayer, seq_len=512, d_model=64).peak_bytes`."""
     measuring = _measuring(pytestconfig)
     with _quiet():
-        from harness.extras.pytest_plugin.scaling import LayerFactsOf
+        from .scaling import LayerFactsOf
 
         return LayerFactsOf(measuring)
 
@@ -47,7 +47,7 @@ def _measuring(config: pytest.Config) -> "PytestSession":
     """The measurements that all tests of the session share. Their fork server starts before later imports."""
     if _MEASURING not in config.stash:
         with _quiet():
-            from harness.extras.pytest_plugin.shared_measurements import PytestSession
+            from .shared_measurements import PytestSession
 
             config.stash[_MEASURING] = PytestSession()
     return config.stash[_MEASURING]

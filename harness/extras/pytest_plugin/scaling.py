@@ -10,24 +10,26 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness import formatting, layer_lookup, own_axes
-from harness.analysis.claim_rules import exponent_text
-from harness.analysis.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
-from harness.analysis.series import point_of, series_of
-from harness.errors import UsageError, did_you_mean
-from harness.extras.pytest_plugin.shared_measurements import (
+from harness.core.layers import layer_lookup
+from harness.core.model import formatting, own_axes
+from harness.core.model.errors import UsageError, did_you_mean
+from harness.core.model.polynomial import Size, leading, sizes_by_letter
+from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.results.columns import CaseResult
+from harness.core.results.row import FACTS
+from harness.study.check.check_rules import Verdict
+from harness.study.claims.claim_rules import exponent_text
+from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
+from harness.study.laws.laws import Law, Range, exponent_of
+from harness.study.laws.series import point_of, series_of
+
+from .shared_measurements import (
     PytestSession,
     Request,
     one_case,
     precision_named,
     read_request,
 )
-from harness.fit.laws import Law, Range, exponent_of
-from harness.gate.check_rules import Verdict
-from harness.polynomial import Size, leading, sizes_by_letter
-from harness.results.columns import CaseResult
-from harness.results.row import FACTS
-from harness.sweep_axes import Case, device_kind
 
 __tracebackhide__ = True
 _Given = TypeVar("_Given")

@@ -17,21 +17,21 @@ from typing import Any
 
 import yaml
 
-from harness import own_axes
-from harness.case_grid import grid
-from harness.config.hydra_adapter import conf_directory
-from harness.config.schema import Precision
-from harness.errors import UsageError, did_you_mean
-from harness.key_value_options import check_axes, long_names
-from harness.layer_lookup import Traits
-from harness.layer_options import NO_OPTIONS
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.measure.session import Session
-from harness.results.columns import CaseResult
-from harness.results.row_files import StoredRow
-from harness.results.summarise import summarise
-from harness.sweep_axes import AXES, DEFAULTS, Case
+from harness.core.config.hydra_adapter import conf_directory
+from harness.core.config.key_value_options import check_axes, long_names
+from harness.core.config.schema import Precision
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model import own_axes
+from harness.core.model.case_grid import grid
+from harness.core.model.errors import UsageError, did_you_mean
+from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.row_files import StoredRow
+from harness.core.results.summarise import summarise
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.session import Session
 
 _SEED = 0
 

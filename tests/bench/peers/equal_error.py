@@ -8,7 +8,7 @@ import numpy as np
 from bench.peers.noise import errors, rms
 from bench.peers.with_harness import Repeat, estimates_of, trials_of
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 
 @dataclass(frozen=True)

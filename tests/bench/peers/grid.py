@@ -2,7 +2,7 @@
 
 import os
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "8"))
 TRIAL_S = float(os.environ.get("HARNESS_BENCH_TRIAL_S", "0.03"))

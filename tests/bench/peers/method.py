@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 # What a method gives: by the name of the statistic that it reports, seconds a call of each case.
 Readings = dict[str, dict[Case, float]]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import build
 
 CASES = [Case.from_dict(fields) for fields in json.loads(Path(os.environ["BENCH_REQUEST"]).read_text())]
 

@@ -9,14 +9,14 @@ from typing import Any
 from bench.peers.grid import ROUNDS, TRIAL_S
 from bench.peers.method import Readings
 
-from harness.config import Precision
-from harness.layer_lookup import traits
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.measure.scheduler import Scheduler
-from harness.results.row import trial_of_row
-from harness.stats.estimate import Estimate, Trial, best_probe, estimate
-from harness.sweep_axes import Case
+from harness.core.config import Precision
+from harness.core.layers.layer_lookup import traits
+from harness.core.model.sweep_axes import Case
+from harness.core.results.row import trial_of_row
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.scheduler import Scheduler
+from harness.core.stats.estimate import Estimate, Trial, best_probe, estimate
 
 # Every case gets all its rounds: what is compared is the estimate, at a given wall time.
 PRECISION = Precision(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyperf
 from bench.peers.method import Readings, child
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 OPTIONS = os.environ.get("HARNESS_BENCH_PYPERF_OPTIONS", "--fast")
 
@@ -55,7 +55,7 @@ def _main() -> None:
 
 
 def _call(case: Case):
-    from harness.trial.workload import build
+    from harness.core.trial.workload import build
 
     return build(case, 0).call
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.peers.method import OneProcess, Readings, child
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 _CASES = Path(__file__).with_name("pytest_benchmark_cases.py")
 # Without warm-up it would take its number of rounds from the first call, which is far slower than any other.

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.peers.method import OneProcess, Readings, child
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 # Of the time that is left, divided by the cases that are left, a case gets between these two, by the Timer's own rule.
 _ADAPTIVE_LEAST = 0.75
@@ -49,7 +49,7 @@ class AdaptiveAutorange(_Timer):
 def _serve(request: dict[str, Any]) -> list[float]:
     from torch.utils.benchmark import Timer
 
-    from harness.trial.workload import build
+    from harness.core.trial.workload import build
 
     cases = [Case.from_dict(fields) for fields in request["cases"]]
     share_s = request["share_s"]

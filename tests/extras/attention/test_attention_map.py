@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.workload import Unsupported
 from harness.extras.attention.trials import attention_map
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.workload import Unsupported
 
 WORDS = [11, 12, 13, 11, 14]
 

@@ -11,9 +11,9 @@ import pytest
 
 from harness.cli.commands import main
 from harness.cli.parsers import parse_options
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
+from harness.core.run.executor import Executor
 from harness.extras.attention.commands import run_attention_map
-from harness.measure.executor import Executor
 
 ODD = "[red] $x$ 😀 שלום naïve 你好 </text> a\u202eb the the"
 SMALL = ["d_model=8", "num_heads=2"]
@@ -36,7 +36,7 @@ class Lent:
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.measure.executor.short_executor", lambda: Lent(runner))
+    monkeypatch.setattr("harness.core.run.executor.short_executor", lambda: Lent(runner))
     return tmp_path
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import layer_lookup
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.workload import Unsupported, build
 from harness.extras.attention.trials import attention_map, gradient_reach
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.workload import Unsupported, build
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from extras.attention.test_attention_map_command import Lent
 
 from harness.cli.commands import main
-from harness.measure.executor import Executor
+from harness.core.run.executor import Executor
 
 SMALL = ["seq_len=24", "d_model=8", "num_heads=2", "seeds=4"]
 LAYERS = "extras.attention.layers"
@@ -17,7 +17,7 @@ LAYERS = "extras.attention.layers"
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Executor) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.measure.executor.short_executor", lambda: Lent(runner))
+    monkeypatch.setattr("harness.core.run.executor.short_executor", lambda: Lent(runner))
     return tmp_path
 
 

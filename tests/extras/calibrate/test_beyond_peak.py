@@ -11,8 +11,8 @@ import torch
 from extras.calibrate.conftest import GOOD
 
 from harness.cli.commands import main
+from harness.core.config.machine import cpu_model
 from harness.extras.calibrate.record import PATH, save
-from harness.machine import cpu_model
 
 IMPOSSIBLE = "planted_kernels:DeclaresMoreThanAnyMachineDoes"
 SWEEP = ["sweep", f"impl={IMPOSSIBLE},rnn.torch", "seq_len=16", "d_model=16", "num_heads=1", "threads=1", "out=run"]

@@ -13,10 +13,10 @@ import pytest
 from extras.calibrate.conftest import GOOD
 
 from harness.cli.commands import main
+from harness.core.config.machine import cpu_model
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 from harness.extras.calibrate import measure, record
-from harness.machine import cpu_model
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
 
 TINY = ["seq_len=16", "d_model=16", "num_heads=2", "precision.trial_s=0.01", "precision.max_rounds=2"]
 TINY += ["precision.min_rounds=2", "precision.patience_s=0.1", "memory_limit=512MiB", "threads=1"]

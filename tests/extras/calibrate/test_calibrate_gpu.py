@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, harness, on_simulated_gpu
 
-from harness.gpus import borrowed_because
+from harness.core.config.gpus import borrowed_because
 
 PEAKS = {"float64": 1e8, "float32": 5e8, "bfloat16": 1e11, "float16": 1e11}
 GPU: dict[str, Any] = {
@@ -39,8 +39,8 @@ def test_peaks_are_those_of_the_gpu_although_its_kernels_take_half_a_second_to_l
 
 TAKE_PEAKS = """
 import json
-from harness.sweep_axes import Case
-from harness.trial.peak_rates import take_bandwidth, take_flops
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.peak_rates import take_bandwidth, take_flops
 case = Case("attention.fused", 1, 1, 1, dtype="bfloat16", device="cuda")
 flops = take_flops(case, 0.2, None, with_sustained=True)
 print(json.dumps({**flops, **take_bandwidth(case, 0.05, None, with_sustained=True)}))

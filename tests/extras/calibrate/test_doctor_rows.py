@@ -7,10 +7,10 @@ import pytest
 from cli.test_doctor import Report, report  # noqa: F401  # a fixture
 from extras.calibrate.conftest import GOOD
 
+from harness.core.config.machine import cpu_model
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 from harness.extras.calibrate import record
-from harness.machine import cpu_model
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 

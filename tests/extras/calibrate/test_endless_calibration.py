@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from faults.test_endless_files import FAULTS, IRREGULAR, TOO_LARGE, run, whole  # noqa: F401  # fixtures
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.calibrate.record import load_calibration
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.calibrate import record
 
 HERE = {"host": "bench", "cpu": {"model": "A Processor"}, "torch": {"version": "2.9.1", "gpu": None}}

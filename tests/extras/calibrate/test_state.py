@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from harness.core.config.key_value_options import usable_cpus
+from harness.core.model.file_io import cpu_quota, memory_left
+from harness.core.run.executor import Executor
 from harness.extras.calibrate.machine_state import on_battery, read_machine_state, turbo, usable_cores, virtual
-from harness.file_io import cpu_quota, memory_left
-from harness.key_value_options import usable_cpus
-from harness.measure.executor import Executor
 
 CPU = "sys/devices/system/cpu"
 PLUGGED, ON_BATTERY = (SimpleNamespace(percent=50, power_plugged=plugged) for plugged in (True, False))
@@ -126,7 +126,7 @@ def test_the_quota_is_the_least_of_the_group_and_those_above(tmp_path: Path, fil
 def test_a_sweep_takes_no_more_threads_than_the_quota_grants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     for quota, most in ((None, 8), (0.5, 1), (2.9, 2), (64.0, 8)):
-        monkeypatch.setattr("harness.key_value_options.cpu_quota", lambda quota=quota: (quota, True))
+        monkeypatch.setattr("harness.core.config.key_value_options.cpu_quota", lambda quota=quota: (quota, True))
         assert usable_cpus() == most
 
 
@@ -166,7 +166,7 @@ def test_the_memory_left_is_the_least_of_the_group_and_those_above(
 
 
 def test_a_trial_gets_a_share_of_what_its_control_group_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.measure.executor.memory_left", lambda: 2**30)
+    monkeypatch.setattr("harness.core.run.executor.memory_left", lambda: 2**30)
     with Executor(seed=0, trial_s=0.01, timeout_s=1) as executor:
         assert executor.memory_limit == int(0.9 * 2**30)
 

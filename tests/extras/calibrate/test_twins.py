@@ -6,16 +6,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from harness.case_grid import grid
-from harness.config import Precision
+from harness.core.config import Precision
+from harness.core.layers.layer_files import Digests
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.case_grid import grid
+from harness.core.model.sweep_axes import Case
+from harness.core.run.fork_client import OF_DRIVER
+from harness.core.run.outcome import TrialOutcome
+from harness.core.trial.timing.cuda import LOAD_S
 from harness.extras.calibrate.commands import _calibration_config
 from harness.extras.calibrate.measure import REPEATS, Plan, Replicate, measure_replicates, replicates_of
-from harness.layer_files import Digests
-from harness.layer_lookup import Traits
-from harness.measure.fork_client import OF_DRIVER
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
-from harness.trial.timing.cuda import LOAD_S
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
 TRAITS = {"rnn.torch": Traits("rnn", False)}

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from test_gpus import own_locks  # noqa: F401  # a fixture of every test
 
-from harness.config.compose import compose
+from harness.core.config.compose import compose
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
+from harness.core.run.session import Session
 from harness.extras.cluster.shards import _choose_gpu
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.measure.session import Session
 
 
 def test_a_shard_sees_its_gpu_by_uuid_so_that_no_order_makes_it_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

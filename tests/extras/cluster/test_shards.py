@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.background_process import PLACE
+from harness.core.model.background_process import PLACE
+from harness.core.model.sweep_axes import SETTINGS, Case
 from harness.extras.cluster import launch
 from harness.extras.cluster.shards import shards_of
-from harness.sweep_axes import SETTINGS, Case
 
 CASES = [
     Case(impl, n, 16, 2, mode=mode) for mode in ("train", "forward") for impl in ("rnn.elman", "a:B") for n in (8, 16)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.config import compose
-from harness.config.schema import Launcher
+from harness.core.config import compose
+from harness.core.config.schema import Launcher
 from harness.extras.cluster.launch import wait_for
 from harness.extras.cluster.shards import ENDED, RUNNING, Shard, read_state, write_plan, write_state
 

@@ -15,7 +15,7 @@ import pytest
 from extras.compare.repositories import LAYER, enter, git, worktrees
 
 from harness.cli.commands import main
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.commits import bisect as bisection
 from harness.extras.commits import change_position
 from harness.extras.compare.compared_sides import Log

@@ -7,6 +7,7 @@ import pytest
 from extras.commits.histories import CASE, blessing, commit, directly, history, ratio, stepping
 from test_gpu_states import machine
 
+from harness.core.config.machine import kind_of_machine
 from harness.extras.commits.history_changes import (
     Confirmation,
     TimeChange,
@@ -18,8 +19,7 @@ from harness.extras.commits.history_changes import (
 )
 from harness.extras.commits.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
 from harness.extras.commits.history_page import history_page
-from harness.gate.check_rules import Verdict
-from harness.machine import kind_of_machine
+from harness.study.check.check_rules import Verdict
 
 
 def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:

@@ -8,7 +8,7 @@ import pytest
 from extras.commits.histories import CASE, blessing, commit, name, ratio
 
 from harness.cli.commands import main
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.commits.history_file import Header, open_history, read_history
 
 HEADER = Header.model_validate({"schema": 1, "harness": "0.1", "anchor": name(0), "settings": ["impl=mine:Layer"]})

@@ -12,10 +12,10 @@ import yaml
 
 from harness.cli.commands import COMMANDS, main
 from harness.cli.parsers import parse_options
-from harness.config import compose
+from harness.core.config import compose
 from harness.extras.compare.commands import read_comparison_request
-from harness.gate.check import split_filters
-from harness.gate.reporters import GateReport
+from harness.study.check.check import split_filters
+from harness.study.check.reporters import GateReport
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "ci.md"

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 import numpy as np
 from bench.peers.grid import CASES
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 from harness.extras.compare.turn_trial import begin_turns
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
 
 # Processes of each layer, rounds in which each is visited once, and the length of a visit.
 PROCESSES, VISITS, VISIT_S = 4, int(os.environ.get("HARNESS_BENCH_VISITS", "40")), 0.01

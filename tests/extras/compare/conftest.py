@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 from harness.extras.compare import interleaved
 from harness.extras.compare.interleaved import Block, Side, Timing
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.outcome import InvalidAnswer, TrialOutcome, check_entries
+from harness.core.trial.trial_kinds import handler_of
+from harness.core.trial.workload import Unsupported
 from harness.extras.compare.turn_trial import LINES
-from harness.measure.outcome import InvalidAnswer, TrialOutcome, check_entries
-from harness.sweep_axes import Case
-from harness.trial.trial_kinds import handler_of
-from harness.trial.workload import Unsupported
 
 
 @pytest.mark.parametrize("purpose", ["turns", "trace"])

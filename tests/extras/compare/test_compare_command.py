@@ -20,8 +20,8 @@ from extras.compare.repositories import LAYER, enter, git, worktrees
 from planted_environments import plant_environment
 
 from harness.cli.commands import main
+from harness.core.model.sweep_axes import AXES
 from harness.extras.compare import interleaved
-from harness.sweep_axes import AXES
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 ROOT = Path(__file__).resolve().parents[3]

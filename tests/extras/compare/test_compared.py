@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.compare.compared_sides import Log
 from harness.extras.compare.comparison import FAILED, HELD, NONE, is_invalidated
 from harness.extras.compare.interleaved import is_block_row

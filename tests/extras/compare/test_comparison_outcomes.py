@@ -6,7 +6,7 @@ import pytest
 from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.extras.compare.comparison import outcomes_of, pair_label, ratio_text, smallest_visible_difference
-from harness.gate.check_rules import Verdict, exit_status
+from harness.study.check.check_rules import Verdict, exit_status
 
 
 @pytest.mark.parametrize(

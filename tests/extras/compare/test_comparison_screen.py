@@ -7,7 +7,7 @@ from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
 from harness.extras.compare.comparison import ADVICE, Comparison, outcomes_of, show_comparison
-from harness.gate.reporters import GateReport
+from harness.study.check.reporters import GateReport
 
 FAILED = line(CASE, "error", "RuntimeError: no such luck")
 COMPARISONS = {

@@ -9,6 +9,7 @@ import pytest
 from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
+from harness.core.model.sweep_axes import AXES
 from harness.extras.compare.comparison import (
     Comparison,
     closing_sentence,
@@ -16,8 +17,7 @@ from harness.extras.compare.comparison import (
     outcomes_of,
     show_comparison,
 )
-from harness.gate.reporters import GateReport
-from harness.sweep_axes import AXES
+from harness.study.check.reporters import GateReport
 
 ASKED = ["verdict", "ratio", "ratio_lo", "ratio_hi", "blocks", "smallest_detectable", "control"]
 

@@ -9,8 +9,8 @@ import pytest
 from extras.compare.repositories import enter, git
 
 from harness.cli.commands import main
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
 from harness.extras.compare.commands import _one_case
 from harness.extras.compare.worktree import has_uncommitted_changes
 

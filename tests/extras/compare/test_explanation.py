@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from extras.compare.comparisons import blocks, comparison
 from rich.console import Console
 
+from harness.core.run.executor import Executor
 from harness.extras.compare.compared_sides import explain_slower
 from harness.extras.compare.comparison import show_comparison
 from harness.extras.compare.explanation import Explanation, Total, TracedCall, difference
-from harness.gate.reporters import GateReport
-from harness.measure.executor import Executor
-from harness.report.document import Table, markdown
+from harness.study.check.reporters import GateReport
+from harness.study.report.document import Table, markdown
 
 VIEW, PRODUCT, SUM = "aten::view", "aten::mm", "aten::add"
 

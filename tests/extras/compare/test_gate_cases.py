@@ -11,8 +11,8 @@ from extras.compare.gate import repeated
 from gpu_evidence import parts
 from trial.test_cuda_cases import refused
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.flops import claimed_work
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.flops import claimed_work
 
 # In float32 without tensor cores, those of a GeForce RTX 5090.
 FASTEST_FLOPS_PER_S = 105e12

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from extras.compare.comparisons import CASE, RULES, blocks, line
 
+from harness.core.results.columns import CaseResult
 from harness.extras.compare.comparison import Comparison, compare_sides, comparison_sentences
 from harness.extras.compare.paired_verdicts import MeasuredBlocks
-from harness.results.columns import CaseResult
 
 ON_BOTH_SIDES = "attention.fused ran flash on the base and cudnn on the head: the times are of different kernels."
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from planted_environments import packages_of, plant_environment, plant_version
 
-from harness.background_process import check_interpreter
-from harness.errors import UsageError
+from harness.core.model.background_process import check_interpreter
+from harness.core.model.errors import UsageError
+from harness.core.run.fork_client import Runtime
 from harness.extras.compare.commands import read_comparison_request
 from harness.extras.compare.compared_sides import ComparisonRequest
-from harness.measure.fork_client import Runtime
 
 
 def request_of(*arguments: str) -> ComparisonRequest:

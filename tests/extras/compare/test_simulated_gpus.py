@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from simulated_cuda.commands import GPU, ONE_THREAD, harness, true_costs
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 
 CASE = Case("attention.naive", 32, 16, 2, device="cuda")
 GRID = ("impl=attention.naive", "seq_len=32", "d_model=16", "num_heads=2", "batch_size=1", "device=cuda", ONE_THREAD)

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from measure.misbehaving import FLAG
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.run.fork_client import ForkServerLost
+from harness.core.run.outcome import TrialOutcome
+from harness.core.trial.sandbox import NOTICE
 from harness.extras.compare.turn_trial import TurnTrial, TurnTrialFailed, begin_turns
-from harness.measure.executor import Executor
-from harness.measure.fork_client import ForkServerLost
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
-from harness.trial.sandbox import NOTICE
 
 TURN_S = 0.002
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.compare.worktree import Worktree, commit_of, commits_between, find_commit, worktree
 
 

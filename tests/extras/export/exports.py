@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from harness.core.results.columns import table
+from harness.core.results.stored_run import read_run_directory
 from harness.extras.export.formats import FORMATS, Exported, export
-from harness.results.columns import table
-from harness.results.stored_run import read_run_directory
 
 # The formats of a whole run.
 WHOLE_RUN = [name for name in FORMATS if name != "script"]

@@ -5,8 +5,8 @@ from own_layer.test_factories import case_of as case_of_factory
 from own_layer.test_functions import case_of as case_of_function
 from trial.test_packed_sequences import case_of as case_of_lengths
 
+from harness.core.trial.workload import Unsupported
 from harness.extras.export.trials import describe_call
-from harness.trial.workload import Unsupported
 
 
 def test_a_script_compares_the_gradients_of_an_approximation_with_its_own() -> None:

@@ -10,8 +10,8 @@ import pytest
 from attention_run import make_run
 
 from harness.cli.commands import main
+from harness.core.results.stored_run import StoredRun, read_run_directory
 from harness.extras.export.formats import FORMATS
-from harness.results.stored_run import StoredRun, read_run_directory
 
 
 @pytest.fixture(scope="module")

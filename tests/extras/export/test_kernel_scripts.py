@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from extras.export.test_script import run_of, run_scripts
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 from harness.extras.export.script import export_script
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
 from impls.adapters.kernel_table import KERNELS
 
 # Each kernel token after token. Its signature has the names that the package documents.

@@ -10,9 +10,9 @@ import pytest
 from attention_run import MACHINE, SIZES, make_run
 from extras.export.exports import exported, strict
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
+from harness.core.results.stored_run import read_run_directory
 from harness.extras.export.formats import export
-from harness.results.stored_run import read_run_directory
 
 
 def compare(directory: Path, *more: str) -> subprocess.CompletedProcess:

@@ -9,8 +9,8 @@ from attention_run import SIZES
 from pytest_benchmark.stats import Stats
 from rows import attention_time
 
+from harness.core.model.sweep_axes import Case
 from harness.extras.export.formats import rounds_of, statistics_of, statistics_of_interval
-from harness.sweep_axes import Case
 
 
 @pytest.mark.parametrize("number", [*range(1, 14), 100])

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rows import measured
 
-from harness.config import compose
-from harness.errors import UsageError
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.results import row_files, run_directory
+from harness.core.results.stored_run import StoredRun, read_run_directory
+from harness.core.run.executor import Executor
 from harness.extras.export.script import chosen, export_script
-from harness.measure.executor import Executor
-from harness.results import row_files, run_directory
-from harness.results.stored_run import StoredRun, read_run_directory
-from harness.sweep_axes import Case
 
 OWN = """
 import torch

@@ -10,11 +10,11 @@ import pytest
 from extras.export.exports import WHOLE_RUN, exported, strict
 from test_csv_cells import cells_that_run, hostile_lines
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import DEFAULTS, Case
+from harness.core.results.columns import COLUMNS, lines_of_table
+from harness.core.results.stored_run import StoredRun, read_run_directory
 from harness.extras.export.formats import FORMATS, export, overrides
-from harness.results.columns import COLUMNS, lines_of_table
-from harness.results.stored_run import StoredRun, read_run_directory
-from harness.sweep_axes import DEFAULTS, Case
 
 
 def test_csv_is_the_summary_and_can_be_read_back(run: Path) -> None:

@@ -11,7 +11,7 @@ from results.test_benchmarks import benchmark
 from results.test_benchmarks import write as write_benchmarks
 
 import harness
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.notebook.loaded_run import Picture, Run
 
 

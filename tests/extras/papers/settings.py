@@ -6,9 +6,9 @@ from typing import Any
 
 from rows import lines
 
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
 from harness.extras.papers.papers import Paper, paper_of
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
 
 SIZES = (256, 512, 1024, 2048)
 

@@ -9,10 +9,10 @@ from extras.papers.settings import SIZES, paper, timed
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.analysis.claim_rules import Judgement
+from harness.core.results.columns import CaseResult
 from harness.extras.papers.claims import PublishedFindings, figures_beside, judge_claims
-from harness.report.document import markdown
-from harness.results.columns import CaseResult
+from harness.study.claims.claim_rules import Judgement
+from harness.study.report.document import markdown
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 NOT_MEASURED = "not measured"

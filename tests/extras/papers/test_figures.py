@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from extras.papers.settings import paper, timed
 
+from harness.core.results.columns import CaseResult
 from harness.extras.papers.claims import FigureComparison, figures_beside, published_table
-from harness.results.columns import CaseResult
 
 NAIVE = timed("sdpa.naive", lambda n: 4e-3 * n / 256)
 FLASH = timed("sdpa.flash", lambda n: 1e-3 * n / 256)

@@ -5,13 +5,13 @@ import re
 import pytest
 from rows import lines
 
-from harness import layer_lookup
-from harness.case_grid import grid
-from harness.config import compose
-from harness.config.hydra_adapter import conf_directory
+from harness.core.config import compose
+from harness.core.config.hydra_adapter import conf_directory
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import grid
+from harness.core.model.sweep_axes import Case
 from harness.extras.papers.claims import measured_value
 from harness.extras.papers.papers import Paper, paper_of
-from harness.sweep_axes import Case
 from impls.attention.fused import FlashAttention
 
 NAMES = sorted(path.stem for path in (conf_directory() / "paper").glob("*.yaml"))

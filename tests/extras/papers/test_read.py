@@ -4,7 +4,7 @@ import pytest
 from extras.papers.settings import paper
 from syrupy import SnapshotAssertion
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
 from harness.extras.papers.papers import paper_of
 
 A, B = "sdpa.naive", "sdpa.flash"

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from extras.papers.test_presets import NAMES
 
-from harness import layer_lookup
-from harness.case_grid import grid
-from harness.config import compose
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.config import compose
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import grid
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 # An operation takes the host some 5 to 7 µs to launch, and the longest trial of a case makes about 25 calls. A slow
 # host takes twice as long.

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from rows import PRECISION, measured
 
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.core.results.summarise import summarise
 from harness.extras.pytest_plugin.scaling import Quantity
 from harness.extras.pytest_plugin.shared_measurements import Request, read_request
-from harness.results.columns import CaseResult
-from harness.results.summarise import summarise
-from harness.sweep_axes import Case
 
 SIZES = (64, 128, 256, 512, 1024)
 OWN_AXES = '{"window": ["w", 128]}'

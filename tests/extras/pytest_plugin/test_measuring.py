@@ -9,9 +9,9 @@ from types import FrameType
 import psutil
 import pytest
 
-from harness.errors import UsageError
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
 from harness.extras.pytest_plugin.shared_measurements import PytestSession, precision_named
-from harness.sweep_axes import Case
 
 QUICK = precision_named("quick")
 CASE = Case("rnn.elman", 8, 8, 1)

@@ -10,8 +10,8 @@ import pytest
 from planted import Identity
 from torch import nn
 
-from harness import layer_lookup
-from harness.errors import UsageError
+from harness.core.layers import layer_lookup
+from harness.core.model.errors import UsageError
 from harness.extras.pytest_plugin.shared_measurements import impl_name_of
 from impls.attention.fused import FusedAttention
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import Unsupported, build
 from impls.adapters.entries import ADAPTERS
 from impls.impl import Impl
 from impls.registry import IMPLS

@@ -8,11 +8,11 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import trace_call
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.adapters.entries import ADAPTERS
 from impls.adapters.packages import FlashAttention
 from impls.registry import IMPLS

@@ -11,14 +11,14 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial import accuracy
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.result_checks import WrongResult
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import accuracy
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.adapters import kernels
 from impls.adapters.entries import entry_of
 from impls.adapters.kernel_table import KERNELS, Kernel

@@ -8,8 +8,8 @@ from adapters.pretended import check_layout, install
 from another_device import THERE, AnotherDevice
 from torch import Tensor
 
-from harness.sweep_axes import Case
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import build
 from impls.adapters.entries import ADAPTERS
 from impls.registry import IMPLS
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.verify import verify
-from harness.trial.workload import Unsupported
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Unsupported
 from impls.adapters.entries import ADAPTERS
 from impls.impl import Impl
 from impls.registry import IMPLS

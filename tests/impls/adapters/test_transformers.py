@@ -11,12 +11,12 @@ from adapters.pretended import install
 from compilers import needs_cxx
 from torch import Tensor
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.compilation import preload_compiler
-from harness.trial.layer_protocol import load, unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.verify import verify
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.compilation import preload_compiler
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import load, unsupported_reason
+from harness.core.trial.verify import verify
 from impls.adapters import transformers_functions
 from impls.adapters.entries import TRANSFORMERS
 

@@ -7,8 +7,8 @@ import torch
 from adapters.pretended import check_layout, install, later, take_on_the_cpu
 from torch import Tensor
 
-from harness.sweep_axes import Case
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.verify import verify
 from impls.adapters.entries import ADAPTERS
 from impls.adapters.packages import XformersAttention
 from impls.registry import IMPLS

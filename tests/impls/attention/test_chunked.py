@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.metrics.collect import trace_call
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import build
 from impls.attention.chunked import BlockwiseAttention, ChunkedAttention
 
 NEVER = float("-inf")

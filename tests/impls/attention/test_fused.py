@@ -5,7 +5,7 @@ import torch
 from attention.watch import watched
 from torch import Tensor
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 from impls.attention import fused
 from impls.attention.fused import CudnnAttention, EfficientAttention, FlashAttention, FusedAttention, MathAttention
 from impls.attention.plain import PackedAttention

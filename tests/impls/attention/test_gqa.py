@@ -6,7 +6,7 @@ import pytest
 import torch
 from attention.watch import watched
 
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
 from impls.attention import fused
 from impls.attention.fused import FusedAttention, GroupedQueryAttention
 from impls.attention.plain import PackedAttention

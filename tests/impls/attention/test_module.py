@@ -7,9 +7,9 @@ import torch
 from attention.watch import watched
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import trace_call
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.workload import build
 from impls.attention.fused import ModuleAttention, ModuleAttentionWithWeights
 from impls.attention.plain import PackedAttention
 

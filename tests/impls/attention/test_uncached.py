@@ -5,9 +5,9 @@ from inspect import signature
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import trace_call
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.workload import Unsupported, build
 from impls.attention.fused import FusedAttention, UncachedAttention
 from impls.registry import IMPLS
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.workload import build_layer
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import build_layer
 from impls.attention.entries import ATTENTION
 from impls.attention.plain import Attention
 from impls.attention.window import WindowAttention

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import build
 from impls.attention.plain import PackedAttention
 from impls.attention.window import WindowAttention
 

@@ -5,8 +5,8 @@ import torch
 from blocks.parts import ATTENTIONS, CAUSAL, D, H, drawn, gradients, later, tokens, torchs
 from torch import nn
 
-from harness.sweep_axes import Case
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import Unsupported, build
 from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
 from impls.blocks.reference import EncoderReference
 

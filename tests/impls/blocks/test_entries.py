@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness import layer_lookup
-from harness.layer_lookup import claims_of_impl
-from harness.polynomial import parse
+from harness.core.layers import layer_lookup
+from harness.core.layers.layer_lookup import claims_of_impl
+from harness.core.model.polynomial import parse
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
 from impls.blocks.blocks import find, over_source
 from impls.blocks.entries import BLOCKS, blocks

@@ -4,8 +4,8 @@ import pytest
 from blocks.parts import D, H
 from ladder import BLOCK_OF_EACH_KIND
 
-from harness.sweep_axes import Case
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import build
 from impls.blocks import blocks
 
 # A stack has a test of its own.

@@ -6,9 +6,9 @@ from blocks.parts import CAUSAL, FUSED, WINDOW, D, H, drawn, tokens
 from ladder import BLOCK_OF_EACH_KIND
 from torch import nn
 
-from harness.sweep_axes import Case
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.blocks.blocks import Decoder, arguments_for, find, sinusoids
 
 

@@ -6,8 +6,8 @@ import pytest
 from blocks.parts import D, H
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.workload import Unsupported, build
 from impls.blocks import blocks
 from impls.blocks.blocks import Decoder, Encoder
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.layer_lookup import claims_of_impl
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.workload import build
+from harness.core.layers.layer_lookup import claims_of_impl
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import build
 from impls.blocks import blocks
 from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids
 from impls.blocks.entries import STACKS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.trial import compilation
+from harness.core.trial import compilation
 from impls.attention.entries import COMPILED_ATTENTION
 from impls.registry import IMPLS
 from impls.rnn.entries import COMPILED_RNN

@@ -8,11 +8,11 @@ from compilers import needs_cxx
 from torch import nn
 from torch._dynamo.utils import counters
 
-from harness import layer_lookup
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import trace_call
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.attention.compiled import CompiledAttention, FlexAttention
 from impls.attention.plain import PackedAttention
 from impls.registry import IMPLS

@@ -6,8 +6,8 @@ import pytest
 from compilers import needs_cxx
 from torch._dynamo.utils import counters
 
-from harness.sweep_axes import Case
-from harness.trial.verify import verify
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.verify import verify
 
 pytestmark = [needs_cxx, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")]
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import trace_call
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import trace_call
+from harness.core.trial.workload import build
 from impls.conv.conv1d import Conv1d, ConvReference
 
 D = 4

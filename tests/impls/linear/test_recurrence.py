@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.after_call import saved_bytes
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.after_call import saved_bytes
+from harness.core.trial.workload import build
 from impls.attention.entries import LINEAR
 from impls.attention.linear import (
     ChunkedLinearAttention,

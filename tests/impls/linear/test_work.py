@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import Observation, trace_call
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import Observation, trace_call
+from harness.core.trial.workload import build
 from impls.attention.entries import LINEAR
 from impls.registry import IMPLS
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.trial.metrics.after_call import saved_bytes
+from harness.core.trial.counts.after_call import saved_bytes
 from impls.rnn.reference import LinearScanReference
 from impls.rnn.scan import LinearScan, doubling_scan, linear_recurrence
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.result_checks import tolerance
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.result_checks import tolerance
 from impls.rnn.minimal import MinGRU, MinLSTM, ParallelMinGRU, ParallelMinLSTM, g, log_g, log_scan
 from impls.rnn.reference import MinGRUReference, MinLSTMReference
 

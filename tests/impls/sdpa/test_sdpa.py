@@ -7,9 +7,9 @@ import torch
 from attention.watch import watched
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak
-from harness.trial.workload import Unsupported, build
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.workload import Unsupported, build
 from impls.attention.fused import FlashAttention, FusedAttention
 from impls.attention.plain import PackedAttention
 from impls.registry import IMPLS

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness import layer_lookup
-from harness.case_grid import collapsed
-from harness.sweep_axes import Case
-from harness.trial.layer_protocol import unsupported_reason
-from harness.trial.metrics.collect import collect_metrics
-from harness.trial.verify import verify
-from harness.trial.workload import build
+from harness.core.layers import layer_lookup
+from harness.core.model.case_grid import collapsed
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.layer_protocol import unsupported_reason
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import build
 from impls.sdpa.packed import document_mask, flex_document_mask, nested, varlen
 from impls.sdpa.paged import paged
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 
-from harness.report.html.page import page
-from harness.report.report_data import Contents
+from harness.study.report.html.page import page
+from harness.study.report.report_data import Contents
 
 FLAGS = (
     "--headless",

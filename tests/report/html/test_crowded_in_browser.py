@@ -8,11 +8,11 @@ import pytest
 from report.found import FORWARD, some_origin
 from report.many import many_lines, without
 
-from harness import layer_lookup
-from harness.analysis.analyse import Analysis
-from harness.analysis.crossovers import Crossover
-from harness.report.html.page import page
-from harness.report.report_data import Contents
+from harness.core.layers import layer_lookup
+from harness.study.analyse import Analysis
+from harness.study.laws.crossovers import Crossover
+from harness.study.report.html.page import page
+from harness.study.report.report_data import Contents
 
 MANY = layer_lookup.names()[:24]
 AWAY = MANY[3]

@@ -7,11 +7,11 @@ from report.found import FORWARD, some_findings, some_lines, some_origin
 from rows import usual_lines
 from screens.text_file import printed, terminal
 
-from harness.analysis.analyse import Analysis
-from harness.report.html.chart_data import chart_data
-from harness.report.html.page import bar_places, page
-from harness.report.report_data import Contents, report_markdown, show_answer
-from harness.report.text.claims import order_table
+from harness.study.analyse import Analysis
+from harness.study.report.html.chart_data import chart_data
+from harness.study.report.html.page import bar_places, page
+from harness.study.report.report_data import Contents, report_markdown, show_answer
+from harness.study.report.text.claims import order_table
 
 
 def panel(data: dict, **at: object) -> dict:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from report.found import EVIL, some_lines, some_origin
 
-from harness.analysis.analyse import analyse
-from harness.report.html.page import page
-from harness.report.report_data import Contents
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import analyse
+from harness.study.report.html.page import page
+from harness.study.report.report_data import Contents
 
 _RUNS = "window.got_in = true"
 HOSTILE = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness import formatting
-from harness.report import figure_panels
+from harness.core.model import formatting
+from harness.study.report import figure_panels
 
 
 def texts(frame: dict) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from report.found import some_findings, some_lines, some_origin
 
-from harness.analysis.analyse import Analysis
-from harness.report.html.page import page
-from harness.report.layer_looks import looks_of
-from harness.report.report_data import Contents
-from harness.results.columns import CaseResult
+from harness.core.results.columns import CaseResult
+from harness.study.analyse import Analysis
+from harness.study.report.html.page import page
+from harness.study.report.layer_looks import looks_of
+from harness.study.report.report_data import Contents
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
 

@@ -9,10 +9,10 @@ import pytest
 from own_layer.paged_lines import lines
 from report.found import some_origin
 
-from harness.analysis.analyse import Analysis
-from harness.analysis.complete_lines import complete_lines
-from harness.report.html.page import page
-from harness.report.report_data import Contents
+from harness.study.analyse import Analysis
+from harness.study.complete_lines import complete_lines
+from harness.study.report.html.page import page
+from harness.study.report.report_data import Contents
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from report.found import EVIL, evil_findings, renamed, some_findings, some_lines, some_origin
 from syrupy import SnapshotAssertion
 
-from harness.analysis.analyse import Analysis
-from harness.report.html.page import chart_library, embedded_json, inline_script, page, with_superscripts
-from harness.report.report_data import Contents
+from harness.study.analyse import Analysis
+from harness.study.report.html.page import chart_library, embedded_json, inline_script, page, with_superscripts
+from harness.study.report.report_data import Contents
 
 
 class Elements(HTMLParser):

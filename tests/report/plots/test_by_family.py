@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from report.many import many_lines, without
 
-from harness import layer_lookup
-from harness.report.figure_panels import MEMORY, TIME, panel_settings
-from harness.report.layer_looks import looks_of
-from harness.report.overview import overview_layers
-from harness.report.plots.curves import curves, spread_labels
-from harness.results.columns import CaseResult
+from harness.core.layers import layer_lookup
+from harness.core.results.columns import CaseResult
+from harness.study.report.figure_panels import MEMORY, TIME, panel_settings
+from harness.study.report.layer_looks import looks_of
+from harness.study.report.overview import overview_layers
+from harness.study.report.plots.curves import curves, spread_labels
 
 PLAIN = ("rnn", "attention", "conv")
 LADDER = [*(name for name in layer_lookup.names() if name.split(".")[0] in PLAIN), "encoder.naive"]

@@ -8,12 +8,12 @@ from matplotlib.collections import LineCollection, PathCollection, PolyCollectio
 from matplotlib.figure import Figure
 from report.many import SIZES, many_lines, without
 
-from harness import layer_lookup
-from harness.report.figure_panels import DEPTH, TIME, panel_settings
-from harness.report.layer_looks import MARKERS
-from harness.report.plots.curves import curves
-from harness.report.plots.style import GUIDE
-from harness.results.columns import CaseResult
+from harness.core.layers import layer_lookup
+from harness.core.results.columns import CaseResult
+from harness.study.report.figure_panels import DEPTH, TIME, panel_settings
+from harness.study.report.layer_looks import MARKERS
+from harness.study.report.plots.curves import curves
+from harness.study.report.plots.style import GUIDE
 
 TEN, ELEVEN = layer_lookup.names()[:10], layer_lookup.names()[:11]
 AWAY = "attention.flash_attn"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rows import lines
 
-from harness.report.plots.overviews import draw
-from harness.results.columns import CaseResult
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import CaseResult
+from harness.study.report.plots.overviews import draw
 
 
 def a_few() -> list[CaseResult]:

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from report.many import SIZES, many_lines, without
 from rows import usual_lines
 
-from harness import layer_lookup
-from harness.report.figure_panels import panel_settings
-from harness.report.plots.overviews import draw, failed_rows, ladder, ladder_rows
-from harness.results.columns import CaseResult
+from harness.core.layers import layer_lookup
+from harness.core.results.columns import CaseResult
+from harness.study.report.figure_panels import panel_settings
+from harness.study.report.plots.overviews import draw, failed_rows, ladder, ladder_rows
 
 ELEVEN = layer_lookup.names()[:11]
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from report.found import some_lines, some_origin
 from rows import usual_lines
 
-from harness.analysis.analyse import Analysis
-from harness.report.figure_panels import panel_settings
-from harness.report.html.page import page
-from harness.report.report_data import Contents, report_markdown
-from harness.report.text.costs import answers, tables_by_size
+from harness.study.analyse import Analysis
+from harness.study.report.figure_panels import panel_settings
+from harness.study.report.html.page import page
+from harness.study.report.report_data import Contents, report_markdown
+from harness.study.report.text.costs import answers, tables_by_size
 
 
 def test_each_ratio_is_to_the_fastest_or_to_the_baseline_at_the_same_n() -> None:

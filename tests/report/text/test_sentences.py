@@ -6,13 +6,13 @@ import pytest
 from report.found import FORWARD, some_findings
 from rows import usual_lines
 
-from harness.analysis.analyse import Analysis
-from harness.analysis.claims_table import NOT_CLAIMED, ClaimVerdict
-from harness.analysis.crossovers import Crossover
-from harness.report.figure_panels import panel_settings
-from harness.report.report_data import Contents
-from harness.report.text.cautions import caution_summary, report_cautions, unchecked_times
-from harness.report.text.costs import COST_TEXTS, answers, possible_crossings
+from harness.study.analyse import Analysis
+from harness.study.claims.claims_table import NOT_CLAIMED, ClaimVerdict
+from harness.study.laws.crossovers import Crossover
+from harness.study.report.figure_panels import panel_settings
+from harness.study.report.report_data import Contents
+from harness.study.report.text.cautions import caution_summary, report_cautions, unchecked_times
+from harness.study.report.text.costs import COST_TEXTS, answers, possible_crossings
 
 FOUND = some_findings([])
 

@@ -63,7 +63,7 @@ def _fork_servers(fork_client: ModuleType) -> None:
 
 
 def _start() -> None:
-    sys.meta_path[:0] = [_After("torch", _install), _After("harness.trial.workload", _repeat_calls)]
+    sys.meta_path[:0] = [_After("torch", _install), _After("harness.core.trial.workload", _repeat_calls)]
     from simulated_cuda import nvml, process
 
     # Functions that are imported by name are bound once. So the clock is replaced before anything else is imported.
@@ -79,6 +79,6 @@ def _in_nanoseconds(clock: Callable[[], float]) -> Callable[[], int]:
 if os.environ.get("HARNESS_SIMULATED_CUDA") or os.environ.get("HARNESS_TEST_ORIGIN"):
     sys.path.append(str(Path(__file__).resolve().parents[2]))  # a worker replaces its path later: all is imported then
     # A comparison starts some forty fork servers, each of which would import torch and all layers.
-    sys.meta_path.insert(0, _After("harness.measure.fork_client", _fork_servers))
+    sys.meta_path.insert(0, _After("harness.core.run.fork_client", _fork_servers))
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
     _start()

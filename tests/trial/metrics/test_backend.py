@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.metrics.opaque_kernels import backend_name
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.counts.opaque_kernels import backend_name
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 
 def facts(runner: Executor, impl: str, n: int = 16, d: int = 16, h: int = 2, b: int = 1, mode: str = "forward") -> dict:

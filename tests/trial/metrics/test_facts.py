@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import DTYPES, MODES, Case
-from harness.trial.metrics.collect import collect_metrics
+from harness.core.model.sweep_axes import DTYPES, MODES, Case
+from harness.core.run.executor import Executor
+from harness.core.trial.counts.collect import collect_metrics
 
 # Of all others, the tests of the ladder.
 FIRST = (

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from harness.trial.metrics.flops import FLEX, Flops, computed_pairs, make_observable
-from harness.trial.metrics.opaque_kernels import Work
-from harness.trial.metrics.operations import Observer, Storages
+from harness.core.trial.counts.flops import FLEX, Flops, computed_pairs, make_observable
+from harness.core.trial.counts.opaque_kernels import Work
+from harness.core.trial.counts.operations import Observer, Storages
 
 B, H, HEAD = 2, 3, 8
 

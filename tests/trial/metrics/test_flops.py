@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.opaque_kernels import KERNELS, Work, causal_pairs
-from harness.trial.metrics.operations import Observer, Storages
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.counts.flops import Flops
+from harness.core.trial.counts.opaque_kernels import KERNELS, Work, causal_pairs
+from harness.core.trial.counts.operations import Observer, Storages
 
 B, N, D, H = 2, 10, 8, 2
 

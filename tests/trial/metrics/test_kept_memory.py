@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial.metrics.collect import collect_metrics
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
 
 N, D, FLOAT = 32, 8, 4
 OUTPUT, TABLE = N * D * FLOAT, N * N * FLOAT

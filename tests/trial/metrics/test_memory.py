@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 import torch
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.device import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
-from harness.trial.peak_rates import page_fault_s
-from harness.trial.workload import build
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.device import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
+from harness.core.trial.peak_rates import page_fault_s
+from harness.core.trial.workload import build
 
 MIB = 2**20
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 B, N, D, H = (
     3,

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import flop_registry
 
-from harness.trial.metrics import flops
-from harness.trial.metrics.flops import NO_PRODUCT, UNKNOWN, Flops, operator_table
-from harness.trial.metrics.opaque_kernels import KERNELS, Work
-from harness.trial.metrics.operations import Depth, Observer, Operation, Storages, operation_traits
+from harness.core.trial.counts import flops
+from harness.core.trial.counts.flops import NO_PRODUCT, UNKNOWN, Flops, operator_table
+from harness.core.trial.counts.opaque_kernels import KERNELS, Work
+from harness.core.trial.counts.operations import Depth, Observer, Operation, Storages, operation_traits
 
 N, D = 6, 4
 TORCHS = ("aten", "prim", "prims", "profiler")

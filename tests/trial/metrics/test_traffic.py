@@ -3,8 +3,8 @@
 import pytest
 from trial.metrics.mixture import EXPERTS, ROWS
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 B, N, D, H = 3, 24, 16, 4
 X, STEP, W = B * N * D, B * D, D * D + D  # the input, one step of it, a matrix with its bias

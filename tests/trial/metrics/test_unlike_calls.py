@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 N, D, FLOAT = 16, 8, 4
 X, W = FLOAT * N * D, FLOAT * D * D

@@ -5,10 +5,10 @@ import sys
 import pytest
 from trial.metrics.unseen import UNSEEN_BYTES
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.device import exceeds_traced
-from harness.trial.metrics.collect import collect_metrics
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.device import exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
 
@@ -16,7 +16,7 @@ CASE = Case("attention.packed", 16, 8, 2)
 def test_where_a_triton_kernel_ran_and_no_operator_stands_for_it_work_and_traffic_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.trial.compilation.triton_kernels", lambda: 1)
+    monkeypatch.setattr("harness.core.trial.compilation.triton_kernels", lambda: 1)
     facts = collect_metrics(CASE, seed=0)
     assert [facts[name] for name in ("flops", "flops_full", "ops", "depth", "min_bytes")] == [None] * 5
     assert facts["peak_bytes"] > 0

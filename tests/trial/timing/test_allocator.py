@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = [

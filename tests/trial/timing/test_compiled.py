@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.trial.compilation import call_until_compiled, compilations, compile_s, compiler_loaded
+from harness.core.trial.compilation import call_until_compiled, compilations, compile_s, compiler_loaded
 
 
 @pytest.fixture

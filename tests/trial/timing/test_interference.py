@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.trial.environment import cpu_mhz, cpu_ticks, usage
+from harness.core.trial.environment import cpu_mhz, cpu_ticks, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -10,21 +10,21 @@ from faults import layers
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.measure.executor import Executor
-from harness.sweep_axes import Case
-from harness.trial.result_checks import WrongResult
-from harness.trial.reuse_between_calls import (
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.reuse_between_calls import (
     Renewal,
     check_call_times,
     check_last_call,
     check_operation_counts,
     take_last_call,
 )
-from harness.trial.timing import timed_trial
-from harness.trial.timing.sampler import take_samples
-from harness.trial.timing.timed_trial import measure_time, take_turns
-from harness.trial.verify import verify
-from harness.trial.workload import Workload, build
+from harness.core.trial.timing import timed_trial
+from harness.core.trial.timing.sampler import take_samples
+from harness.core.trial.timing.timed_trial import measure_time, take_turns
+from harness.core.trial.verify import verify
+from harness.core.trial.workload import Workload, build
 
 KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsBySum", "KeepsByFirstRow"]
 
@@ -32,7 +32,7 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 @pytest.fixture(autouse=True)
 def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     for counter in ["compilations", "functions_offered"]:  # other tests may have compiled here
-        monkeypatch.setattr(f"harness.trial.reuse_between_calls.{counter}", lambda: 0)
+        monkeypatch.setattr(f"harness.core.trial.reuse_between_calls.{counter}", lambda: 0)
     monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
 
 
@@ -54,7 +54,7 @@ class KeepsInFloat32(layers.KeepsByFirstRow):
 
 
 def test_a_kept_result_of_a_layer_that_does_not_run_in_float64_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: KeepsInFloat32)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: KeepsInFloat32)
     with pytest.raises(WrongResult, match="it returns the result of an earlier call"):
         verify(case_of("KeepsByFirstRow"), 0)
 
@@ -135,7 +135,7 @@ class SortsAndSkips(Sorts):
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, layer: type[Sorts], n: int, d_model: int) -> None:
-    monkeypatch.setattr("harness.layer_lookup.load_class", lambda name: layer)
+    monkeypatch.setattr("harness.core.layers.layer_lookup.load_class", lambda name: layer)
     work = build(Case("faults.layers:Good", n, d_model, 1), 0)
     check_call_times(work, renewal_of(work))
 

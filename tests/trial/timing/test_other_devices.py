@@ -9,13 +9,13 @@ import torch
 from trial.timing.cuda.few_functions import SimTensor, bind, simulated_torch
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.sweep_axes import Case
-from harness.trial import device as devices
-from harness.trial.timing import cuda_device, other_devices, timed_trial
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.cuda_sampling import Sampling
-from harness.trial.timing.other_devices import MpsDevice, XpuDevice
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import device as devices
+from harness.core.trial.timing import cuda_device, other_devices, timed_trial
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.cuda_device import TorchDevice
+from harness.core.trial.timing.cuda_sampling import Sampling
+from harness.core.trial.timing.other_devices import MpsDevice, XpuDevice
 
 
 def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.trial.environment import affinity_mover, cpu_places
+from harness.core.trial.environment import affinity_mover, cpu_places
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity on this system")
 pytestmark = needs_affinity

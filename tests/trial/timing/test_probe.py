@@ -2,7 +2,7 @@
 
 import resource
 
-from harness.trial.environment import probe_readings
+from harness.core.trial.environment import probe_readings
 
 
 def test_a_probe_takes_no_new_memory_once_it_has_begun() -> None:

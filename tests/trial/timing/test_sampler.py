@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.trial.environment import Usage
-from harness.trial.timing import sampler
-from harness.trial.timing.sampler import MIN_SAMPLE_S, MIN_SAMPLES, take_samples
+from harness.core.trial.environment import Usage
+from harness.core.trial.timing import sampler
+from harness.core.trial.timing.sampler import MIN_SAMPLE_S, MIN_SAMPLES, take_samples
 
 
 class FakeTime:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.sweep_axes import Case
-from harness.trial import environment, reuse_between_calls
-from harness.trial.compilation import CompiledAgain
-from harness.trial.timing import timed_trial
-from harness.trial.timing.timed_trial import take_turns
+from harness.core.model.sweep_axes import Case
+from harness.core.trial import environment, reuse_between_calls
+from harness.core.trial.compilation import CompiledAgain
+from harness.core.trial.timing import timed_trial
+from harness.core.trial.timing.timed_trial import take_turns
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from itertools import cycle, product
 
 from extras.compare.gate.planting import CALLS, IMPLS, class_name
 
+from harness.core.model.sweep_axes import Case
 from harness.extras.compare.interleaved import Pair
-from harness.sweep_axes import Case
 
 THREADS = int(os.environ.get("HARNESS_BENCH_THREADS", "1"))
 DEVICE = os.environ.get("HARNESS_BENCH_DEVICE", "cpu")

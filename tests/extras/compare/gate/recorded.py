@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.core.run.executor import Executor
 from harness.extras.compare.interleaved import ComparisonScreen, Pair, Sides, Timing, time_pairs
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import MeasuredBlocks, controls_of, verdicts_of
-from harness.gate.check_rules import Verdict
-from harness.measure.executor import Executor
+from harness.study.check.check_rules import Verdict
 
 SLOWER = Verdict.WORSE.time
 ALARMS = (SLOWER, Verdict.BETTER.time)

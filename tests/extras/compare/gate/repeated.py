@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from extras.compare.gate.planting import CALLS, IMPLS, class_name
 from torch import Tensor, nn
 
-from harness import layer_lookup
+from harness.core.layers import layer_lookup
 
 
 class Repeated(nn.Module):

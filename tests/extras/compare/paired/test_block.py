@@ -9,12 +9,12 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.core.run.outcome import TrialOutcome
 from harness.extras.compare.interleaved import Block, Side, Timing, take_block
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.turn_trial import Turn, TurnTrial, TurnTrialFailed
-from harness.measure.executor import Executor
-from harness.measure.outcome import TrialOutcome
-from harness.sweep_axes import Case
 
 CASE = Case("attention.fused", seq_len=16, d_model=16, num_heads=2)
 TIMING = Timing(turn_s=0.004, block_s=0.12)

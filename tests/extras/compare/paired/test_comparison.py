@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.core.model.sweep_axes import Case
 from harness.extras.compare import interleaved
 from harness.extras.compare.interleaved import (
     Block,
@@ -26,7 +27,6 @@ from harness.extras.compare.interleaved import (
 from harness.extras.compare.paired_evidence import Evidence, Rules
 from harness.extras.compare.paired_verdicts import BlockFailed, MeasuredBlocks, Standing
 from harness.extras.compare.turn_trial import Turn
-from harness.sweep_axes import Case
 
 ONE_LOOK = Rules(looks=(8,))
 Rows = Sequence[dict[str, Any]]
@@ -298,7 +298,7 @@ def test_a_plain_screen_says_now_and_then_how_far_each_open_pair_is(timed: Timed
 
 def test_a_terminal_shows_a_table_of_the_open_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("harness.measure.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("harness.core.run.progress.time.monotonic", lambda: now[0])
     console = Console(file=io.StringIO(), width=100, height=7, force_terminal=True, legacy_windows=False)
     evidence = {at: Evidence(24, 1.0, 1.0, 1.0, 1.021, 0.989, 1.054) for at in (0, 2, 3, 5, 6)}
     with ComparisonScreen([f"layer n={n}" for n in range(8)], Rules(), 600, console) as screen:

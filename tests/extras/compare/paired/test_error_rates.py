@@ -8,7 +8,7 @@ from extras.compare.paired.simulated import KINDS, Clock, Machine, Noise, quiet
 from harness.extras.compare.interleaved import controls_among
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import PairedResult, measure_blocks, verdicts_of
-from harness.gate.check_rules import Verdict
+from harness.study.check.check_rules import Verdict
 
 RULES = Rules()
 CASES = 12

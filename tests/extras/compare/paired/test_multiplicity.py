@@ -2,7 +2,7 @@
 
 from harness.extras.compare.paired_evidence import Evidence
 from harness.extras.compare.paired_verdicts import _discoveries
-from harness.gate.check_rules import Verdict
+from harness.study.check.check_rules import Verdict
 
 
 def slower(p_values: list[float]) -> list[bool]:

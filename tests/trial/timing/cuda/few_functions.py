@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGpu
 
-from harness.trial import device
-from harness.trial.timing import cuda_device
+from harness.core.trial import device
+from harness.core.trial.timing import cuda_device
 
 
 def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> cuda_device.TorchDevice:

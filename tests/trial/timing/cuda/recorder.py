@@ -16,9 +16,9 @@ from typing import Any
 
 from trial.timing.cuda.records import write
 
-from harness.trial.timing import cuda, cuda_device
-from harness.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
-from harness.trial.timing.cuda_sampling import Sampling
+from harness.core.trial.timing import cuda, cuda_device
+from harness.core.trial.timing.cuda_device import FLUSH_FACTOR, TorchDevice
+from harness.core.trial.timing.cuda_sampling import Sampling
 
 Clock = Callable[[], float]
 _LAUNCHES, _AT_ONCE = 4000, 200

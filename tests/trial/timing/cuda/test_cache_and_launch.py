@@ -10,16 +10,16 @@ import pytest
 import torch
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.case_grid import collapsed
-from harness.config.compose import compose
-from harness.errors import UsageError
-from harness.stats.estimate import value_of_trial
-from harness.sweep_axes import Case, setting_text
-from harness.trial.result_checks import WrongResult
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.sampler import rounded
-from harness.trial.timing.timed_trial import as_graph
-from harness.trial.workload import Unsupported
+from harness.core.config.compose import compose
+from harness.core.model.case_grid import collapsed
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case, setting_text
+from harness.core.stats.estimate import value_of_trial
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.sampler import rounded
+from harness.core.trial.timing.timed_trial import as_graph
+from harness.core.trial.workload import Unsupported
 
 CASE = Case("attention.fused", 64, 64, 4, device="cuda", launch="graph")
 

@@ -11,10 +11,10 @@ from trial.timing.cuda.simulated_gpu import Kernel, SimClock, SimGpu
 from trial.timing.cuda.test_cache_and_launch import CASE, Captures, work
 from trial.timing.cuda.test_sample import sampled
 
-from harness.stats.estimate import is_quiet
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.timed_trial import as_graph
-from harness.trial.trial_kinds import outcome_of_exception
+from harness.core.stats.estimate import is_quiet
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.timed_trial import as_graph
+from harness.core.trial.trial_kinds import outcome_of_exception
 
 KERNEL_CYCLES = 20e3  # 20 µs
 

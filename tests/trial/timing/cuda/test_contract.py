@@ -18,10 +18,10 @@ from trial.timing.cuda.recorder import record
 from trial.timing.cuda.records import gpu_of, read, recorded_files
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
-from harness.trial.timing import cuda_device
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.cuda_sampling import Sampling
+from harness.core.trial.timing import cuda_device
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.cuda_device import TorchDevice
+from harness.core.trial.timing.cuda_sampling import Sampling
 
 # An array of 2 GiB, for which torch has no room in the memory that it has taken.
 NEW_NUMBERS = 2**29

@@ -13,9 +13,9 @@ from trial.timing.cuda.gpus import USUAL
 from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 from trial.timing.cuda.test_sample import sampled
 
-from harness.config import Precision
-from harness.stats.estimate import value_of_trial
-from harness.stats.interval import LEVEL
+from harness.core.config import Precision
+from harness.core.stats.estimate import value_of_trial
+from harness.core.stats.interval import LEVEL
 
 # The clock rate of a trial's GPU: normal, with this mean in hertz and this spread as a share.
 RATE_HZ, SPREAD = 1.98e9, 0.01

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.trial.nvml import NvmlGauge, addresses
+from harness.core.trial.nvml import NvmlGauge, addresses
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 FACTS = {

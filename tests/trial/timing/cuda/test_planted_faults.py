@@ -9,9 +9,9 @@ from trial.timing.cuda import test_capture as capturing
 from trial.timing.cuda import test_sample as contract
 from trial.timing.cuda.simulated_gpu import SimEvent
 
-from harness.trial.timing import cuda, cuda_device, cuda_sampling
-from harness.trial.timing.cuda_device import TorchDevice
-from harness.trial.timing.cuda_sampling import Held, Sampling
+from harness.core.trial.timing import cuda, cuda_device, cuda_sampling
+from harness.core.trial.timing.cuda_device import TorchDevice
+from harness.core.trial.timing.cuda_sampling import Held, Sampling
 
 Patch = pytest.MonkeyPatch
 

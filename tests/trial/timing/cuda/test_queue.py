@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from trial.timing.cuda.simulated_gpu import SimGpu
 
-from harness.trial.timing.cuda_sampling import CLOCK_CYCLES, LARGEST_BATCH, Free, Held, Sampling
-from harness.trial.timing.sampler import LEAST_CALL_S, MIN_SAMPLES
+from harness.core.trial.timing.cuda_sampling import CLOCK_CYCLES, LARGEST_BATCH, Free, Held, Sampling
+from harness.core.trial.timing.sampler import LEAST_CALL_S, MIN_SAMPLES
 
 BUDGET_S = 0.1
 

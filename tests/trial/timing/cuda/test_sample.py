@@ -12,12 +12,12 @@ from rows import PRECISION, row
 from trial.timing.cuda.gpus import GPUS, USUAL
 from trial.timing.cuda.simulated_gpu import Kernel, SimClock, SimGpu
 
-from harness.results.summarise import summarise
-from harness.stats.estimate import is_quiet, median_between_ticks
-from harness.sweep_axes import Case
-from harness.trial.timing.cuda import sample_cuda
-from harness.trial.timing.cuda_sampling import LEAST_WARMUP_S, Sampling
-from harness.trial.timing.sampler import Samples
+from harness.core.model.sweep_axes import Case
+from harness.core.results.summarise import summarise
+from harness.core.stats.estimate import is_quiet, median_between_ticks
+from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.cuda_sampling import LEAST_WARMUP_S, Sampling
+from harness.core.trial.timing.sampler import Samples
 
 BUDGET_S = 0.1
 

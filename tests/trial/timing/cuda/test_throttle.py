@@ -3,7 +3,7 @@
 import pynvml
 import pytest
 
-from harness.trial.nvml import in_words
+from harness.core.trial.nvml import in_words
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Where a layer is found and what its source says of it, without importing it."""

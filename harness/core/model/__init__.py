@@ -1,0 +1,1 @@
+"""What every other package may know: the axes, cases and options, polynomials, errors, texts and files."""

@@ -1,0 +1,134 @@
+"""Further Python interpreters: where they are, where they import their code from, and one that works in parallel.
+
+The last is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged
+or multiplied matrices. `multiprocessing` would run the caller's main module a second time.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import UsageError
+from .sweep_axes import OWN_ENVIRONMENT
+
+# The directory that holds the packages `harness` and `impls`.
+PLACE = Path(__file__).resolve().parents[1]
+_PACKAGES = ("harness", "impls")
+
+
+def search_path(path: Sequence[str]) -> list[str]:
+    """A copy of `path` with `PLACE` before every other directory that has a package of the same name.
+
+    Every process that the harness starts then imports the same code. One checkout may be installed in the environment
+    while another one runs, for example from the current directory. The order is unchanged apart from that. At the
+    front, `PLACE` could hide a module of the user.
+    """
+    for index, entry in enumerate(path):
+        directory = Path(entry or os.curdir)
+        if any((directory / package / "__init__.py").is_file() for package in _PACKAGES):
+            here = directory.resolve() == PLACE
+            return [*path] if here else [*path[:index], str(PLACE), *path[index:]]
+    return [*path, str(PLACE)]
+
+
+# What trials need in an environment besides the standard library.
+_NEEDED = ("torch", "numpy", "scipy")
+_OLDEST, _OLDEST_TORCH = (3, 11), (2, 6)
+# This runs under any Python 3: it prints its version, the needed packages that are missing, and the version of torch.
+_EXAMINE = f"""
+import importlib.util, json, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+try:
+    from importlib.metadata import version
+    torch = version("torch")
+except ImportError:
+    torch = ""
+lacking = [name for name in {_NEEDED!r} if importlib.util.find_spec(name) is None]
+print(json.dumps([sys.version_info[:2], lacking, torch]))
+"""
+
+
+def interpreter_of(environment: str) -> str:
+    """The absolute path of the interpreter of a virtual environment's directory, or of an interpreter given itself.
+
+    Symbolic links stay, because the interpreter finds its environment by its own path. Raises UsageError without any.
+    """
+    given = Path(environment).expanduser()
+    python = (given / "bin" / "python" if given.is_dir() else given).absolute()
+    if not (python.is_file() and os.access(python, os.X_OK)):
+        raise UsageError(f"{environment} is neither an environment with bin/python nor an interpreter")
+    return str(python)
+
+
+def check_environments(environments: Sequence[str]) -> None:
+    """Raise UsageError if one of a sweep's environments has no interpreter, or if two names are of the same one."""
+    names: dict[tuple[Path, Path], str] = {}
+    for name in environments:
+        python = Path(sys.executable if name == OWN_ENVIRONMENT else interpreter_of(name))
+        # The interpreter itself is shared: that of a virtual environment is mostly a link.
+        other = names.setdefault((python.parent.resolve(), python.resolve()), name)
+        if other != name or list(environments).count(name) > 1:
+            text = f"{other} and {name} are the same environment" if other != name else f"{name} is given twice"
+            raise UsageError(f"env={','.join(environments)}: {text}: leave one of them out")
+
+
+def check_interpreter(python: str) -> None:
+    """Raise UsageError unless trials can run under the interpreter: what it lacks, and where to install it."""
+    import subprocess
+
+    try:
+        done = subprocess.run([python, "-c", _EXAMINE], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        version, lacking, torch = json.loads(done.stdout)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{python} cannot be run as a Python interpreter") from error
+    if tuple(version) < _OLDEST:
+        own, needed = (".".join(map(str, one)) for one in (version, _OLDEST))
+        raise UsageError(f"{python} is Python {own}: trials need {needed} or newer")
+    if lacking:
+        raise UsageError(f"{python} has no {' and no '.join(lacking)}: install it there")
+    if (found := re.match(r"(\d+)\.(\d+)", torch)) and (int(found[1]), int(found[2])) < _OLDEST_TORCH:
+        raise UsageError(f"{python} has torch {torch}: trials need {'.'.join(map(str, _OLDEST_TORCH))} or newer")
+
+
+# `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second. The kernel frees their
+# memory faster.
+_PROGRAM = """
+import os, sys
+sys.path[:] = {path!r}
+from {module} import {function}
+{function}()
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+class BackgroundProcess:
+    """Runs `function` of `module` in a separate process that `close` ends at the latest.
+
+    `process` is None if the OS could not start one. Errors inside the process are not reported. The caller must be
+    able to do the work itself, and will see the error there.
+    """
+
+    def __init__(self, module: str, function: str, stdin: int | IO[Any], stdout: int) -> None:
+        import subprocess  # here: `--help` and `list` search for layers and start no process
+
+        program = _PROGRAM.format(
+            path=search_path([str(place) for place in sys.path]), module=module, function=function
+        )
+        try:
+            self.process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                [sys.executable, "-c", program], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL
+            )
+        except OSError:  # no memory for another process, or no interpreter found
+            self.process = None
+
+    def close(self) -> None:
+        """End the process, even if it is still working."""
+        if self.process is not None:
+            self.process.kill()
+            with self.process:  # closes its pipes and waits for it
+                pass

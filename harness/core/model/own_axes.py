@@ -1,0 +1,214 @@
+"""Own axes: options that a layer declares, each with a letter and a default: `axes = {"window": ("w", 128)}`.
+
+Results keep them as a text beside each case. So the letters and their values are known without the layer: cost models
+and claims are in these letters, and cases that differ in them alone are one series.
+"""
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from impls.registry import IMPLS
+
+from .errors import UsageError, did_you_mean
+from .layer_options import NO_OPTIONS, joined, options_of, value_text, without_defaults
+from .polynomial import OwnSize, Polynomial, own_letter
+from .sweep_axes import AXES, LETTERS
+
+
+def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
+    """The own axes that a layer declares, with their letters and defaults.
+
+    Raises UsageError for anything else, and for a letter that has another meaning.
+    """
+    stated = getattr(layer_class, "axes", {})
+    example = "it must be {'window': ('w', 128)}, a letter and a default for each"
+    if not isinstance(stated, Mapping):
+        raise UsageError(f"axes is {stated!r}: {example}")
+    found: dict[str, tuple[str, Any]] = {}
+    for name, one in stated.items():
+        if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
+            raise UsageError(f"axes['{name}'] is {one!r}: {example}")
+        letter, taken = one[0], [*LETTERS, "D", "t", *(letter for letter, _ in found.values())]
+        if len(letter) != 1 or not letter.isalpha() or letter in taken:
+            raise UsageError(
+                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"
+            )
+        found[str(name)] = letter, one[1]
+    return found
+
+
+def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature, letters: Collection[str] = ()) -> None:
+    """Raise UsageError for an axis that `name` does not take, or takes with another default.
+
+    Sizes of inputs, which have these `letters`, need no parameter.
+    """
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    for axis, (letter, default) in axes.items():
+        own = signature.parameters[axis].default if axis in signature.parameters else None
+        if axis not in signature.parameters and letter not in letters and not takes_any:
+            raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, signature.parameters)}")
+        if isinstance(own, int | float | str) and own != default:
+            raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={own}: give one default")
+
+
+def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
+    """The values of the letters of a layer's own axes, at a case or setting, or else their defaults."""
+    given = options_of(getattr(at, "options", NO_OPTIONS))
+    values = {letter: given.get(name, default) for name, (letter, default) in declared_axes(layer_class).items()}
+    return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
+
+
+def option_defaults(layer_class: Any) -> dict[str, str | None]:
+    """The names of a layer's options with their defaults as texts; None for a default that no option can be.
+
+    They are its constructor's keywords with a default, and its own axes.
+    """
+    parameters = inspect.signature(layer_class).parameters.values()
+    found = {one.name: one.default for one in parameters if one.default is not one.empty and one.name not in AXES}
+    found |= {name: default for name, (_, default) in declared_axes(layer_class).items()}
+    return {name: value_text(default) for name, default in found.items()}
+
+
+def axes_text(layer_class: Any) -> str | None:
+    """The declared axes that are sizes, as results keep them: `{"window": ["w", 128]}`; None without any."""
+    sizes = {name: one for name, one in declared_axes(layer_class).items() if is_size(one[1])}
+    return json.dumps(sizes, ensure_ascii=False) if sizes else None
+
+
+def is_size(value: Any) -> bool:
+    """Whether a value is a number above 0 that fits into eight bytes."""
+    return type(value) in (int, float) and 0 < value < 2**63
+
+
+def check_sizes(impl: str, text: str | None, options: str) -> None:
+    """Raise UsageError if an option is no size along its axis in the text.
+
+    `null` is allowed, as a layer may do without.
+    """
+    given = options_of(options)
+    for name, (_, default) in axes_of_text(text).items():
+        value = given.get(name)
+        if value is not None and not (is_size(value) and type(value) in (int, type(default))):
+            number = "whole number of 1 or more" if type(default) is int else "number above 0"
+            raise UsageError(f"layer.{name}={value}: it is a size of {impl}: give a {number}")
+
+
+@cache
+def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
+    """The axes in a text that `axes_text` wrote, by name. A text edited by hand that is none has no axes."""
+    try:
+        stated = json.loads(text or "{}")
+        found = {name: (str(letter), value) for name, (letter, value) in stated.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+    return {name: one for name, one in found.items() if len(one[0]) == 1 and is_size(one[1])}
+
+
+@cache
+def own_size(text: str | None, options: str) -> OwnSize:
+    """The value of each letter in the text, at these options; without those whose value is no size."""
+    given = options_of(options)
+    values = {letter: given.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
+    return tuple(sorted((letter, value) for letter, value in values.items() if is_size(value)))
+
+
+def sizes_of(at: Any, text: str | None) -> OwnSize:
+    """The value of each letter in the text, at the options of a case, and of m if the case has a source."""
+    own = own_size(text, at.options)
+    return tuple(sorted((*own, ("m", at.kv_len)))) if at.kv_len else own
+
+
+@cache
+def other_options(text: str | None, options: str) -> str:
+    """The options that are no size along an axis in the text."""
+    letters, sizes = axes_of_text(text), dict(own_size(text, options))
+    parts = zip(options_of(options), options.split("+"), strict=False)
+    return joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
+
+
+def unclaimed_options(impl: str, text: str | None, options: str) -> str:
+    """The options that a registered layer's claims do not know: those without a declared axis; empty if none.
+
+    Its claims hold at the defaults of such keywords. Users' layers state their claims at the options given.
+    """
+    others = other_options(text, options)
+    return "" if others == NO_OPTIONS or impl not in IMPLS else others
+
+
+def sizes_by_name(text: str | None, options: str) -> dict[str, float]:
+    """The value along each axis in the text, by name."""
+    sizes = dict(own_size(text, options))
+    return {name: sizes[letter] for name, (letter, _) in axes_of_text(text).items() if letter in sizes}
+
+
+@cache
+def stated_options(text: str | None, options: str, names: frozenset[str] | None = None) -> str:
+    """The options with the size along each axis in the text, or of these names, whether or not it is the default."""
+    sizes = {name: size for name, size in sizes_by_name(text, options).items() if names is None or name in names}
+    kept = [part for part in options.split("+") if part != NO_OPTIONS and part.partition("=")[0] not in sizes]
+    return joined(sorted([*kept, *(f"{name}={size}" for name, size in sizes.items())]))
+
+
+def at_size(text: str | None, options: str, name: str, value: float) -> str:
+    """The options with another size along an axis in the text, without sizes that are the default."""
+    parts = [part for part in options.split("+") if part.partition("=")[0] != name and part != NO_OPTIONS]
+    return without_default_sizes(text, joined(sorted([*parts, f"{name}={value}"])))
+
+
+@cache
+def without_default_sizes(text: str | None, options: str) -> str:
+    """The options without sizes that are the default along an axis in the text."""
+    return without_defaults(options, {name: value_text(default) for name, (_, default) in axes_of_text(text).items()})
+
+
+def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
+    """The names of the axes along which each layer takes more than one value, by `impl`.
+
+    The lines have `impl`, `own_axes` and `options`. Two layers with one value each do not vary.
+    """
+    values = {(line.impl, *size) for line in lines for size in sizes_by_name(line.own_axes, line.options).items()}
+    several = {one for one, count in Counter((impl, name) for impl, name, _ in values).items() if count > 1}
+    return {impl: frozenset(name for of, name in several if of == impl) for impl, *_ in values}
+
+
+def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Yield each line with the options under which it is compared with other layers, once for each.
+
+    They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
+    states one: its lines come with the options of each such line of their series and batch size.
+    """
+    held = list(lines)
+    sized: dict[tuple[Any, int], dict[str, None]] = {}
+    for line in (line for line in held if line.options != line.series.options):
+        sized.setdefault((line.series, line.batch_size), {})[line.options] = None
+    impls = {line.impl for line in held if line.options != line.series.options}
+    for line in held:
+        of_others = {} if line.impl in impls else sized.get((line.series, line.batch_size), {})
+        yield from ((line, options) for options in of_others or [line.options])
+
+
+def varied_axes(lines: Iterable[Any]) -> list[str]:
+    """The names of the axes along which some layer takes more than one value."""
+    return sorted(frozenset().union(*varied_of_layers(lines).values()))
+
+
+def letters_of_texts(texts: Iterable[str | None]) -> dict[str, Polynomial]:
+    """The letters in these texts, for `parse`."""
+    return {letter: own_letter(letter) for letter in names_of_letters(texts)}
+
+
+def names_of_letters(texts: Iterable[str | None]) -> dict[str, str]:
+    """The name of the axis of each letter, in these texts."""
+    return {letter: name for text in texts for name, (letter, _) in axes_of_text(text).items()}
+
+
+def varying(sizes: Iterable[OwnSize]) -> tuple[str, ...]:
+    """The letters that take more than one value."""
+    counts = Counter(letter for letter, _ in dict.fromkeys(chain(*sizes)))
+    return tuple(letter for letter, count in counts.items() if count > 1)

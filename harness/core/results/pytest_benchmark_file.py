@@ -1,0 +1,190 @@
+"""Read a file of pytest-benchmark JSON as the lines and the machine of a run."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, create_model
+
+from harness.core.config.machine import part
+from harness.core.model.errors import UsageError
+from harness.core.model.file_io import read_bytes
+from harness.core.model.file_validation import Damaged, OpenModel, checked, known_machine
+from harness.core.model.formatting import counted
+from harness.core.model.layer_options import options_of
+from harness.core.model.sweep_axes import AXES
+
+from .columns import COLUMNS, CaseResult, lines_of_records
+
+# Major versions of pytest-benchmark that write the fields read here in the same way.
+MAJORS = (3, 4, 5)
+_ONE_PROCESS = "the intervals of {} come from the rounds of one process; other processes may differ by more"
+
+
+def _check_version(version: str) -> str:
+    if version.partition(".")[0] not in map(str, MAJORS):
+        raise ValueError(f"{version[:20]!r}: only versions {MAJORS[0]} to {MAJORS[-1]} can be read")
+    return version
+
+
+class _Stats(OpenModel):
+    min: Annotated[float, Field(gt=0)]
+    median: Annotated[float, Field(gt=0, lt=1e12)]
+    max: Annotated[float, Field(gt=0)] = math.inf
+    stddev: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+    rounds: Annotated[int, Field(ge=1)] = 1
+
+
+class _Timed(OpenModel):
+    stats: _Stats
+
+
+class _Benchmark(OpenModel):
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    extra_info: dict[str, Any] | None = None
+    stats: Any = None
+
+    def __str__(self) -> str:
+        return self.name or "a benchmark without a name"
+
+
+class _File(OpenModel):
+    version: Annotated[str, AfterValidator(_check_version)]
+    benchmarks: list[_Benchmark]
+    machine_info: Any = None
+    commit_info: Any = None
+
+
+# Whole numbers may be written as 64.0. They must fit into a table's column.
+_Whole = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value),
+    Field(lt=2**63),
+]
+# Lone surrogates cannot be written to a file. Each becomes a question mark.
+_Text = Annotated[
+    str, BeforeValidator(lambda value: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value)
+]
+_TYPES: dict[type, Any] = {int: _Whole, str: _Text}
+_COLUMNS: dict[str, Any] = {name: (_TYPES.get(one.type, one.type), None) for name, one in COLUMNS.items()}
+_Record = create_model("_Record", __base__=OpenModel, **_COLUMNS)
+
+
+def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict[str, Any]]:
+    """Read lines, notices and the machine, the last in the format of `machine.json`.
+
+    Each benchmark names its case in `extra_info`. It may bring its own `time_s` and interval, as the exports of this
+    harness do. For any other benchmark, `time_s` is the fastest round and the interval ends at the median round. The
+    lower end is equally far away, as a ratio. All rounds come from one process, and another process may differ more
+    than these rounds do. The number of `trials` is therefore 1, and a notice says so.
+
+    A benchmark that cannot be read is left out, and a notice names it. Raises UsageError if pytest-benchmark did not
+    write the file, or if no benchmark has a `seq_len`.
+    """
+    file = _content(path)
+    found: list[dict[str, Any]] = []
+    without = from_rounds = 0
+    damaged: list[str] = []
+    for benchmark in file.benchmarks:
+        try:
+            record = _record(benchmark)
+            if "seq_len" not in record:
+                without += 1
+                continue
+            is_from_rounds = "time_s" not in record
+            if is_from_rounds:
+                record |= _time(checked(_Timed, benchmark.model_dump()).stats)
+            _check_values(record)
+        except (Damaged, UsageError) as damage:
+            damaged.append(f"{benchmark}: {damage}")
+            continue
+        from_rounds += is_from_rounds
+        found.append(record)
+    if not found:
+        unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
+        raise UsageError(f"{path}: {[*damaged, unsized][0]}")
+    notices = [f"left out: {text}" for text in damaged]
+    notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
+    notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
+    machine, damages = known_machine(_machine(file))
+    return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
+
+
+def _content(path: Path) -> _File:
+    try:
+        return checked(_File, json.loads(read_bytes(path)))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except Damaged as damage:
+        written = f"write one with --benchmark-json={path.name}"
+        raise UsageError(f"{path} is not a pytest-benchmark file: {written} ({damage})") from damage
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not whole JSON: neither a run nor a pytest-benchmark file") from error
+
+
+def _record(benchmark: _Benchmark) -> dict[str, Any]:
+    """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
+    params, extra = (one or {} for one in (benchmark.params, benchmark.extra_info))
+    given = {**{axis: value for axis, value in params.items() if axis in AXES}, **extra}
+    known = {name: value for name, value in given.items() if value is not None and value == value}
+    record = checked(_Record, known).model_dump(exclude_unset=True)
+    own_name = str(benchmark).partition("[")[0].removeprefix("test_").encode("utf-8", "replace").decode()
+    return {"impl": own_name or "layer", "trials": 1, **record, "status": "ok"}
+
+
+def _check_values(record: Mapping[str, Any]) -> None:
+    """Raise Damaged or UsageError if these values cannot be those of a case."""
+    (line,) = lines_of_records([record], bounded=True)
+    options_of(line.options)
+    for name, value in record.items():
+        axis = AXES.get(name)
+        is_known = axis is None or (axis.takes(value) and (not axis.values or axis.is_known(value)))
+        if not is_known or (isinstance(value, float) and value < 0):
+            raise Damaged(f"{name}={value} is no value of {name}")
+    low, high = record.get("time_lo_s", 0.0), record.get("time_hi_s", math.inf)
+    if not (low <= record["time_s"] <= high and line.trials):
+        raise Damaged(f"time_s={record['time_s']} is not within {low} to {high}, of {line.trials} trials")
+
+
+def _time(stats: _Stats) -> dict[str, float]:
+    fastest, middle = stats.min, stats.median
+    if not fastest <= middle <= stats.max:
+        raise Damaged(f"stats: median={middle} is not within min={fastest} and max={stats.max}")
+    time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0}
+    if middle == fastest:  # a single round, like a single trial, says nothing about the spread
+        return time
+    return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": middle}
+
+
+def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[CaseResult]:
+    try:
+        lines = lines_of_records(records, bounded=True)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return [
+        replace(line, tokens_per_s=line.case.tokens / line.time_s)
+        if line.tokens_per_s is None and line.time_s is not None
+        else line
+        for line in lines
+    ]
+
+
+def _machine(file: _File) -> dict[str, Any]:
+    """The machine in the format of `machine.json`, as far as pytest-benchmark records it."""
+    content = file.model_dump()
+    info, commit = part(content, "machine_info"), part(content, "commit_info")
+    cpu = part(info, "cpu")
+    commit_id = commit.get("id") if commit.get("id") not in ("unversioned", "unknown") else None
+    known = {
+        "host": info.get("node"),
+        "cpu": {"model": cpu.get("brand_raw") or info.get("processor"), "threads": cpu.get("count")},
+        "kernel": " ".join(str(info[name]) for name in ("system", "release") if info.get(name)),
+        "python": info.get("python_version"),
+        "user_commit": f"{commit_id}{'-dirty' if commit.get('dirty') else ''}" if commit_id else None,
+        "torch": {"version": info["torch"]} if info.get("torch") else None,
+    }
+    return {name: value for name, value in known.items() if value}

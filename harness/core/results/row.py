@@ -1,0 +1,345 @@
+"""The schema of a row: the kinds of trials, what each answers, and what later code keeps of a row.
+
+The driver validates answers by this schema, the time limits of trials derive from it, and all rows are read by it. A
+row holds the answer of a trial, beside the entries that the driver itself writes (`ROW_ENTRIES`).
+"""
+
+import json
+import math
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness.core.model.entries import entries, referenced
+from harness.core.model.sweep_axes import FAILURES, Case
+from harness.core.stats.estimate import Trial, value_of_trial
+
+from .columns import COLUMNS, FACT_COLUMNS
+from .row_files import StoredRow
+
+# Entries that the driver itself writes into each row.
+ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")
+# The purpose of a row that makes earlier failures of its case void.
+REOPEN = "reopen"
+
+# Entries of a timed row that are kept of each trial; NaN if the value is missing. Beside those of columns,
+# two explain bimodal times, and two replace the columns `hot_gpu_s` and `clean_gpu_s` where graphs count.
+_OF_COLUMNS = [entry for column in COLUMNS.values() for entry in column.each if entry not in ("calls", "probe_s")]
+_RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph_hot_gpu_s", "graph_clean_gpu_s")))
+# The numbers kept of a trial. `value_s` is its value (`value_of_trial`), and `median_s` is its
+# median sample, both in seconds per call. On a GPU they are the same.
+# `calls` is the number of calls in all samples.
+RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
+# No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
+_SHORTEST_S, _LONGEST_S = 1e-15, 3e9
+# The cells of a facts row: the exact facts, followed by the reasons for missing ones, joined into one string.
+FACTS = (*FACT_COLUMNS, "facts_unknown")
+# Whole numbers are stored in eight bytes.
+LARGEST = 2**63
+# A larger round number would not fit into eight bytes, so it is invalid.
+MOST_ROUND = 2**62
+
+
+def trial_of_row(row: StoredRow) -> Trial:
+    """The trial in a timed row. Raises KeyError for any other row."""
+    record = record_of_row(row)
+    if record is None:
+        raise KeyError("samples_s")
+    value_s, median_s, wall_s, *_ = record
+    return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
+
+
+def _device(row: StoredRow) -> str:
+    case = row.get("case")
+    return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
+
+
+def record_of_row(row: StoredRow) -> "array[float] | None":
+    """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
+
+    They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
+    and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
+    """
+    get = row.get
+    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
+    if type(samples) is not list or not samples or wall_s is None:
+        return None
+    try:
+        numbers, device = np.frombuffer(array("d", samples)), _device(row)
+        ordered = np.sort(numbers)  # NaN is sorted last
+        if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
+            return None
+        if not (probe_s is None or 0 < probe_s < math.inf):
+            return None
+        value_s, number = value_of_trial(numbers, device), len(ordered)
+        median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+        calls = number * get("calls_per_sample", 1)
+        recorded = [math.nan if value is None else value for value in map(get, _RECORDED)]
+        return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
+    except (TypeError, OverflowError):  # not a number, or too large for a float
+        return None
+
+
+def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
+    """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
+    cells = tuple(map(row.get, FACT_COLUMNS))
+    for name, cell in zip(FACT_COLUMNS, cells, strict=True):
+        if cell is not None and not _FACT_CHECKS[name](cell):
+            return None
+    unknown = row.get("facts_unknown", [])
+    if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
+        return None
+    return *cells, "; ".join(unknown) or None
+
+
+def _compile_s_of_row(row: StoredRow) -> float | None:
+    seconds = row.get("compile_s")
+    return seconds if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
+
+
+class Row(NamedTuple):
+    """What is kept of one row, besides its case. `purpose` is the kind of its trial, `REOPEN` or `plan`.
+
+    `value` is what later code needs of a successful trial: the `RECORD` of a timed one, the cells of `FACTS`, or the
+    compile time in seconds. Of a failed trial, it is the layer's `own_axes` or None. `anew` tells that earlier trials
+    of the case do not count.
+    """
+
+    family: str
+    purpose: str
+    round: int
+    status: str
+    reason: str | None
+    at: float | None
+    anew: bool
+    value: Any
+
+
+def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
+    """The row of a trial in round `number`. `outcome` holds the entries of its outcome, with its status and reason.
+
+    Whoever stores the row adds `schema` and `host`.
+    """
+    return {
+        "key": case.key,
+        "case": case.as_dict(),
+        "family": family,
+        "purpose": purpose,
+        "round": number,
+        "at": round(time.time(), 3),
+        **outcome,
+    }
+
+
+_STATUSES = frozenset(("ok", *FAILURES))
+_OPTIONAL_NUMBER = int | float | None
+
+
+def read_row(row: StoredRow) -> Row | None:
+    """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
+
+    Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
+    which may be null.
+    """
+    get = row.get
+    family, purpose, number, status, at = get("family"), get("purpose"), get("round"), get("status"), get("at")
+    if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
+        return None
+    # Every parsed row brings its own strings; interning keeps one copy of equal ones.
+    family, purpose, status = intern(family), intern(purpose), intern(status)
+    if status not in _STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
+        return None
+    kind, value = KINDS.get(purpose) if status == "ok" else None, None
+    if kind is not None and kind.value is not None:
+        value = kind.value(row)
+        if value is None or (purpose == "time" and abs(number) > MOST_ROUND):
+            return None
+    if purpose == "time" and value is not None:
+        return Row(family, purpose, number, status, None, at, False, value)
+    if not ("reason" in row and isinstance(row["reason"], str | None)):
+        return None
+    if status != "ok" and isinstance(own_axes := get("own_axes"), str):
+        if not _FACT_CHECKS["own_axes"](own_axes):
+            return None
+        value = intern(own_axes)
+    return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
+
+
+Check = Callable[[Any], bool]
+
+
+def _of_type(kind: type) -> Check:
+    return lambda value: type(value) is kind
+
+
+def _number(least: float = -math.inf, types: tuple[type, ...] = (int, float)) -> Check:
+    """A check for finite numbers from `least` on, of these types. Whole numbers must fit into eight bytes."""
+    return lambda value: (
+        type(value) in types and value >= least and abs(value) < (LARGEST if type(value) is int else math.inf)
+    )
+
+
+def none_or(fits: Check) -> Check:
+    return lambda value: value is None or fits(value)
+
+
+def list_of(fits: Check) -> Check:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+
+
+def rows_of(*cells: Check) -> Check:
+    def is_row(value: Any) -> bool:
+        of_length = isinstance(value, list) and len(value) == len(cells)
+        return of_length and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
+
+    return lambda value: isinstance(value, list) and all(map(is_row, value))
+
+
+# A claim or a list of block sizes has some hundred characters.
+_LONGEST_JSON = 4000
+
+
+def _json_of(fits: Check) -> Check:
+    """A check for text that is JSON, not very long or deep, whose content fits."""
+
+    def is_json(text: str) -> bool:
+        try:
+            return len(text) <= _LONGEST_JSON and fits(json.loads(text))
+        except (ValueError, RecursionError):
+            return False
+
+    return is_json
+
+
+def object_of(fits: Check) -> Check:
+    return lambda value: type(value) is dict and all(map(fits, value.values()))
+
+
+def _status_and_reason(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
+
+
+TEXT, FLAG = _of_type(str), _of_type(bool)
+COUNT, _whole = _number(0, (int,)), _number(types=(int,))
+FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
+OBJECT, LIST = _of_type(dict), _of_type(list)
+_OF_TYPES = {str: TEXT, int: COUNT, float: AT_LEAST_0}
+_FACT_CHECKS = {
+    **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
+    "transient_bytes": _whole,  # the remainder of a peak may be negative
+    "block_sizes": _json_of(rows_of(COUNT, COUNT)),
+    "claims": _json_of(object_of(TEXT)),
+    "own_axes": _json_of(lambda value: OBJECT(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
+}
+
+
+@dataclass(frozen=True)
+class TrialKind:
+    """The trials of one purpose.
+
+    - `entries`: the entries of a successful answer with their checks. Entries that may be None may also be missing.
+    - `value`: what is kept of a row of this kind; it returns None for an invalid row. `invalid` describes such a row.
+    - `builds_layer`: the trial may compile, and gets more time if it does.
+    - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
+    - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
+    - `once`: a case is measured once.
+    - `handler`: of an extra, the `module:function` that the trial's process calls, with the entries of the request that
+      it `takes`.
+    """
+
+    entries: Mapping[str, Check]
+    value: Callable[[StoredRow], Any] | None = None
+    invalid: str = ""
+    builds_layer: bool = True
+    is_timed: bool = False
+    calls_layer: bool = False
+    once: bool = False
+    handler: str = ""
+    takes: tuple[str, ...] = ("case", "seed")
+
+
+KINDS = {
+    "machine": TrialKind({"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)}, builds_layer=False),
+    "describe": TrialKind(
+        {
+            "import_s": AT_LEAST_0,
+            **dict.fromkeys(("forkable", "has_heads", "compiled"), FLAG),
+            "family": TEXT,
+            **dict.fromkeys(("refused", "file"), none_or(TEXT)),
+            "files": object_of(TEXT),
+            "imports": none_or(list_of(TEXT)),
+        },
+        builds_layer=False,
+    ),
+    "verify": TrialKind(
+        {
+            "against": TEXT,
+            "tolerance": AT_LEAST_0,
+            **dict.fromkeys(("output_error", "gradient_error", "gradient_tolerance"), none_or(AT_LEAST_0)),
+            "compiled": none_or(FLAG),
+        },
+        calls_layer=True,
+    ),
+    "reference": TrialKind({"projections": list_of(FINITE)}),
+    "compile": TrialKind(
+        {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
+        _compile_s_of_row,
+        calls_layer=True,
+        once=True,
+    ),
+    "facts": TrialKind(
+        {
+            **{name: none_or(fits) for name, fits in _FACT_CHECKS.items()},
+            "inputs_bytes": COUNT,
+        },
+        facts_of_row,
+        "its facts are not of their types",
+        calls_layer=True,
+        once=True,
+    ),
+    "time": TrialKind(
+        {
+            "samples_s": list_of(POSITIVE),
+            "calls_per_sample": POSITIVE,
+            "probe_s": none_or(POSITIVE),
+            "clock_s": AT_LEAST_0,
+        },
+        record_of_row,
+        "its samples, or what was counted beside them, are not numbers in their bounds",
+        is_timed=True,
+        calls_layer=True,
+    ),
+    "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
+    "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
+    "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
+    "describe_page": TrialKind(
+        {
+            **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
+            **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
+            "claims": object_of(TEXT),
+            "axes": rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
+            "inputs": rows_of(TEXT, TEXT, TEXT),
+            **dict.fromkeys(("modes", "masks", "takes"), LIST),
+        },
+        builds_layer=False,
+    ),
+    "refusals": TrialKind({"refusals": list_of(none_or(_status_and_reason))}, builds_layer=False),
+}
+
+
+def kind_of(purpose: str) -> TrialKind:
+    """Return the kind of trial. Raises KeyError if there is none."""
+    if purpose in KINDS:
+        return KINDS[purpose]
+    return referenced(dict(entries("TRIAL_KINDS"))[purpose])
+
+
+_SECONDS = none_or(lambda value: type(value) in (int, float))
+# Entries of every answer, and those kept from the answer of a failed trial.
+OF_ALL = {"reason": none_or(TEXT), "start_s": _SECONDS}
+OF_FAILURES = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT), "start_s": _SECONDS}

@@ -1,0 +1,234 @@
+"""The rows of a run, one line per trial: append them, and read them in parts for several processes.
+
+Each row is on disk before the next trial starts. Reading holds one row at a time. An unreadable line is left
+out without losing any other line, and so is a file that is a copy of another. Notices report both.
+"""
+
+import contextlib
+import filecmp
+import io
+import json
+import os
+import platform
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.core.model.errors import UsageError
+
+SCHEMA = 2
+# The entries of a row by name.
+StoredRow = Mapping[str, Any]
+_NUMBERED = re.compile(r"(\d{4,})-")
+
+
+def number_of(path: Path) -> int:
+    """The number of the writer that created this file, from 1; 0 if the file name has no number."""
+    found = _NUMBERED.match(path.name)
+    return int(found[1]) if found else 0
+
+
+class RowWriter:
+    """Appends rows to its own file under `rows/`, one line per trial, each on disk at once.
+
+    Each row names the host that wrote it.
+
+    Files are numbered in the order of their writers, independent of the clock, and are read in that order. A second
+    writer never appends to a file, because the last line might be torn.
+    """
+
+    def __init__(self, run: Path) -> None:
+        rows = run / "rows"
+        self._run = run
+        number = 1 + max(map(number_of, rows.glob("*.jsonl")), default=0)
+        self._host = platform.node()  # as in machine.json
+        self.path = rows / f"{number:04d}-{self._host}-{os.getpid()}.jsonl"
+        self._file: io.FileIO | None = None  # None until the first row
+
+    def write(self, row: StoredRow) -> None:
+        """Append one row and return once it is on disk. Raises OSError with the name of the file.
+
+        Raises UsageError if the directory of the run was removed, renamed or replaced since the writer was created.
+        """
+        line = json.dumps({"schema": SCHEMA, "host": self._host, **row}, ensure_ascii=False) + "\n"
+        # A path in an error message may hold bytes that are not UTF-8. They become question marks, not an error.
+        if self._file is None:
+            # Unbuffered: a row is a single write, so a reader finds all of the row or nothing.
+            try:
+                self._file = self.path.open("xb", buffering=0)
+            except FileNotFoundError as error:
+                raise UsageError(f"out={self._run} was removed or renamed before its first row was written") from error
+        size = self._file.tell()
+        try:
+            self._append(self._file, line.encode("utf-8", "replace"))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._file.seek(size))  # remove the part of an incomplete row
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self._check_in_place(self._file)  # checked after the write, so that a renamed directory has this row too
+
+    def _check_in_place(self, file: io.FileIO) -> None:
+        """Raise UsageError unless `path` still names the open file."""
+        mine = os.fstat(file.fileno())
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(mine, self.path.stat()):
+                return
+        if mine.st_nlink == 0:
+            raise UsageError(f"out={self._run} was removed during the sweep: its rows are gone")
+        try:
+            now = Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+        except OSError as error:  # no /proc
+            raise UsageError(f"out={self._run} was renamed during the sweep: its rows are in the new place") from error
+        if now.parent.name != "rows":
+            raise UsageError(
+                f"out={self._run}: its rows were moved to {now.parent} during the sweep: move them back, "
+                "and run the same command to continue"
+            )
+        raise UsageError(
+            f"out={self._run} was renamed during the sweep: its rows are in {now.parent}; "
+            f"run the same command with 'out={now.parents[1]}' to continue"
+        )
+
+    @staticmethod
+    def _append(file: io.FileIO, line: bytes) -> None:
+        left = memoryview(line)
+        while left:  # a nearly full disk writes a part, and fails at the next write
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Close the file. No row is lost if this is never called."""
+        if self._file is not None:
+            self._file.close()
+
+
+def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """The files of rows in their order, without copies of others by their bytes, and a notice for each copy.
+
+    A writer numbers its file. Of two equal files, the one without a number is therefore the copy.
+    """
+    kept, notices = [], []
+    sizes = {path: size_of(path) for path in paths}
+    by_size = sorted(sizes, key=lambda path: (sizes[path], number_of(path) == 0, _file_order(path)))
+    for size, alike in groupby(by_size, key=sizes.__getitem__):
+        originals: list[Path] = []
+        for path in alike:
+            original = next((one for one in originals if size and _same_bytes(one, path)), None)
+            if original is None:
+                originals.append(path)
+            else:
+                notices.append(f"{path}: a copy of {original.name}, left out")
+        kept += originals
+    return sorted(kept, key=_file_order), notices
+
+
+def size_of(path: Path) -> int:
+    """The size of the file in bytes; 1 for an unreadable file, so that its reader reports the error."""
+    try:
+        return path.stat().st_size
+    except OSError:  # a broken link
+        return 1
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:  # the reader reports the unreadable file
+        return False
+
+
+def _file_order(path: Path) -> tuple[int, str]:
+    """Sort key: the order in which the writers of the files started."""
+    return number_of(path), path.name
+
+
+# Number of unreadable lines that are named one by one.
+NAMED = 10
+# A row of a sweep has some kilobytes. A longer line is read in parts, none of which is a whole row.
+_LONGEST_LINE = 2**24
+_TORN = "not a whole row"
+_FOREIGN = f"not a row of schema {SCHEMA}"
+_NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
+_INCOMPLETE = "a row without what every row must hold"
+
+
+@dataclass
+class Reading:
+    """The result of reading a file: the skipped lines by reason, and the first skipped ones."""
+
+    path: Path
+    lines: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    first: list[tuple[int, str]] = field(default_factory=list)
+
+    def leave_out(self, number: int, why: str) -> None:
+        """Count line `number` as skipped. The first line is number 1."""
+        self.left_out[why] += 1
+        if len(self.first) < NAMED:
+            self.first.append((number, why))
+
+
+def row_paths(run: Path) -> list[Path]:
+    """The files of the run's rows, in order. Files that are copies of others are left out."""
+    paths, _ = without_duplicates(_files(run))
+    return paths
+
+
+def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
+    """Call `take` with every whole row of this schema. It returns whether the row holds all required entries."""
+    reading = Reading(path)
+    try:
+        _read_rows(reading, take)
+    except OSError as error:  # a bad sector of the disk, or no regular file
+        reading.leave_out(reading.lines + 1, f"cannot be read from here on ({error.strerror})")
+    return reading
+
+
+def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
+    with reading.path.open("rb", buffering=2**20) as file:
+        for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
+            reading.lines = number
+            try:
+                row = orjson.loads(line)
+            except ValueError:
+                reading.leave_out(number, _TORN)
+                continue
+            schema = row.get("schema") if isinstance(row, dict) else None
+            if schema != SCHEMA:
+                reading.leave_out(number, _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
+            elif not take(row):
+                reading.leave_out(number, _INCOMPLETE)
+
+
+def duplicate_notices(run: Path) -> list[str]:
+    """One sentence for each file in `rows/` that is a copy of another or not a regular file."""
+    others = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
+    return [*without_duplicates(_files(run))[1], *(f"{path}: not a regular file, left out" for path in others)]
+
+
+def _files(run: Path) -> list[Path]:
+    """The regular files of rows. Reading a pipe would block, and a device never ends."""
+    return [path for path in (run / "rows").glob("*.jsonl") if path.is_file()]
+
+
+def damage_notices(readings: Iterable[Reading]) -> list[str]:
+    """A notice for each skipped line, with file and number, in the order of `row_paths`.
+
+    If there are very many, notices name the first few, and one more notice counts the others.
+    """
+    left_out: Counter[str] = Counter()
+    kept = []
+    for reading in readings:
+        kept += [(f"{reading.path}:{number}", why) for number, why in reading.first]
+        left_out += reading.left_out
+    sentences = [f"{place}: {why}, left out" for place, why in kept[:NAMED]]
+    left_out.subtract(why for _, why in kept[:NAMED])
+    more = ", ".join(f"{number:,} × {why}" for why, number in left_out.items() if number)
+    return [*sentences, f"left out beside these: {more}"] if more else sentences

@@ -1,0 +1,391 @@
+"""Summarise all rows of a run as one line per case.
+
+Timed trials are held as columns, and cases with the same number of trials are processed together. In these columns of
+numbers, NaN marks a missing value. In the cells of a line, None does.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.core.model.sweep_axes import AXES, Case
+from harness.core.stats import noise_prior
+from harness.core.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
+from harness.core.stats.estimate import (
+    Limits,
+    TrialStatistics,
+    counted,
+    estimates,
+    is_quiet,
+    reason_of,
+    trial_statistics,
+)
+
+from .accumulate_rows import RunAccumulator, read_run
+from .columns import COLUMNS, CaseResult, Column, with_own_axes
+from .row import FACTS, KINDS, RECORD
+from .row_files import NAMED, StoredRow
+
+# Purposes that are measured once per case.
+_ONCE = tuple(name for name, kind in KINDS.items() if kind.once)
+_IMPL = list(AXES).index("impl")
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some cases with N trials each. Arrays are (cases, N), or (cases,) for one value per case.
+
+    `best_probe_s` is the best probe time of the run for the same `probe_kind`; NaN without a probe.
+    """
+
+    cases: Numbers
+    best_probe_s: Floats
+    _records: Floats
+    _rows: Numbers
+
+    def column(self, name: str, which: Any = ...) -> Floats:
+        """A column of `RECORD` (cases, N), in the order of the trials; NaN if not recorded. `which` selects trials."""
+        return self._records[self._rows[which], RECORD.index(name)]
+
+    def counter(self, entries: Sequence[str], which: Any = ...) -> Floats:
+        """A counter of each trial (cases, N): a column, or the ratio of two; NaN if not recorded."""
+        columns = [self.column(entry, which) for entry in entries]
+        return optional_ratio(*columns) if len(columns) > 1 else columns[0]
+
+    def quiet(self) -> NDArray[np.bool_]:
+        """Which trials were quiet (cases, N), judged by the best probe time of the run and by the GPU itself."""
+        by_probe = is_quiet(self.column("probe_s"), self.best_probe_s[:, None])
+        return by_probe & ~(self.column("gpu_disturbed") > 0)
+
+
+class Trials:
+    """The timed trials of all cases, by the case numbers of the accumulator.
+
+    If a round was read twice, the later reading replaces the first and takes its position. All such
+    repetitions are listed in `repeated`, as cases and rounds. Trials from before a case was begun anew do not count.
+    """
+
+    def __init__(self, accumulated: RunAccumulator) -> None:
+        self._records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
+        cases = np.frombuffer(accumulated.trial_cases, dtype=np.int64)
+        counted = np.arange(len(cases))
+        if accumulated.since:
+            since = np.zeros(len(accumulated.cases), dtype=np.int64)
+            since[list(accumulated.since)] = list(accumulated.since.values())
+            counted = counted[counted >= since[cases]]
+        self._records = _with_one_gpu_time(self._records, [axes[_IMPL] for axes in accumulated.cases], cases)
+        rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
+        self._rows = counted[_in_order(cases[counted], rounds[counted])]
+        again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
+        self.repeated = cases[again].tolist(), rounds[again].tolist()
+        self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
+        self._starts = np.cumsum(self.counts) - self.counts
+
+    def best_probes(self, of_cases: Sequence[Hashable]) -> Floats:
+        """The best probe time of the kind of each case (cases,); NaN without a probe."""
+        kinds = {name: kind for kind, name in enumerate(dict.fromkeys(of_cases))}
+        kind = np.array([kinds[name] for name in of_cases], dtype=np.int64)
+        best = np.full(len(kinds), np.nan)
+        np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
+        return best[kind]
+
+    def groups(self, chosen: NDArray[np.bool_], best_probe_s: Floats) -> Iterator[Group]:
+        """Group the chosen cases that have trials by their number of trials."""
+        for count in np.unique(self.counts[chosen & (self.counts > 0)]).tolist():
+            cases = np.flatnonzero(chosen & (self.counts == count))
+            rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
+            yield Group(cases, best_probe_s[cases], self._records, rows)
+
+
+# The device, the number of threads, and the environment.
+ProbeKind = tuple[str, int, str]
+
+
+def probe_kind(case: Case) -> ProbeKind:
+    """What the probe's time depends on besides the machine: device, threads, and the environment's torch."""
+    return case.device, case.threads, case.env
+
+
+def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) -> Floats:
+    """The records of all trials, in which all trials of a layer on a GPU tell the same quantity (see `gpu_time_by`).
+
+    A call too long for the queue is timed as a CUDA graph, whose kernels follow each other more closely. If a layer has
+    such a call at any size, its graphs count at all sizes. The cost over the size then has no jump. The times with a
+    warm cache and with a clean one are its graph's too, or missing if those were not taken.
+    """
+    held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
+    if not (held == 0).any():
+        return records
+    layers = {impl: number for number, impl in enumerate(dict.fromkeys(impls))}
+    layer = np.array([layers[impl] for impl in impls], dtype=np.int64)[cases]
+    chosen = np.isin(layer, layer[held == 0]) & ~np.isnan(graph_s)
+    records = records.copy()
+    for name in ("value_s", "median_s"):
+        records[chosen, RECORD.index(name)] = graph_s[chosen]
+    chosen &= held > 0  # those of a trial that could not be held are its graph's already
+    for name in ("hot_gpu_s", "clean_gpu_s"):
+        records[chosen, RECORD.index(name)] = records[chosen, RECORD.index(f"graph_{name}")]
+    return records
+
+
+def _gpu_time_by(group: Group) -> list[str | None]:
+    """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
+    held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
+    ways: list[str | None] = []
+    for case in range(len(held)):
+        if np.isnan(held[case]).all():
+            ways.append("")
+        elif (graph_s[case] == value_s[case]).any():
+            ways.append("graph")
+        else:
+            ways.append("held" if (held[case] > 0).all() else None)
+    return ways
+
+
+def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
+    """Indices of the trials that count, sorted by case, then by when each round was first read."""
+    places = np.lexsort((rounds, cases))  # a stable sort: repeated readings of a round keep their order
+    changes = (np.diff(cases[places]) != 0) | (np.diff(rounds[places]) != 0)
+    first = places[np.append(True, changes)[: len(places)]]
+    last = places[np.append(changes, True)[: len(places)]]
+    return last[np.lexsort((first, cases[first]))]
+
+
+def optional_cells(column: Floats) -> list[float | None]:
+    """The numbers (N,) of a column as Python floats, with None for NaN."""
+    return [None if value != value else value for value in column.tolist()]
+
+
+def optional_ratio(part: Floats, whole: Floats) -> Floats:
+    """Return `part / whole`; NaN if either is NaN or `whole` is 0."""
+    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=(whole != 0) & ~np.isnan(whole))
+
+
+def medians(values: Floats) -> Floats:
+    """The median of each row (cases, N), ignoring NaN; NaN for a row of NaN only."""
+    ordered = np.sort(values, axis=1)  # NaN is sorted last
+    number = np.maximum((~np.isnan(values)).sum(axis=1), 1)
+    every = np.arange(len(values))
+    return (ordered[every, (number - 1) // 2] + ordered[every, number // 2]) / 2
+
+
+# The entries of each counter of a trial: those of the table of columns, and two more that may explain bimodal times.
+COUNTERS = {name: column.each for name, column in COLUMNS.items() if column.each}
+COUNTERS |= {"major_faults_per_call": ("major_faults", "calls"), "cpu_mhz": ("cpu_mhz",)}
+
+
+def _combined(group: Group, column: Column) -> list[Any]:
+    """A column that combines the trials of each case. The value is None if no trial recorded the counter."""
+    if column.combined == "total":
+        part, whole = (np.nansum(group.column(entry), axis=1) for entry in column.each)
+        return optional_cells(optional_ratio(part, whole))
+    each = group.counter(column.each)
+    if column.combined == "median":
+        return optional_cells(medians(each))
+    means = optional_cells(optional_ratio(np.nansum(each, axis=1), (~np.isnan(each)).sum(axis=1)))
+    if column.combined == "majority":  # of flags
+        return [None if mean is None else mean > 0.5 for mean in means]
+    return means
+
+
+def duplicate_row_notices(run: Path, accumulated: RunAccumulator, trials: Trials) -> list[str]:
+    """A notice for each of the first `NAMED` repeated rows, and one that counts the others.
+
+    Repeated rows have the same case, purpose and round. Each of them counts once.
+    """
+    cases = list(accumulated.cases)
+    found = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
+    notices = [f"{run / 'rows'}: {one}: there twice, counts once" for one in found[:NAMED]]
+    more = len(found) - len(notices)
+    return [*notices, f"{run / 'rows'}: {more:,} more rows there twice, each counts once"] if more else notices
+
+
+def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str]]:
+    """The case and the kind of each repeated row.
+
+    A case has facts and a compile time once. A case is verified each time the sweep continues, and may fail at each
+    attempt. Rows of these kinds are distinguished by the time they were written.
+    """
+    for case, number in zip(*trials.repeated, strict=True):
+        yield int(case), f"time, round {number}"
+    seen: Counter[tuple[int, str, float | None]] = Counter()
+    for case, row in accumulated.others:
+        once = row.status == "ok" and row.purpose in _ONCE
+        if once or row.at is not None:
+            seen[case, row.purpose, None if once else row.at] += 1
+    for (case, purpose, _), times in seen.items():
+        yield from [(case, purpose)] * (times - 1)
+
+
+def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]) -> dict[str, list[Any]]:
+    """Columns of a line that describe bimodal timing, from the time of each trial `times_s` (cases, N).
+
+    Only the quiet trials (`quiet`) count: a disturbed machine would make the times of any layer bimodal.
+    """
+    enough = (quiet.sum(axis=1) >= FEWEST_TRIALS).tolist()
+    names = ("bimodal", "bimodal_fast_s", "bimodal_slow_s", "bimodal_cause")
+    cells: list[tuple[Any, ...]] = [(False if one else None, None, None, None) for one in enough]
+    for case in np.flatnonzero(may_be_bimodal(times_s, quiet)).tolist():
+        chosen = case, quiet[case]
+        counters = [optional_cells(group.counter(entries, chosen)) for entries in COUNTERS.values()]
+        by_trial = [dict(zip(COUNTERS, trial, strict=True)) for trial in zip(*counters, strict=True)]
+        found = find_bimodality(times_s[chosen].tolist(), by_trial)
+        if found is not None:
+            cells[case] = (True, found.fast_s, found.slow_s, found.cause)
+    return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
+
+
+def summarise(rows: Iterable[StoredRow], limits: Limits) -> list[CaseResult]:
+    """A line for every case that has a row, sorted by case. `limits` are those of the sweep.
+
+    Raises ValueError if a row lacks a required value or holds an invalid one.
+    """
+    accumulated = RunAccumulator()
+    for row in rows:
+        if not accumulated.add(row):
+            raise ValueError(f"not a row: {row}")
+    return _lines_of(accumulated, Trials(accumulated), limits)
+
+
+def summarise_run(run: Path, limits: Limits) -> tuple[list[CaseResult], list[str]]:
+    """Lines as by `summarise` for all rows of a run, and a notice for each invalid or repeated row."""
+    accumulated, notices = read_run(run)
+    trials = Trials(accumulated)
+    return _lines_of(accumulated, trials, limits), [*notices, *duplicate_row_notices(run, accumulated, trials)]
+
+
+def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> list[CaseResult]:
+    """A line for every case of the accumulator, sorted by case.
+
+    The status is `ok` if no trial of the case failed, and otherwise that of the first failure. The time of a layer that
+    is killed in one of five trials is not reliable.
+    """
+    cases = [Case(*axes) for axes in accumulated.cases]
+    ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
+    groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
+    found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
+    timed = {}
+    for group, of_group, ends in zip(
+        groups, found, _distances_to_ends(cases, accumulated.hosts, groups, found), strict=True
+    ):
+        columns = _timed(group, of_group, ends, limits)
+        for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
+            timed[index] = dict(zip(columns, cells, strict=True))
+    counts = trials.counts.tolist()
+    order = sorted(range(len(cases)), key=list(accumulated.cases).__getitem__)
+    return with_own_axes(
+        _line(accumulated, index, cases[index], counts[index], timed.get(index, {})) for index in order
+    )
+
+
+def _distances_to_ends(
+    cases: Sequence[Case],
+    hosts: Mapping[int, tuple[str, ...]],
+    groups: Sequence[Group],
+    found: Sequence[TrialStatistics],
+) -> list[Floats]:
+    """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
+
+    Each case borrows strength from the cases of the same hosts, device and number of threads.
+    """
+    if not found:
+        return []
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
+        alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
+    spreads = np.concatenate([one.spreads for one in found])
+    numbers = np.concatenate([one.numbers for one in found])
+    times_s = np.concatenate([one.time_s for one in found])
+    ends = np.concatenate([one.own_distances for one in found], axis=1)
+    for places in alike.values():
+        of_machine = spreads[places], numbers[places], times_s[places]
+        ends[:, places] = noise_prior.learn(*of_machine).log_distances(*of_machine, ends[:, places])
+    return np.split(ends, np.cumsum([len(group.cases) for group in groups])[:-1], axis=1)
+
+
+def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, timed: Mapping[str, Any]) -> CaseResult:
+    """The line of one case. `timed` holds the columns computed from its trials, if it did not fail."""
+    status, reason = accumulated.failures.get(index, ("ok", None))
+    cells: dict[str, Any] = {
+        **dict.fromkeys(COLUMNS),
+        **case.as_dict(),
+        "family": accumulated.families[index],
+        "status": status,
+        "reason": reason,
+        "trials": trials,
+        "stop_reason": "interrupted" if status == "ok" else "failed",
+        "graph_note": accumulated.graph_notes.get(index) if status == "ok" else None,
+        "host": ",".join(accumulated.hosts[index]) if index in accumulated.hosts else None,
+        "own_axes": accumulated.own_axes.get(index),
+        **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
+        **timed,
+    }
+    # Timed trials load the code compiled before, so their compile time is only that of loading.
+    cells["compile_s"] = accumulated.compiles_s.get(index, cells["compile_s"])
+    tokens = cells["real_tokens"] if case.mode != "decode" and cells["real_tokens"] else case.tokens
+    cells["tokens_per_s"] = _ratio(tokens, cells["time_s"])
+    cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
+    return CaseResult(**cells)
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
+    """The columns computed from timed trials."""
+    ways = _gpu_time_by(group)
+    # A time that includes launches is another quantity than the time of a GPU.
+    estimated = [None if way is None else one for way, one in zip(ways, estimates(found, ends), strict=True)]
+    return {
+        "time_s": [one and one.time_s for one in estimated],
+        "time_lo_s": [one and one.lo_s for one in estimated],
+        "time_hi_s": [one.hi_s if one and math.isfinite(one.hi_s) else None for one in estimated],
+        "time_median_s": [one and one.median_s for one in estimated],
+        "gpu_time_by": [way or None for way in ways],
+        "stop_reason": _stop_reasons(group, found, limits),
+        "disturbed_share": _disturbed_shares(group),
+        **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
+        "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
+        **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
+    }
+
+
+def _disturbed_shares(group: Group) -> list[float | None]:
+    known = ~np.isnan(group.column("probe_s"))
+    return optional_cells(optional_ratio((~group.quiet()).sum(axis=1).astype(float), known.sum(axis=1).astype(float)))
+
+
+def _half_widths(found: TrialStatistics) -> list[float]:
+    """The half-width of each case's interval from its own trials, which decide when to stop."""
+    return [one.half_width for one in estimates(found)]
+
+
+def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
+    """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
+
+    The sweep judged each case by the best probe time so far. If the rule would not stop a case by the best of the whole
+    run, it is applied with the case's own best probe time. If that stops the case, the reason is `disturbed`.
+    """
+    values_s = group.column("value_s").tolist()
+    walls_s = group.column("wall_s").sum(axis=1).tolist()
+    of_run = group.quiet().tolist()
+    of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None])
+    half_widths = _half_widths(found)
+    alone = _half_widths(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
+    stops = []
+    for case, values in enumerate(values_s):
+        reason = reason_of(values, of_run[case], walls_s[case], half_widths[case], limits)
+        if reason is None:
+            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case], limits)
+            reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
+        stops.append(reason)
+    return stops

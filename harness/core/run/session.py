@@ -1,0 +1,253 @@
+"""The one way to measure: a `Session` starts the processes that trials run in, and measures cases.
+
+sweep, check, calibrate, jobs on a cluster, pytest  →  Session  →  Scheduler   →  Executor
+compare, and the pairs of check                     →  Session  →  time_pairs  →  Executor
+verify                                              →  Session                 →  Executor
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from harness.core.config import Precision, SweepConfig, gpus
+from harness.core.config.machine import ENVIRONMENTS, Machine, describe_machine, versions_text, with_gpus_of
+from harness.core.layers import layer_files, layer_lookup
+from harness.core.layers.layer_lookup import Traits
+from harness.core.model.background_process import check_interpreter, interpreter_of
+from harness.core.model.case_grid import grid
+from harness.core.model.errors import UsageError, notify
+from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
+from harness.core.results import row_files
+from harness.core.results.row_files import StoredRow
+
+from .described_layers import DescribedLayers
+from .executor import Executor
+from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
+from .fork_client import OF_DRIVER, Runtime
+from .progress import Screen
+from .scheduler import ResumeState, RowSink, Scheduler, Watcher
+
+# The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
+# compiles.
+COMPILE_CACHE = "compile-cache"
+# What to do with cases: everything, all but the timing, or the timing alone.
+Phase = Literal["all", "prepare", "time"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep would measure.
+
+    - `cases`: all of the grid. `left`: those to measure.
+    - `finished`: those that an earlier sweep finished.
+    - `refused`: the status and reason of each case that cannot be measured.
+    - `expected`: how long the cases that are left take
+    """
+
+    cases: Sequence[Case]
+    left: Sequence[Case]
+    finished: Collection[Case]
+    refused: Mapping[Case, tuple[str, str]]
+    expected: ExpectedTime
+
+
+class Session:
+    """Starts the processes that trials run in, examines layers, and measures cases.
+
+    `traits` holds the traits of the layers described so far. A context manager: its processes end with it. `devices`
+    are those of the cases.
+    """
+
+    def __init__(self, executor: Executor, precision: Precision, seed: int, devices: Sequence[str] = ()) -> None:
+        self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
+        self.traits: dict[str, Traits] = {}
+        self.layers = DescribedLayers(executor)
+        self._printed: set[str] = set()
+
+    @classmethod
+    def of(cls, config: SweepConfig, compile_cache: Path | None = None, runtime: Runtime = OF_DRIVER) -> "Session":
+        """A session as configured, whose trials run in `runtime`, or in the environments of their cases.
+
+        Raises UsageError if trials cannot run in one of them.
+        """
+        environments = config.axes["env"]
+        for environment in environments:
+            if environment != OWN_ENVIRONMENT:
+                check_interpreter(interpreter_of(environment))
+        executor = Executor(
+            seed=config.seed,
+            trial_s=config.precision.trial_s,
+            timeout_s=config.precision.timeout_s,
+            memory_limit=config.memory_limit,
+            compile_timeout_s=config.compile_timeout_s,
+            compile_cache=compile_cache,
+            runtime=runtime,
+            environments=environments,
+        )
+        return cls(executor, config.precision, config.seed, config.axes["device"])
+
+    def __enter__(self) -> "Session":
+        self.executor.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.executor.drop()
+
+    def describe(self, impl: str) -> Traits:
+        """The traits of a layer, as `DescribedLayers` finds them."""
+        if impl not in self.traits:
+            self.traits[impl] = self.layers.traits(impl)
+        return self.traits[impl]
+
+    def has_heads(self, impl: str) -> bool:
+        """Whether the layer has heads. Raises UsageError as `describe` does."""
+        return self.describe(impl).has_heads
+
+    def cases(self, config: SweepConfig) -> list[Case]:
+        """The cases of the configured grid. All its layers are described first."""
+        for impl in config.axes["impl"]:
+            self.describe(impl)
+        return self.distinct_cases(config, grid(config.axes, self.has_heads, config.points))
+
+    def distinct_cases(self, config: SweepConfig, cases: Iterable[Case], is_strict: bool = True) -> list[Case]:
+        """The cases without options that their layers lack or have as defaults, as `DescribedLayers` finds them.
+
+        If `is_strict`, the first call names layers without an own axis on stderr.
+        """
+        lacked = self.layers.lacked(config, is_strict)
+        for name, impls in lacked.items() if is_strict else ():
+            note = f"{', '.join(impls)}: no option '{name}', so measured without it"
+            if note not in self._printed:
+                notify(note)
+            self._printed.add(note)
+        return self.layers.without_default_options(cases, lacked)
+
+    def indivisible_size(self, case: Case) -> str | None:
+        """Say which size of the case is not divisible as its layer needs it; None if all are."""
+        return layer_lookup.indivisible_size(case, self.has_heads(case.impl))
+
+    def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
+        """The status and reason of each refused case, judged by its numbers first and then by its layer."""
+        by_numbers = {case: self.indivisible_size(case) for case in cases}
+        refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
+        return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
+
+    def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> Plan:
+        """What a sweep of the cases would measure, and how long that would take. Nothing is timed.
+
+        To know what calls do, this counts the facts of each layer at three small sizes.
+        """
+        refused = self.refused(cases, finished)
+        left = [case for case in cases if case not in finished and case not in refused]
+        expected = ExpectedTime(
+            self.precision, measured_rates(self.executor, left), extrapolated_costs(self.executor, left)
+        )
+        return Plan(cases, left, finished, refused, expected)
+
+    def check_devices(self, config: SweepConfig) -> None:
+        """Raise UsageError if the configuration uses a GPU that torch does not see."""
+        wanted = [device for device in config.axes["device"] if device != "cpu"]
+        for environment in self.executor.environments if wanted else ():
+            seen = self._seen_gpus(environment)
+            where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
+            for device in wanted:
+                kind, _, number = device.partition(":")
+                of_kind = seen.get(kind, {})
+                if not of_kind.get("count"):
+                    raise UsageError(_no_gpu(kind, where, seen, config.paper.get("scale") == "full"))
+                if int(number or 0) >= of_kind["count"]:
+                    last = of_kind["count"] - 1
+                    known = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
+                    raise UsageError(f"device={device}: torch sees no such device {where}: type {known}")
+
+    def _seen_gpus(self, environment: str) -> dict[str, Any]:
+        return self.executor.within(environment).ask("machine").values.get("devices", {})
+
+    def visible_gpus(self, config: SweepConfig) -> list[str] | None:
+        """The GPUs that the cases' devices may be, as `config/gpus.py` names them. None without such cases."""
+        kind = next((kind for kind in map(device_kind, config.axes["device"]) if kind in gpus.NUMBERED), None)
+        if kind is None:
+            return None
+        return gpus.entries(kind, self._seen_gpus(self.executor.environments[0]).get(kind, {}).get("count", 0))
+
+    def machine(self, usable: int | None = None, impls: Iterable[str] = ()) -> Machine:
+        """The description of the machine, with `usable` CPUs, the cases' GPUs and the packages of the layers `impls`.
+
+        If the cases name environments, the first describes the machine, with the versions in each. The layers are then
+        those described so far. Raises UsageError if torch cannot report it.
+        """
+        environments = self.executor.environments
+        if tuple(environments) == (OWN_ENVIRONMENT,):
+            return self._machine_within(OWN_ENVIRONMENT, usable, impls)
+        found = {one: self._machine_within(one, usable, self.traits) for one in environments}
+        return {**found[environments[0]], ENVIRONMENTS: {name: versions_text(one) for name, one in found.items()}}
+
+    def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> Machine:
+        modules = [package for package in map(layer_lookup.package_of, impls) if package]
+        facts = self.executor.within(environment).ask("machine", extra={"modules": modules})
+        if not facts.ok:
+            raise UsageError(f"the machine could not be described ({facts.status}: {facts.reason}): try again")
+        return with_gpus_of(describe_machine(facts.values, usable, self.executor.runtime.variables), self.devices)
+
+    def measure(
+        self,
+        cases: Sequence[Case],
+        rows: RowSink,
+        watcher: Watcher,
+        phase: Phase = "all",
+        past: ResumeState | None = None,
+        grow: str | None = None,
+        order: int = 0,
+    ) -> Scheduler:
+        """Measure the cases into `rows`. Return the scheduler, which knows the number of trials of each case.
+
+        `order` makes the random order within rounds another one. Raises CodeChanged if a layer's file is changed.
+        """
+        traits = {case.impl: self.describe(case.impl) for case in cases}
+        ours = layer_files.builtin_digests(self.executor.runtime.path)
+        for impl, known in traits.items():
+            self.executor.code.setdefault(impl, known.files or ours)
+        seed = self.seed + order
+        scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
+        {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()
+        return scheduler
+
+    def measure_into(
+        self,
+        out: Path,
+        cases: Sequence[Case],
+        console: Console,
+        phase: Phase = "all",
+        past: ResumeState | None = None,
+        grow: str | None = None,
+        order: int = 0,
+        first: Sequence[StoredRow] = (),
+        expected: ExpectedTime | None = None,
+    ) -> Scheduler:
+        """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""
+        writer = row_files.RowWriter(out)
+        try:
+            for row in first:
+                writer.write(row)
+            times = {case: len(trials) for case, trials in past.trials.items()} if past else {}
+            counted = past.facts if past else ()
+            expected = expected or ExpectedTime(self.precision)
+            with Screen(cases, expected, console, times, counted, phase != "prepare") as screen:
+                return self.measure(cases, writer, screen, phase, past, grow, order)
+        finally:
+            writer.close()
+
+
+def _no_gpu(kind: str, where: str, seen: Mapping[str, Any], is_published: bool) -> str:
+    """What is wrong with a kind of GPU that torch does not see, and what to type."""
+    instead = "; scale=cpu is for a machine without one" if is_published else ""
+    lacking = seen.get(kind, {}).get("lacking")
+    usable = [other for other, one in seen.items() if one.get("count")]
+    typed = f"; type 'device={(*usable, 'cpu')[0]}'" if kind != "cuda" else ""
+    if kind == "cuda" and not lacking:
+        typed = "; check the driver by 'nvidia-smi', and the variable CUDA_VISIBLE_DEVICES, or type 'device=cpu'"
+    more = f"{instead}{f'; {lacking}' if lacking else ''}{typed}"
+    return f"device={kind}: torch sees no {kind.upper()} device {where}{more}"

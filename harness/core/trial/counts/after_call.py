@@ -1,0 +1,202 @@
+"""What a call leaves behind: work in threads of its own, work that goes on after it has returned, and memory.
+
+The time of such a call is too short, and torch's counts are of the calling thread alone.
+
+Create `OtherThreads` before the layer is built. Threads that appear later are the layer's. Those of OpenMP exist
+before: after their last work they spin for a moment, which is no work of the layer. Linux only: elsewhere nothing is
+detected.
+
+Work is CPU time: that of the process without that of the threads that existed before. So threads that have ended count,
+and so do those that wait for Python's lock while this module looks.
+"""
+
+import gc
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from harness.core.trial.device import allocator_peak
+from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
+
+from .operations import Unobservable, bytes_of
+
+T = TypeVar("T")
+_TASKS = Path("/proc/self/task")
+# After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
+# longer.
+_STEP_S = 1e-3
+_STEPS, _STEPS_OF_NEW = 20, 200
+# Before the call, threads get so many times `_STEPS` to sleep: those of OpenBLAS, which import with scipy, spin at
+# first. They sleep if they work for less than a share of the time.
+_TIMES_TO_IDLE, _IDLE = 10, 0.02
+# Less work than this is that of a thread which goes to sleep, or ends.
+_LEAST_S = 0.2e-3
+# Elements for each thread above torch's least number, so that all threads of the pool start.
+_ELEMENTS = 2**16
+
+
+class OtherThreads:
+    """The threads of this process that did not exist when the object was created."""
+
+    def __init__(self) -> None:
+        # Starts the pool, without memory whose return would change how the C library treats that of the layer.
+        torch.zeros(1).expand(torch.get_num_threads() * _ELEMENTS).sum()
+        self._own = dict.fromkeys(_threads(), 0.0)  # the CPU time of each
+
+    def running_after(self, call: Callable[[], Any]) -> float:
+        """Call, and return `threads_after`: the CPU time of other threads after the call, the larger of two shares.
+
+        One is that of the time for which they are watched. The other is that of the call's time, without work at the
+        rate at which they worked before the call, and 0 for less than `_LEAST_S`. Raises WrongResult if a result of
+        the call still changes. Without other threads, this takes no time but the call's.
+        """
+        before, idle = self._wait_until_idle()
+        began = perf_counter()
+        results = call()
+        returned, worked_s = perf_counter(), self._cpu_s()
+        new = _threads() - self._own.keys() - before
+        if not before | new:
+            return 0.0
+        tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
+        early = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
+        for step in range(_STEPS_OF_NEW):
+            if step >= _STEPS and not new & _threads():
+                break
+            sleep(_STEP_S)
+        worked_s, watched_s = self._cpu_s() - worked_s, perf_counter() - returned
+        if any(_differs(one, other) for one, other in zip(early, tensors, strict=True)):
+            raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
+        caused_s = worked_s - idle * watched_s
+        return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
+
+    def work_during(self, call: Callable[[], T]) -> tuple[T, bool]:
+        """Call, and return the result and whether other threads worked meanwhile."""
+        _, idle = self._wait_until_idle()
+        began, worked_s = perf_counter(), self._cpu_s()  # the calling thread's time since its clock was read is in it …
+        result = call()
+        process_s = process_time()
+        self._cpu_s()  # … and here it is not, so that this thread's work never counts
+        worked_s = process_s - sum(self._own.values()) - worked_s
+        return result, worked_s > 2 * idle * (perf_counter() - began)
+
+    def _wait_until_idle(self) -> tuple[set[str], float]:
+        """Return the other threads, and the share of the time for which they still work."""
+        threads, idle = _threads() - self._own.keys(), 0.0
+        for _ in range(_TIMES_TO_IDLE if threads else 0):
+            at, worked_s = perf_counter(), self._cpu_s()
+            sleep(_STEPS * _STEP_S)
+            idle = (self._cpu_s() - worked_s) / (perf_counter() - at)
+            if idle < _IDLE:
+                break
+        return threads, idle
+
+    def _cpu_s(self) -> float:
+        """The CPU time of the other threads. The kernel's clock of a thread is known by its number (clock_gettime).
+
+        One of `_own` may end, as when the layer lowers the number of threads. Its last reading then counts.
+        """
+        for thread in self._own:
+            with suppress(OSError):
+                self._own[thread] = clock_gettime(~int(thread) << 3 | 6)
+        return process_time() - sum(self._own.values())
+
+
+def _differs(early: Tensor | None, late: Tensor | None) -> bool:
+    return early is not None and late is not None and not torch.equal(early.nan_to_num(), late.detach().nan_to_num())
+
+
+def _threads() -> set[str]:
+    return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
+
+
+# Tensors of other classes may have no memory of their own.
+_REAL_TENSORS = (Tensor, nn.Parameter)
+
+
+def reachable_bytes() -> int:
+    """Return the bytes of all tensors that Python can reach."""
+    gc.collect()
+    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
+
+
+def weights_bytes(work: Workload) -> int:
+    """Return the bytes of parameters and buffers."""
+    return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
+
+
+# A list that the first calls fill, such as a ring of the last results, is full after this many more.
+_FILLING_CALLS = 8
+
+
+def kept_by_further_calls(work: Workload) -> int:
+    """Return the bytes that each further call keeps; 0 if one of the next calls keeps nothing."""
+    reachable = reachable_bytes()
+    for _ in range(_FILLING_CALLS):
+        before = reachable
+        work.call()
+        work.sync()
+        work.forget()
+        reachable = reachable_bytes()
+        if reachable <= before:
+            return 0
+    return reachable - before
+
+
+# Calls to save hooks go through this module, whatever wraps them.
+_AUTOGRAD: Any = torch._C._autograd
+# Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
+_BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
+
+
+def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callable[[], None]) -> int:
+    """Return the bytes that the graph of a forward pass keeps until its backward pass, on a kind of device.
+
+    So they include what a `torch.autograd.Function` or a hook keeps as its own attribute, and the output only if it is
+    saved. `forget` frees the gradients of the leaves.
+
+    Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
+    be kept elsewhere. It also does if calls keep unlike amounts of memory.
+    """
+    graph: list[Any] = []
+    replaced: set[type] = set()
+
+    def note(saved: Any) -> Any:
+        parts = tree_leaves(saved)
+        replaced.update(type(part) for part in parts if not isinstance(part, _BESIDE_TENSORS))
+        if not any(isinstance(part, Tensor) for part in parts):
+            replaced.add(type(saved))
+        return saved
+
+    def keep_graph() -> None:
+        graph.append(forward().grad_fn)
+
+    push = torch._C._autograd._push_saved_tensors_default_hooks
+
+    def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
+        push(lambda tensor: note(pack(tensor)), unpack)
+
+    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
+    try:
+        # Only a backward pass frees what a hook saves as it is.
+        train = train_call(forward, [], gradient)
+        with_graph = allocator_peak(keep_graph, device).kept_bytes
+        graph.clear()
+        after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
+        again = allocator_peak(keep_graph, device).kept_bytes
+    finally:
+        _AUTOGRAD._push_saved_tensors_default_hooks = push
+    # A checkpoint's placeholder stands for nothing: it computes what was saved again.
+    names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
+    if names:
+        raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
+    if again != with_graph or after_backward[0] != after_backward[1]:
+        raise Unobservable("its calls keep unlike amounts of memory")
+    return with_graph - after_backward[0]

@@ -1,0 +1,182 @@
+"""What a layer says of itself: its traits and options, which a sweep needs, and its page, which `list` shows.
+
+All of this follows from its attributes, parameters and docstrings, and from its method `supports`. No call is measured.
+"""
+
+import inspect
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from harness.core.layers import layer_files, layer_lookup
+from harness.core.layers.layer_source import equation_of
+from harness.core.model import formatting, own_axes
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import MASKS, MODES, Case
+
+from . import layer_protocol, verify
+from .device import has_opened_cuda
+from .function_layer import FunctionLayer, signature_of
+from .sandbox import Answer
+
+
+def describe_layer(case: Case) -> Answer:
+    """Return the description of the case's layer, without measuring a call.
+
+    - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
+      the constructor.
+    - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
+      constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
+    - `import_s`: seconds that importing the layer's module takes, and the package that it needs.
+    - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
+    - `refused`: what is wrong with the layer's claims, its reference or its `allowed_error`, or None.
+    - `file`: the file of the module, or None if it has none.
+    - `files`: the layer's code, as returned by `layer_files.files_of_class`.
+    - `imports`: the files of all modules that this process imported, except those of packages.
+    """
+    began = perf_counter()
+    layer_class = layer_protocol.load(case.impl)
+    import_s, forkable = perf_counter() - began, not _left_running()
+    refused = None
+    try:  # before anything is measured, because an invalid claim would cost a trial all its facts
+        layer_protocol.check_attributes(layer_class)
+        layer_lookup.claims_of_class(layer_class, case)
+        layer_lookup.load_reference(case.impl)
+        layer_protocol.allowed_error(layer_class)
+        own_axes.check_axes(layer_class.__name__, own_axes.declared_axes(layer_class), inspect.signature(layer_class))
+    except UsageError as error:
+        refused = str(error)
+    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
+    return {
+        "import_s": import_s,
+        "forkable": forkable,
+        **_traits(layer_class),
+        "options": None if refused or takes_any else own_axes.option_defaults(layer_class),
+        "own_axes": None if refused else own_axes.axes_text(layer_class),
+        "refused": refused,
+        "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
+        "files": layer_files.files_of_class(layer_class),
+        "imports": layer_files.imported_files() or None,
+    }
+
+
+def _left_running() -> bool:
+    """Whether imports left threads, processes or a CUDA context: then this process cannot be forked safely."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists():  # without Linux's /proc nothing can be observed: assume the worst
+        return True
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    threads = max(len(list(tasks.iterdir())), threading.active_count())
+    return threads > 1 or bool(children.strip()) or torch.cuda.is_initialized() or has_opened_cuda()
+
+
+def _traits(layer_class: Any) -> Answer:
+    return {
+        "family": str(getattr(layer_class, "family", "own")),
+        "has_heads": bool(getattr(layer_class, "has_heads", layer_protocol.takes(layer_class, "num_heads"))),
+        "compiled": bool(getattr(layer_class, "compiled", False)),
+    }
+
+
+def describe_page(case: Case) -> Answer:
+    """Return what the layer says of itself. Nothing is built or called, except its `supports`.
+
+    - `call`: how it is called or built, as text. `summary`, `equation`: from its docstring.
+    - `family`, `has_heads`, `causal`, `compiled`: its attributes, or what follows from its parameters.
+    - `claims`: its claims as written.
+    - `axes`, `options`: [name, letter, default] of each own axis, and [name, default] of each further option.
+    - `inputs`: [name, shape, fill] of each input of a function, and its output; empty for a layer.
+    - `modes`, `masks`, `takes`: the modes and masks that it supports, and further sizes that it takes.
+    - `reference`: what defines the correct result, and how far from it the layer may be. `place`: its file and line.
+
+    Raises UsageError for a wrong claim, axis or reference, and TypeError for a class that is no layer.
+    """
+    layer_class: Any = layer_lookup.load_class(case.impl)
+    layer_protocol.check_signature(layer_class)
+    layer_protocol.check_attributes(layer_class)
+    layer_lookup.claims_of_class(layer_class, case)  # raises UsageError for a wrong one
+    is_function = issubclass(layer_class, FunctionLayer)
+    shown: Any = layer_class.function if is_function else layer_class
+    signature = signature_of(shown) if is_function else inspect.signature(shown)
+    place = _line_of(shown)
+    parameters = (str(one.replace(annotation=one.empty)).replace(" ", "") for one in signature.parameters.values())
+    # The docstring of a function written in C begins with its signature.
+    docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
+    return {
+        "call": f"{layer_class.__name__}({', '.join(parameters)})",
+        "summary": docstring.partition("\n")[0],
+        "equation": equation_of(docstring),
+        **_traits(layer_class),
+        "causal": layer_protocol.is_causal(layer_class),
+        "claims": {claim: str(text) for claim, text in getattr(layer_class, "claims", {}).items()},
+        "axes": [
+            [name, letter, _plain(value)] for name, (letter, value) in own_axes.declared_axes(layer_class).items()
+        ],
+        "options": _further_options(layer_class),
+        "inputs": _inputs(layer_class) if is_function else [],
+        "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
+        "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
+        "takes": _further_sizes(layer_class, is_function),
+        "reference": _reference(case, layer_class),
+        "place": place,
+    }
+
+
+def _supports(layer_class: Any, case: Case) -> bool:
+    return layer_protocol.unsupported_reason(layer_class, case) is None
+
+
+def _further_options(layer_class: Any) -> list[list[Any]]:
+    parameters, declared = inspect.signature(layer_class).parameters, own_axes.declared_axes(layer_class)
+    others = (name for name in own_axes.option_defaults(layer_class) if name not in declared)
+    return [[name, _plain(parameters[name].default)] for name in others]
+
+
+def _plain(default: Any) -> Any:
+    return default if isinstance(default, int | float | str | None) else repr(default)
+
+
+def _inputs(layer_class: type[FunctionLayer]) -> list[list[str]]:
+    found = []
+    for one in layer_class.inputs:
+        fill = getattr(one.fill, "__name__", repr(one.fill)) if callable(one.fill) else one.fill
+        found.append([one.name, f"({', '.join(one.shape)})", fill])
+    return [*found, ["output", f"({', '.join(layer_class.output)})", ""]]
+
+
+def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
+    shapes = [one.shape for one in layer_class.inputs] if is_function else []
+    source = any("m" in shape for shape in shapes) if is_function else layer_protocol.accepts(layer_class, "source")
+    groups = layer_protocol.takes(layer_class, "num_kv_heads")
+    return ["kv_len"] * source + ["num_kv_heads"] * groups
+
+
+def _reference(case: Case, layer_class: Any) -> str:
+    found = verify.reference_class_of(case, layer_class)
+    if found is None:
+        return layer_lookup.ITSELF
+    shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found
+    module = file_or_module(getattr(shown, "__module__", None) or found.__module__)
+    allowed = layer_protocol.allowed_error(layer_class)
+    within = f", within {formatting.share(allowed)}" if allowed else ""
+    return f"{module}:{getattr(shown, '__qualname__', found.__name__)}{within}"
+
+
+def _line_of(shown: Any) -> str:
+    """The file and line where it is defined; empty if it is not written in Python."""
+    try:
+        shown = inspect.unwrap(shown)
+        return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
+    except (TypeError, OSError):
+        return ""
+
+
+def file_or_module(name: str) -> str:
+    """The module, or its file if only the file identifies it."""
+    return str(sys.modules[name].__file__) if name.startswith("_own_") else name

@@ -1,0 +1,378 @@
+"""A function as a layer: `impl=my_kernels:my_attention` measures `my_attention(q, k, v, **options)`.
+
+The function's attributes describe it, as those of a class do. Without `inputs`, its parameters tell what it takes:
+
+f(q, k, v, …)   attention over heads, (b, h, n, D), or (b, n, h, D) with `layout = "bnhd"`
+f(x, …)         (b, n, d) -> (b, n, d), as a layer
+
+With `cu_seqlens` beside q, k and v, they are packed sequences: see `trial.packed_sequences`. A function that
+models of transformers call, f(module, query, key, value, attention_mask), is made one of q, k and v.
+
+Anything that can be called will do: a compiled function, a `functools.partial`, a Triton launcher, a module. If its
+first parameter is `d_model`, it is a factory: it builds a layer.
+"""
+
+import contextlib
+import copy
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
+from types import SimpleNamespace
+from typing import Any, ClassVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from harness.core.layers import layer_lookup
+from harness.core.layers.layer_source import OF_FUNCTIONS
+from harness.core.model import own_axes
+from harness.core.model.errors import UsageError, did_you_mean
+from harness.core.model.sweep_axes import AXES
+from impls.adapters.transformers_functions import is_of_model, of_model
+from impls.attention.reference import softmax_attention
+
+from . import packed_sequences
+from .layer_inputs import Input, letters_of, read_inputs, read_shape
+
+# First parameters of an attention function, such as (q, k, v) or (query, key, value).
+_ATTENTION = ("q", "k", "v")
+_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
+_UNCOMPILED = "_torchdynamo_orig_callable"
+_MISSING = object()
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+
+
+class FunctionLayer(nn.Module):
+    """A layer without weights whose forward pass is a function. `class_of` makes a subclass for each function.
+
+    A module that is already built keeps its weights.
+    """
+
+    function: ClassVar[Callable[..., Any]]
+    inputs: ClassVar[tuple[Input, ...]]
+    output: ClassVar[tuple[str, ...]]
+    # Inputs after these are passed by name.
+    positional: ClassVar[int]
+    layout: ClassVar[str]
+    # What to write if q, k and v have another layout; empty if the function states its own.
+    layout_hint: ClassVar[str]
+    # Whether a call is one token of each sequence.
+    decodes: ClassVar[bool] = False
+
+    def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0, **options: Any) -> None:
+        super().__init__()
+        taken = inspect.signature(type(self).forward).parameters
+        # An axis that only shapes mention is no parameter.
+        self.options = {name: value for name, value in options.items() if name in taken}
+        function = type(self).function
+        self.grouped = num_kv_heads not in (0, num_heads)
+        self.call = copy.deepcopy(function) if isinstance(function, nn.Module) else function
+
+
+_MADE: dict[tuple[int, str], type] = {}
+
+
+def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None = None) -> type:
+    """The layer class of a function that was found in `module`. A reference is called with the inputs of `like`.
+
+    A function or partial whose first parameter is `d_model` is a factory, and the class is of what it builds. Raises
+    TypeError if the function's inputs are not known, or do not fit its parameters.
+    """
+    function = of_model(function) if is_of_model(signature_of(function)) else function
+    key = id(function), like.__name__ if like else ""
+    known = _MADE.get(key)
+    if known is None or known.function is not function:  # type: ignore[attr-defined]
+        try:
+            is_factory = like is None and required(signature_of(function))[:1] == ["d_model"]
+            known = _class_of_factory(function, module) if is_factory else _make_class(function, module, like)
+            _MADE[key] = known
+        except UsageError as error:
+            raise TypeError(str(error)) from error
+    return known
+
+
+def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
+    name, signature = _name(function), signature_of(function)
+    # A reference has the values of the layer's axes, unless it declares its own.
+    axes = _axes(function) or (own_axes.declared_axes(like) if like else {})
+    own_letters = [letter for letter, _ in axes.values()]
+    if like is None:
+        inputs = _inputs(function, signature, name, own_letters)
+        own_axes.check_axes(name, axes, signature, letters_of(inputs))
+        layout = _layout(function, signature, name) if is_attention(inputs) else ""
+        layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
+    else:
+        inputs, layout = like.inputs, like.layout
+        if layout and _layout(function, signature, name) != layout:
+            function = _in_other_layout(function, _layout(function, signature, name), layout)
+    positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
+    is_usual = layout == "bhnd" and not any(map(_annotated, signature.parameters.values()))
+    is_usual = is_usual and all(attribute(function, one) is _MISSING for one in ("layout", "inputs"))
+    stated = attribute(function, "output")
+    output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
+    letters = letters_of(inputs)
+    named = _named(signature, axes, letters)
+
+    def forward(self: FunctionLayer, *given: Any, **keywords: Any) -> Any:
+        return self.call(*given, **keywords)
+
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
+    forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
+    own = {one: attribute(function, one) for one in OF_FUNCTIONS}
+    members = {
+        "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
+        "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
+        **{x: staticmethod(y) if callable(y) else y for x, y in own.items() if y is not _MISSING},
+        "axes": axes,
+        "reference": attribute(function, "reference"),
+        "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
+        "inputs": inputs,
+        "output": output,
+        "positional": positional,
+        "layout": layout,
+        "layout_hint": f'If q, k, v are (b, n, h, head_dim), write {name}.layout = "bnhd"' if is_usual else "",
+        "forward": forward,
+        "__doc__": getattr(function, "__doc__", None),
+        "__module__": function.__module__ if inspect.isfunction(function) else module,
+    }
+    made = type(name, (FunctionLayer,), members)
+    taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
+    passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
+    options = {
+        one.name: one.default
+        for one in named
+        if one.default is not one.empty and one.name not in passed and not packed_sequences.is_longest(one.name)
+    }
+    defaults = dict.fromkeys(taken, 0) | options | {axis: default for axis, (_, default) in axes.items()}
+    kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=value) for one, value in defaults.items()]
+    made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+    return made
+
+
+def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
+    """The class of what `factory(d_model=…, num_heads=…)` builds: a partial of a class, or a function.
+
+    The layer is called as one of the partial's class, or of the class that a function's return annotation names.
+    Without that, it is called as forward(x). The factory's own attributes describe it.
+    """
+    signature, fixed = inspect.signature(factory), getattr(factory, "keywords", {})
+    for axis in AXES.keys() & fixed:
+        raise UsageError(
+            f"its partial fixes {axis}, which the sweep gives: leave it out, and give {axis}={fixed[axis]}"
+        )
+    base: Any = getattr(factory, "func", None)
+    base = base if isinstance(base, type) else signature.return_annotation
+    base = getattr(sys.modules[module], base, None) if isinstance(base, str) else base
+    if getattr(base, "forward", nn.Module.forward) is nn.Module.forward:
+        base = nn.Identity
+    stated = {name: value for name, value in vars(factory).items() if not name.startswith("_")}
+    axes = own_axes.declared_axes(SimpleNamespace(axes=stated.get("axes", getattr(base, "axes", {}))))
+    for axis, (letter, default) in axes.items():
+        default = getattr(signature.parameters.get(axis), "default", default)
+        axes[axis] = letter, fixed.get(axis, default)
+    reference = stated.get("reference", getattr(base, "reference", None))
+    if isinstance(reference, str) and ":" in reference:
+        reference = layer_lookup.load_class(reference)
+    if isinstance(reference, type):  # it has the layer's values
+        values = {axis: default for axis, (_, default) in axes.items()} | fixed
+        shared = {name: values[name] for name in inspect.signature(reference).parameters if name in values}
+        reference = _class_of_factory(partial(reference, **shared), reference.__module__) if shared else reference
+    stated |= {"axes": axes, "reference": reference, "_is_of_factory": True}
+
+    def build(cls: type, **sizes: Any) -> Any:
+        layer = factory(**sizes)
+        getattr(layer, "__dict__", {}).update(stated)
+        return layer
+
+    own = {"__new__": build, "__signature__": signature, "__module__": module, "function": staticmethod(factory)}
+    return type(_name(factory), (base,), stated | own)
+
+
+def attribute(function: Any, name: str) -> Any:
+    """An attribute of the function, or of the one that it wraps; `_MISSING` without one."""
+    for seen in wrapped_functions(function):
+        found = vars(seen).get(name, _MISSING) if isinstance(seen, partial) else getattr(seen, name, _MISSING)
+        if found is not _MISSING:
+            return found
+    return _MISSING
+
+
+def wrapped_functions(function: Any) -> Iterator[Any]:
+    """The function, and those that it wraps, from the outside in."""
+    for _ in range(8):
+        yield function
+        wrapped = getattr(function, _UNCOMPILED, getattr(function, "__wrapped__", getattr(function, "fn", None)))
+        wrapped = function.func if isinstance(function, partial) else wrapped
+        if wrapped is None or wrapped is function:
+            return
+        function = wrapped
+
+
+def _name(function: Any) -> str:
+    name = attribute(function, "__name__")
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def uncompiled(layer_class: type) -> type:
+    """The class of the function as it was before `torch.compile`; any other class as it is."""
+    function = getattr(layer_class, "function", None)
+    plain = getattr(function, _UNCOMPILED, None) if issubclass(layer_class, FunctionLayer) else None
+    return layer_class if plain is None else class_of(plain, layer_class.__module__)
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The signature, from the first line of the docstring for a function written in C."""
+    target = function.forward if isinstance(function, nn.Module) else function
+    if isinstance(target, partial):  # `inspect` needs a signature of the inner function, which one in C lacks
+        inner = list(signature_of(target.func).parameters.values())[len(target.args) :]
+        return inspect.Signature([one for one in inner if one.name not in target.keywords])
+    try:
+        return inspect.signature(target)
+    except (ValueError, TypeError):
+        head = re.search(r"^\s*\w+(\(.*?\))", getattr(function, "__doc__", None) or "", re.DOTALL)
+        defined: dict[str, Any] = {"torch": torch, "f": lambda *given, **named: None}
+        with contextlib.suppress(Exception):  # a text that is not Python, or a default of another module
+            exec(f"from __future__ import annotations\ndef f{head[1] if head else ''}: ...", defined)
+        return inspect.signature(defined["f"])
+
+
+def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one for one in signature.parameters.values() if one.kind not in variable]
+
+
+def required(signature: inspect.Signature) -> list[str]:
+    """The parameters without a default."""
+    return [one.name for one in _nameable(signature) if one.default is one.empty]
+
+
+def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
+    """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
+    known, kind = signature.parameters, inspect.Parameter.KEYWORD_ONLY
+    others = [(name, one) for name, (letter, one) in axes.items() if name not in known and letter not in letters]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    return [*_nameable(signature), *(inspect.Parameter(name, kind, default=one) for name, one in others if takes_any)]
+
+
+def is_attention(inputs: Sequence[Input]) -> bool:
+    """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
+    return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
+
+
+def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
+    described = attribute(function, "inputs")
+    if described is not _MISSING:
+        return read_inputs(described, own_letters)
+    needed = required(signature)
+    written = {one: _annotated(signature.parameters[one]) for one in needed}
+    tensors = [one for one in needed if not packed_sequences.is_of_lengths(one)]
+    if [one[:1].lower() for one in tensors] == [*_ATTENTION]:
+        layout = _layout(function, signature, name)
+        shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
+        found = tuple(Input(one, tuple(shape.split())) for one, shape in zip(tensors, shapes, strict=True))
+        starts = packed_sequences.cumulative_inputs(signature.parameters)
+        if layout == packed_sequences.LAYOUT and not starts:
+            raise UsageError(f"{name}.layout is 'thd': packed sequences need a parameter cu_seqlens")
+        return (*found, *starts) if layout == packed_sequences.LAYOUT else found
+    if needed and all(written.values()):
+        return read_inputs(written)
+    if len(needed) == 1:
+        return (Input(needed[0], ("b", "n", "d")),)
+    taken = ", ".join(needed) or "no required parameter"
+    is_over_heads = [one[:1].lower() for one in needed[:3]] == [*_ATTENTION]
+    shape, others = ("b h n D", needed[3:]) if is_over_heads else ("b n d", needed[1:])
+    example = ", ".join(f"'{one}': '{shape}'" for one in needed or ["x"])
+    or_default = f"; or give {' and '.join(others)} a default" if others else ""
+    raise UsageError(
+        f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "
+        f"with b, n, h, d, and D = d/h{or_default}"
+    )
+
+
+def _axes(function: Any) -> dict[str, tuple[str, Any]]:
+    stated = attribute(function, "axes")
+    return own_axes.declared_axes(SimpleNamespace(axes={} if stated is _MISSING else stated))
+
+
+def _annotated(parameter: inspect.Parameter) -> str:
+    """The shape in an annotation: `Annotated[Tensor, "b n h D"]`, or a type with `dim_str`; empty without one."""
+    texts = [one for one in get_args(parameter.annotation) if isinstance(one, str)]
+    found = texts[0] if texts else getattr(parameter.annotation, "dim_str", "")
+    written = parameter.annotation if isinstance(parameter.annotation, str) else ""
+    quoted = re.search(r"Annotated\[.*?[\"']([^\"']+)[\"']", written)
+    return str(found or (quoted[1] if quoted else ""))
+
+
+def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
+    stated = attribute(function, "layout")
+    if stated is _MISSING:
+        if any(map(packed_sequences.is_cumulative, required(signature))):
+            return packed_sequences.LAYOUT
+        first = next(iter(signature.parameters.values()), None)
+        words = _annotated(first).split() if first is not None else []
+        return "bnhd" if "n" in words and "h" in words and words.index("n") < words.index("h") else "bhnd"
+    if stated not in _LAYOUTS:
+        raise UsageError(f"{name}.layout is {stated!r}: it must be 'bhnd', for (b, h, n, head_dim), 'bnhd' or 'thd'")
+    return str(stated)
+
+
+def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
+    """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
+    names, taken = [one.name for one in inputs], _nameable(signature)
+    kinds = {one.kind for one in signature.parameters.values()}
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return len(names)
+    known = [one.name for one in taken]
+    for one in names:
+        if one not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise UsageError(f"{name} has no parameter '{one}', which its inputs name{did_you_mean(one, known)}")
+    missing = [one for one in required(signature) if one not in names and not packed_sequences.is_longest(one)]
+    if missing:
+        raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
+    by_position = [one.name for one in taken if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    return next((i for i, one in enumerate(names) if i >= len(by_position) or by_position[i] != one), len(names))
+
+
+def _in_other_layout(function: Callable[..., Any], own: str, wanted: str) -> Callable[..., Any]:
+    """The function, which has the layout `own`, for inputs in the layout `wanted`."""
+    if own == packed_sequences.LAYOUT:
+        raise UsageError(f"{_name(function)} takes packed sequences, and the layer does not")
+    if wanted == packed_sequences.LAYOUT:
+        return packed_sequences.per_sequence(function, heads_first=own == "bhnd")
+
+    @wraps(function)
+    def call(*given: Tensor, **keywords: Any) -> Any:
+        return first_tensor(function(*(one.transpose(1, 2) for one in given), **keywords)).transpose(1, 2)
+
+    call.__signature__ = signature_of(function)  # type: ignore[attr-defined]
+    call.in_own_layout = function  # type: ignore[attr-defined]
+    return call
+
+
+def first_tensor(output: Any) -> Any:
+    """The output itself, or the first of several: kernels return their state, or the scores' sums, as a second one."""
+    return output[0] if isinstance(output, tuple | list) and output else output
+
+
+def reference_of(layer_class: type[FunctionLayer], reference: Any) -> type | None:
+    """The class of the function's reference; None for itself in float64.
+
+    Without a reference, attention is compared with `softmax_attention`.
+    """
+    if reference is _MISSING:
+        reference = softmax_attention if layer_class.layout else None
+    if reference is not None and not callable(reference):
+        raise TypeError(f"{reference!r} is no function: write {layer_class.__name__}.reference = a function, or None")
+    return None if reference is None else class_of(reference, layer_class.__module__, layer_class)
+
+
+def is_usual_reference(layer_class: Any, reference: type) -> bool:
+    """Whether the function states no reference, and is therefore compared with softmax attention."""
+    return getattr(layer_class, "reference", None) is _MISSING and is_softmax(reference)
+
+
+def is_softmax(layer_class: type) -> bool:
+    """Whether the layer is softmax attention itself, in any layout."""
+    return issubclass(layer_class, FunctionLayer) and inspect.unwrap(layer_class.function) is softmax_attention

@@ -1,0 +1,292 @@
+"""Isolate trials: limit their memory, end them with their parents, and remove what they leave behind.
+
+Whatever a layer does, its trial cannot harm other processes, and the driver receives what the trial sends. A small
+process, the supervisor, runs between the driver and the fork server. No process below it outlives it.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from os import write
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from harness.core.model import file_io, formatting
+
+# What the driver asks of a trial, and what the trial answers. Both are JSON.
+Request = dict[str, Any]
+Answer = dict[str, Any]
+_OUT_OF_MEMORY = re.compile(
+    r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
+    re.I,
+)
+# How C++ and Python report that no thread could be started, because memory or processes ran out.
+_NO_THREAD = re.compile(r"RuntimeError: (Resource temporarily unavailable|can't start new thread)")
+# The size of a thread's stack if it is not limited: glibc's own default.
+_STACK = 2 * 2**20
+# Kept alive because C code calls them.
+_callbacks: list[Any] = []
+
+
+def set_limit(limit: int) -> None:
+    """Limit this process to `limit` bytes more than it holds now."""
+    # RLIMIT_DATA counts private writable memory: real allocations, not the addresses that CUDA merely reserves.
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    with contextlib.suppress(OSError):  # no limit without /proc, as on macOS, whose kernel would ignore the limit
+        most = status_bytes("VmData") + limit
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the exception reports a lack of memory, on the host or on a GPU."""
+    # Compare by name, because the supervisor imports this module without torch.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def lift_limit() -> int | None:
+    """Lift the limit, because reporting a result takes memory.
+
+    Return the former limit, in bytes of all data, or None if none was set.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> Answer:
+    """Add the memory limit of `limit` bytes to the reason of a failed `outcome`, if the limit is the cause.
+
+    `lifted` is the result of `lift_limit`. If a thread could not be started and the memory limit does not explain it,
+    the reason names the limit on processes.
+    """
+    if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
+        if lifted is None or not _leaves_no_thread(lifted):
+            return {**outcome, "reason": f"{outcome['reason']}: {_processes_text()}"}
+        outcome = {**outcome, "status": "oom"}
+    if outcome["status"] != "oom" or limit is None or lifted is None:
+        return outcome
+    most = formatting.round_text(formatting.size(limit))
+    return {**outcome, "reason": f"it needs more than the memory limit of {most}: {outcome['reason']}"}
+
+
+def _leaves_no_thread(lifted: int) -> bool:
+    """Whether the limit left too little memory for the stacks of two more threads.
+
+    The memory of a thread that failed to start may be free again by now.
+    """
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return status_bytes("VmData") + 2 * (_STACK if stack == resource.RLIM_INFINITY else stack) > lifted
+
+
+def tell_at_exit(limit: int | None, tell: Callable[[Answer], None]) -> None:
+    """Have C's exit() call `tell` with an outcome if a library ends the process because of the limit.
+
+    libgomp, OpenMP's library, ends the process if it cannot start a thread. Linux only.
+    """
+    if limit is None or sys.platform != "linux":
+        return
+    process = os.getpid()
+
+    def ending(status: int, _: object) -> None:
+        if os.getpid() == process and (lifted := lift_limit()) is not None and _leaves_no_thread(lifted):
+            reason = f"a library ended the process with exit status {status}"
+            tell(explain_failure({"status": "oom", "reason": reason}, limit, lifted))
+
+    _callbacks.append(ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(ending))
+    ctypes.CDLL(None).on_exit(_callbacks[-1], None)
+
+
+def status_bytes(field: str) -> int:
+    """The number of bytes in a field of /proc/self/status, see proc(5). Raises OSError, or LookupError without it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"/proc/self/status has no {field}")
+
+
+def _processes_text() -> str:
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    limit = "is not set" if most == resource.RLIM_INFINITY else f"is {most}"
+    return f"no thread could be started; `ulimit -u` {limit}"
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+# The number of the process that trials are forked from. Each trial inherits the value.
+_fork_server_pid: int | None = None
+
+
+def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> None:
+    """Give this process its own session, no terminal and limited memory.
+
+    With its own session, its whole process group can be killed. `memory_limit` is in bytes, in addition to the memory
+    inherited from the fork server. `temporary` is the directory for temporary files; None keeps the system's directory.
+    """
+    os.setsid()
+    die_with_parent()
+    # The parent may have ended before the line above: then no process waits for this trial.
+    if _fork_server_pid is not None and os.getppid() != _fork_server_pid:
+        os._exit(0)
+    # A layer may neither print to the sweep's screen nor read.
+    connect_to_null(0, 1, 2)
+    if temporary is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the fork server ignores it; a trial need not
+    if memory_limit is not None:
+        set_limit(memory_limit)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send the signal `number` to this process when its parent ends for any reason. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that none can escape. Linux only.
+
+    Call this once in the process that trials are forked from.
+    """
+    global _fork_server_pid
+    _fork_server_pid = os.getpid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_children() -> None:
+    """Kill and reap every descendant of this process. Orphaned ones become its children (`adopt_orphans`)."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while children.exists() and (pids := children.read_text().split()):
+        for pid in map(int, pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in map(int, pids):  # the kernel frees their memory at the same time
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def connect_to_null(*descriptors: int) -> None:
+    """Connect the file descriptors to /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+# A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
+# answer are therefore bound here, before any layer is imported.
+_encode = json.JSONEncoder().encode
+
+
+def send(pipe: int, answer: Answer) -> None:
+    """Write the answer as one line of JSON."""
+    left = memoryview(_encode(answer).encode() + b"\n")
+    while left:
+        left = left[write(pipe, left) :]
+
+
+# The line that a trial sends when it begins to compile.
+NOTICE = b"compiling\n"
+# The last line on the driver's socket, if the fork server stayed stopped.
+STOPPED = "stopped"
+# The prefix of the reason why the system could not start the fork server or a trial.
+REFUSED = "refused "
+# A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
+_STOPPED_S, _RESUMED_S = 2.0, 0.2
+_AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
+
+
+def supervise(descriptor: int, directory: Path) -> None:
+    """Fork the fork server and return in it. On systems other than Linux, this process becomes the fork server.
+
+    The supervisor ends when the driver ends, when the fork server ends, and when the fork server stays stopped. First
+    it kills every process below it, wherever a layer has moved that process, and removes what the trials left behind.
+
+    A stopped process obeys only SIGKILL and SIGCONT. SIGKILL would leave the supervisor no time to clean up. So the
+    kernel sends it SIGCONT when the driver ends, and SIGKILL to the fork server when the supervisor ends.
+
+    `descriptor` is the socket to the driver. `directory` contains the trials' temporary directories.
+    """
+    if sys.platform != "linux":
+        return
+    driver, supervisor = os.getppid(), os.getpid()
+    adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    die_with_parent(signal.SIGCONT)
+    try:
+        server = os.fork()
+    except OSError as error:
+        os.write(descriptor, f"{REFUSED}{error.strerror}\n".encode())
+        os._exit(1)
+    if server == 0:
+        os.setsid()  # a signal to the fork server's process group does not reach the supervisor
+        die_with_parent()
+        if os.getppid() != supervisor:
+            os._exit(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
+        return
+    try:
+        if _is_stopped_for_good(driver, server):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, f"{STOPPED}\n".encode())
+    finally:
+        kill_children()
+        file_io.remove_scratch(directory)
+        os._exit(0)
+
+
+def _is_stopped_for_good(driver: int, server: int) -> bool:
+    """Wait until supervision must end. Return whether the reason is a fork server that stays stopped.
+
+    The other reasons are the end of the driver, the end of the fork server, and SIGTERM.
+    """
+    since: float | None = None
+    received: signal.struct_siginfo | None = None
+    while os.getppid() == driver:
+        state = os.waitid(os.P_PID, server, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        if state is None:
+            since = None
+            received = signal.sigwaitinfo(_AWAITED)
+        elif state.si_code != os.CLD_STOPPED:
+            return False
+        else:
+            since = since or time.monotonic()
+            left_s = since + _STOPPED_S - time.monotonic()
+            if left_s <= 0 and received is None:  # a full wait has passed, in which this process was not suspended
+                return True
+            received = signal.sigtimedwait(_AWAITED, max(left_s, _RESUMED_S))
+        if received is not None and received.si_signo == signal.SIGTERM:
+            return False
+    return False
+
+
+@contextlib.contextmanager
+def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
+    """Raise `failure` in the body after `most_s`, when an operation ends."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise failure
+
+    handler: Any = signal.SIG_DFL
+    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
+    try:
+        if is_main:
+            handler = signal.signal(signal.SIGALRM, end)
+            signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
+        yield
+    finally:
+        if is_main:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)

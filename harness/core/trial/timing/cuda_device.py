@@ -1,0 +1,224 @@
+"""Torch's current CUDA or ROCm device as the sampler sees it (`harness.core.trial.timing.device_contract`)."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.core.trial.device import EVENTS, WAITS, device_name, is_rocm
+from harness.core.trial.nvml import NvmlGauge, addresses
+from harness.core.trial.workload import Call, Remake, Unsupported
+
+# No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
+_HIGHEST_SM_CLOCK_MHZ = 3200.0
+# A counter's rate is measured by a spin of this many cycles: 10 ms at 100 MHz. A hold must not be too short.
+_RATE_CYCLES = 1_000_000
+_RATE_MARGIN = 1.1
+# What torch calls its graphs.
+_GRAPHS = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}
+# One pass over exactly the cache's size need not evict all of it: the L2 of newer GPUs has two hashed partitions.
+FLUSH_FACTOR = 2
+# The reference workload: products of this size, then a copy of the flush buffer's first half onto its second half.
+_PROBE_SIZE = 2048
+_PROBE_PRODUCTS = 8
+_PROBE_READINGS = 8
+# Holds the GPU while one reading of the reference workload is enqueued.
+_PROBE_HOLD_S = 0.5e-3
+# Calls on the stream of a capture before the capture: libraries make their handles and workspaces in them.
+_CALLS_BEFORE_CAPTURE = 2
+# CUDA's error for all that follows the error in a capture.
+_AFTER_FAILURE = "previous error during capture"
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """One launch of a captured call, which returns the results.
+
+    They lie in the graph's own memory. The kernels also read what `captured` keeps, such as an earlier forward pass.
+    """
+
+    graph: Any
+    captured: Call
+    kept: Any
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.kept
+
+
+def _cause(error: Exception) -> Exception:
+    """The error that made a capture fail, if a layer has handled it and met the ones that follow from it."""
+    while _AFTER_FAILURE in str(error) and isinstance(error.__context__, Exception):
+        error = error.__context__
+    return error
+
+
+class TorchDevice:
+    """Torch's current CUDA device: its current stream, executed in order. A test's device simulates time.
+
+    ROCm has the same functions. But the cycles of its spin are those of a counter whose rate does not follow the clock.
+
+    Create the device before the samples, because it allocates buffers. Raises Unsupported if the environment makes
+    every launch wait, because then neither GPU nor host could be timed.
+    """
+
+    kind = "cuda"
+
+    def __init__(self) -> None:
+        self.lacks: dict[str, str] = {}
+        self.flush_bytes = FLUSH_FACTOR * self._look()
+        # float32, because torch reads it at the memory's bandwidth, which it does not do for single bytes.
+        self._buffer = torch.zeros(max(2, self.flush_bytes // 4), device=self.kind)
+        self._sum, self._one = torch.zeros((), device=self.kind), torch.zeros(1, device=self.kind)
+        self._calibrate()
+
+    def _look(self) -> int:
+        """Open the gauge and note what is missing. Return the size of the last cache in bytes."""
+        if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+            raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.gauge: Any = NvmlGauge(addresses(properties))
+        if not self.gauge.is_open:
+            self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
+        return int(properties.L2_cache_size)
+
+    def _calibrate(self) -> None:
+        """Find out how long a spin takes."""
+        self._cycles_per_s = 1e6 * (self.gauge.sm_clock_max_mhz or _HIGHEST_SM_CLOCK_MHZ)
+        if is_rocm():
+            self.lacks["spin"] = "ROCm counts cycles at a rate that does not follow the clock rate"
+            self._cycles_per_s = _RATE_MARGIN * _RATE_CYCLES / self._second_s(lambda: self.spin(_RATE_CYCLES))
+
+    def _second_s(self, call: Call) -> float:
+        """The GPU's seconds for the second of two calls."""
+        for _ in range(2):
+            start = self.mark()
+            call()
+            end = self.mark()
+            self.sync()
+        return float(start.elapsed_time(end)) / 1e3
+
+    @property
+    def name(self) -> str:
+        """The name of the GPU."""
+        return device_name(self.kind)
+
+    @property
+    def _module(self) -> Any:
+        return getattr(torch, self.kind)
+
+    def mark(self) -> Any:
+        """Enqueue an event and return it."""
+        event = EVENTS[self.kind](enable_timing=True)
+        event.record()
+        return event
+
+    def flush_l2(self, clean: bool = False) -> None:
+        """Enqueue a write of `FLUSH_FACTOR` times as many bytes as the L2 cache holds, or a read if `clean`.
+
+        After a write, the cache's lines are dirty, and the timed call writes them back.
+        """
+        if clean:
+            torch.sum(self._buffer, dim=0, out=self._sum)
+        else:
+            self._buffer.zero_()
+
+    def hold(self, seconds: float) -> None:
+        """Hold the queue for at least `seconds` once the GPU reaches this point: later entries wait.
+
+        One thread spins for a number of SM cycles. The number is computed for the highest clock rate. At a lower rate
+        the spin takes longer, never shorter. A measured rate would be too low if the clock rate rose afterwards, as it
+        does on a GPU that was idle.
+
+        A spin ends by itself. A gate that the host opens could be held exactly as long as needed. But if a call fills
+        the queue or waits for the GPU, the host would be stuck before it could open the gate.
+        """
+        self.spin(max(1, int(seconds * self._cycles_per_s)))
+
+    def spin(self, cycles: int) -> None:
+        """Enqueue a kernel of one thread that takes this number of SM cycles."""
+        torch.cuda._sleep(cycles)
+
+    def tick(self) -> None:
+        """Enqueue a kernel that writes one number."""
+        self._one.zero_()
+
+    def sync(self) -> None:
+        """Wait until the queue is empty."""
+        WAITS[self.kind]()
+
+    def capture(self, call: Call, remake: Remake | None = None) -> Call:
+        """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
+
+        The calls before the capture are on its stream, because torch makes workspaces for each stream. With `remake`,
+        the call is one that it makes on this stream (see `Device.capture`). Raises what the call raises while it is
+        captured: a call that waits for the GPU or copies from the host cannot be captured.
+        """
+        gpu = self._module
+        graph, stream, before = getattr(gpu, _GRAPHS[self.kind])(), gpu.Stream(), gpu.current_stream()
+        pool, failure = gpu.graph_pool_handle(), None
+        stream.wait_stream(before)
+        try:
+            with gpu.stream(stream):
+                captured = call if remake is None else remake()
+                for _ in range(_CALLS_BEFORE_CAPTURE):
+                    captured()
+            before.wait_stream(stream)
+            gpu.synchronize()
+            with gpu.graph(graph, pool=pool, stream=stream):
+                try:
+                    kept = captured()
+                except Exception as error:
+                    failure = error
+                    raise
+        except Exception as error:
+            gpu.set_stream(before)  # torch stays on the capture's stream if the capture cannot end
+            self._forget(graph, pool)
+            raise _cause(failure or error) from None
+        return _Replay(graph, captured, kept)
+
+    def _forget(self, graph: Any, pool: Any) -> None:
+        """Leave a capture that failed, so that torch can draw random numbers, free memory and capture again."""
+        graph.reset()
+        device = self._module.current_device()
+        # Up to torch 2.12, random numbers stay in the capture. A copy of their state takes part in none.
+        generator = self._module.default_generators[device]
+        generator.graphsafe_set_state(generator.clone_state())
+        # Up to torch 2.11, the allocator stays in it too. Newer versions end this themselves, and not a second time.
+        names = [f"_{self.kind}_{end}" for end in ("endAllocateToPool", "endAllocateCurrentStreamToPool")]
+        end = next(getattr(torch._C, name) for name in names if hasattr(torch._C, name))
+        with contextlib.suppress(RuntimeError):
+            end(device, pool)
+            getattr(torch._C, f"_{self.kind}_releasePool")(device, pool)
+
+    def _square(self, size: int) -> Any:
+        """A square matrix in half precision."""
+        # Apple's GPUs have bfloat16 or not, by their age. All GPUs have float16.
+        has_bf16 = self.kind != "mps" and self._module.is_bf16_supported()
+        dtype = torch.bfloat16 if has_bf16 else torch.float16
+        return torch.ones(size, size, dtype=dtype, device=self.kind)
+
+    def probe_readings(self) -> list[float]:
+        """Times in seconds of the GPU's reference workload: matrix products, then a copy.
+
+        Like the CPU's (`environment.probe_readings`), it tells a disturbed GPU from a slow layer. Another
+        process on the GPU, and a lowered clock rate, slow it down as well. The first reading does not count.
+        """
+        factor = self._square(_PROBE_SIZE)
+        product = torch.empty_like(factor)
+        half = self._buffer.numel() // 2
+        readings = []
+        with torch.no_grad():
+            for _ in range(1 + _PROBE_READINGS):
+                if "hold" not in self.lacks:
+                    self.hold(_PROBE_HOLD_S)
+                start = self.mark()
+                for _ in range(_PROBE_PRODUCTS):
+                    torch.mm(factor, factor, out=product)
+                self._buffer[half : 2 * half].copy_(self._buffer[:half])
+                end = self.mark()
+                self.sync()
+                readings.append(start.elapsed_time(end) / 1e3)
+        return readings[1:]

@@ -1,0 +1,269 @@
+"""Carry out one request in the process of a trial, and return one outcome, even if something raises."""
+
+import contextlib
+import os
+import platform
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import metadata
+from time import monotonic
+from typing import Any
+
+import torch
+
+from harness.core.config import gpus
+from harness.core.layers import layer_lookup
+from harness.core.model import background_process
+from harness.core.model.entries import referenced
+from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.results.row import kind_of
+
+from . import (
+    compilation,
+    device,
+    environment,
+    layer_protocol,
+    nvml,
+    peak_rates,
+    result_checks,
+    sandbox,
+    verify,
+    workload,
+)
+from .accuracy import measure_accuracy
+from .counts.collect import collect_metrics
+from .described_layer import describe_layer, describe_page
+from .sandbox import Answer, Request
+from .timing.timed_trial import measure_time, missing_parts, probe_of
+
+
+def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
+    """Return `refusals`: the status and reason for each of `cases` that the layer of `case` refuses, else None.
+
+    A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
+    cannot be built or called as a layer is an `error` in every case.
+    """
+    layer_class = layer_lookup.load_class(case.impl)
+    alike = ({**one, "impl": case.impl, "device": device_kind(one.get("device", "cpu"))} for one in cases)
+    return {"refusals": [_refusal(layer_class, Case.from_dict(one)) for one in alike]}
+
+
+def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
+    try:
+        layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
+        verified = layer_protocol.case_to_verify(layer_class, case.small())
+        reasons = (layer_protocol.unsupported_reason(layer_class, one) for one in (verified, case))
+        reason = next(filter(None, reasons), None)
+    except Exception as error:
+        outcome = outcome_of_exception(error)
+        return outcome["status"], outcome["reason"]
+    return ("unsupported", reason) if reason else None
+
+
+# The distributions that hold triton.
+_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm")
+
+
+def describe_torch(modules: Sequence[str] = ()) -> Answer:
+    """Return torch's version, build and thread settings, the GPU if any, and the location of this harness.
+
+    `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
+    """
+    seen = device.devices()
+    kind = next((kind for kind in device.GPUS if seen[kind]["count"]), None)
+    cudnn = None
+    with contextlib.suppress(RuntimeError):  # another version than torch was built with
+        cudnn = torch.backends.cudnn.version()
+    return {
+        "harness": str(background_process.PLACE),
+        "version": torch.__version__,
+        "git": torch.version.git_version,
+        "cuda": torch.version.cuda,
+        "rocm": torch.version.hip,
+        "cudnn": cudnn,
+        "triton": next(filter(None, map(_version, _TRITON)), None),
+        "python": platform.python_version(),
+        "packages": _distributions(modules),
+        "gpu": seen[kind]["names"][0] if kind else None,
+        "gpu_memory_bytes": device.total_memory(kind) if kind else None,
+        "gpus": seen[kind]["names"] if kind else [],
+        "devices": seen,
+        **({"gpu_states": _gpu_states(seen["cuda"])} if kind == "cuda" else {}),
+        "default_threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "build": [line.strip(" -") for line in torch.__config__.show().splitlines() if line.strip()],
+        "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if line.strip()],
+    }
+
+
+def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
+    states: dict[str, dict[str, Any]] = {}
+    if device.is_rocm():
+        return states
+    for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
+        state = nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(index)))
+        states[uuid or str(index)] = {"index": index, "name": name, **state, "borrowed": gpus.borrowed_because()}
+    return states
+
+
+def _distributions(modules: Sequence[str]) -> dict[str, str]:
+    """The versions of the distributions that hold these top-level modules, by distribution."""
+    if not modules:
+        return {}
+    holders = metadata.packages_distributions()
+    found = {}
+    for module in modules:
+        for name in holders.get(module, [module]):  # an editable install does not list its modules
+            if version := _version(name):
+                found[name] = version
+    return found
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+_SECOND_BACKWARD = re.compile(r"(Trying to backward through the graph a second time)\b.*")
+_NO_KERNEL = re.compile(
+    r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
+)
+
+
+def run_trial(request: Request) -> Answer:
+    """The outcome of `request`: `status`, `reason` and the measured values. Call this in a separate process.
+
+    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds). Some
+    purposes need further keys.
+    """
+    began = monotonic()
+    # Reading the machine's facts needs a CUDA context, which is larger than some limits for layers.
+    limit = None if request["purpose"] == "machine" else request["memory_limit"]
+    try:
+        sandbox.enter_sandbox(limit, request.get("temporary"))
+        outcome = {"status": "ok", "reason": None, **_measure(request)}
+    except BaseException as error:
+        lifted = sandbox.lift_limit()
+        outcome = sandbox.explain_failure(outcome_of_exception(error), limit, lifted)
+    sandbox.lift_limit()
+    outcome["start_s"] = round(began - request["sent_at"], 6)
+    return outcome
+
+
+def outcome_of_exception(error: BaseException) -> Answer:
+    """The status and one-line reason for an exception. Methods that its class defines cannot make this raise."""
+    try:
+        return _failure(error)
+    except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
+        name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
+        return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
+
+
+def _failure(error: BaseException) -> Answer:
+    notes = getattr(error, "__notes__", ())
+    words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
+    message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
+    message = message if len(message) <= 300 else f"{message[:299]}…"
+    of_compiling = compilation.compile_failure(error)
+    if of_compiling is not None:
+        return of_compiling | {"traceback": _traceback(error)}
+    if isinstance(error, result_checks.WrongResult):
+        return {"status": "incorrect", "reason": message}
+    if "use_reentrant=True" in message and "incompatible with .grad()" in message:
+        message = "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
+        return {"status": "unsupported", "reason": message}
+    no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
+    if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):
+        return {"status": "oom", "reason": message or "out of memory"}
+    # Triton raises TOO_LARGE, or torch around Triton's exception.
+    if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
+        return {"status": "unsupported", "reason": message}
+    hint = "".join(f". {note}" for note in notes if note.startswith("If "))
+    reason = f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}"
+    return {"status": "error", "reason": reason, "traceback": _traceback(error)}
+
+
+def _place(error: BaseException) -> str:
+    """The file and line of the layer's innermost frame in the traceback; empty if no layer's code took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((one for one in reversed(frames) if layer_protocol.is_of_a_layer(one.filename)), None)
+    return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-4000:]
+
+
+def _verify(case: Case, seed: int) -> Answer:
+    """`compiled` is whether anything was compiled for the verification."""
+    return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
+
+
+def _facts(case: Case, seed: int) -> Answer:
+    facts = collect_metrics(case, seed, measure_accuracy)
+    return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
+
+
+_CASE, _SEEDED = ("case",), ("case", "seed")
+# Entries that a request may lack.
+_USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
+# What each kind of trial does, but for those of extras (see `row.kind_of`): a function, and the entries
+# of the request that it takes. A trial about the machine has no case.
+HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
+    "machine": (describe_torch, ("modules",)),
+    "describe": (describe_layer, _CASE),
+    "refusals": (refusals, ("case", "cases")),
+    "describe_page": (describe_page, _CASE),
+    "verify": (_verify, _SEEDED),
+    "reference": (verify.project_reference, _SEEDED),
+    "compile": (compilation.measure_compilation, _SEEDED),
+    "facts": (_facts, _SEEDED),
+    "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
+    "probe": (probe_of, _CASE),
+    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
+    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
+}
+
+
+def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
+    """Return what carries out a trial of this kind, and the entries of the request that it takes."""
+    if purpose in HANDLERS:
+        return HANDLERS[purpose]
+    kind = kind_of(purpose)
+    return referenced(kind.handler), kind.takes
+
+
+def _measure(request: Request) -> Answer:
+    """The measured values. `compiled_anew` counts the graphs that were compiled here, if the layer was compiled.
+
+    The copy of these graphs on disk was missing or unusable.
+    """
+    purpose = request["purpose"]
+    case = Case.from_dict(request["case"]) if request["case"] else None
+    if case is not None:
+        # The trial sees one GPU. Its layer need not know that the machine has others.
+        case = replace(case, device=gpus.see_only(case.device))
+    if case is not None and purpose not in ("describe", "refusals"):
+        environment.set_allocator(case.allocator)
+        torch.set_num_threads(case.threads)
+    function, names = handler_of(purpose)
+    entries = {**_USUAL, **request, "case": case}
+    measure = partial(function, *(entries[name] for name in names))
+    if case is None or not kind_of(purpose).calls_layer:
+        return measure()
+    directory = request.get("compile_cache")
+    compilation.keep_cache_in(directory)
+    compilation.lend_stubs(directory)
+    compilation.prepare_compiler(case)
+    outcome = measure()
+    workload.check_switches()
+    compilation.keep_stubs(directory)
+    compilation.check_compiled(case)
+    return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})

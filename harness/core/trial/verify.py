@@ -1,0 +1,440 @@
+"""Verify a layer before it is timed: the outputs, gradients, mask and decoding of a small case.
+
+Outputs and gradients are compared with those of a reference in float64.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.core.layers import layer_lookup
+from harness.core.model.layer_options import options_of
+from harness.core.model.own_axes import declared_axes
+from harness.core.model.sweep_axes import EQUAL, Case
+from impls.attention.reference import softmax_attention
+
+from . import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
+from .compilation import uncompiled_calls
+from .counts.flops import product_dtypes
+from .device import cast_layer, has_drawn, reference_device, to_float64
+from .function_layer import FunctionLayer, is_usual_reference, uncompiled
+from .result_checks import WrongResult, check_error, check_reference, same_draws
+from .sandbox import Answer
+from .workload import Workload, build
+
+# Up to this length, tokens change from every place on.
+_ALL_PLACES = 24
+
+
+def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
+    """Verify the mask without a reference: changing hidden tokens must not change any visible output.
+
+    Under a causal mask, all tokens from a place on change, for each place, or for five of a long input: the second, the
+    last, and one inside a tile of a kernel are among them. Padding is hidden from all real tokens. Without a mask,
+    nothing is checked. Raises WrongResult if an output changes by more than `limit` of its norm.
+    """
+    source_len = layer_protocol.kv_len(work.layer, case)
+    is_chunk = layer_protocol.sees_a_chunk(work.layer, case)
+    if case.mask == "causal" and case.seq_len > 1 and (is_chunk or not case.kv_len):
+        letters, n = ("n",) if source_len else ("n", "m"), case.seq_len
+        dims = layer_protocol.output_dims(work.layer, case)
+        if "n" not in dims:  # one token, which comes after all others
+            return
+        at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
+        places = range(1, n) if n <= _ALL_PLACES else {1, n // 4, (n // 2 - 1) | 1, 3 * n // 4, n - 1}
+        for seen in sorted(places):
+            hidden = _of_tokens(work, letters, seen)
+            if is_chunk:
+                hidden += _of_tokens(work, ("m",), seen + case.kv_len - n)
+            _check_unchanged(work, hidden, partial(torch.narrow, dim=at, start=0, length=seen), seed, limit, reason)
+    elif case.mask == "padding":
+        padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
+        counted = partial(result_checks.without_padding, real=workload.counted_tokens(work.layer, case))
+        letters = ("m",) if source_len else ("n", "m")
+        reason = "it sees padding that the mask hides: {}"
+        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, reason)
+
+
+def _of_tokens(
+    work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None
+) -> list[tuple[Tensor, Tensor | float]]:
+    """Views of the inputs along tokens, from token `start` on, and how much of each changes: 1, or `padding`."""
+    found: list[tuple[Tensor, Tensor | float]] = []
+    for tensor, one in zip(work.inputs, work.described, strict=True):
+        at = one.dimension(*letters)
+        if at is None or not one.is_free or (padding is not None and "b" not in one.shape):
+            continue
+        changed = 1.0 if padding is None else workload.along_tokens(padding, one.shape).to(tensor)
+        found.append((tensor.narrow(at, start, tensor.shape[at] - start), changed))
+    return found
+
+
+def _check_unchanged(
+    work: Workload,
+    hidden: list[tuple[Tensor, Tensor | float]],
+    seen: Callable[[Tensor], Tensor],
+    seed: int,
+    limit: float,
+    reason: str,
+) -> None:
+    """Change each `hidden` view of an input by what is paired with it, and check that the `seen` outputs stay the same.
+
+    It is a factor of random numbers: a normalisation would remove a change that is the same in all channels.
+    `reason` may contain `{}` for the error. Outputs are copied, because they may share memory with the input. The input
+    is restored after each call, because a layer may change it.
+    """
+    kept = [tensor.detach().clone() for tensor in work.inputs]
+    state = workload.copied_state(work.layer)
+    torch.manual_seed(seed)
+    before = to_float64(seen(work.forward()))
+    reuse_between_calls.fill_tensors(work.inputs, kept)
+    workload.copy_weights(state, work.layer)
+    with torch.no_grad():
+        for view, changed in hidden:
+            view += changed * torch.randn_like(view)
+    torch.manual_seed(seed)
+    after = seen(work.forward()).detach().clone()
+    reuse_between_calls.fill_tensors(work.inputs, kept)
+    try:
+        check_error("its output", after, before, limit)
+    except WrongResult as error:
+        raise WrongResult(reason.format(error)) from None
+
+
+def check_batch(case: Case, seed: int, limit: float) -> None:
+    """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
+
+    Changing the first, the middle or the last one must not change the outputs of the others. The layer runs uncompiled,
+    without a mask. It passes if it does not take a batch of one length. Raises WrongResult as `check_mask`.
+    """
+    layer_class = layer_lookup.load_class(case.impl)
+    is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
+    mode, batch_size = "decode" if is_step else "forward", max(case.batch_size, 2)
+    case = replace(case, mode=mode, batch_size=batch_size, mask="none", lengths=EQUAL)
+    dims = layer_protocol.output_dims(layer_class, case)
+    if "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
+        return
+    reason = "it sees other sequences of the batch; is batch_first missing?"
+    with uncompiled_calls(), torch.no_grad():
+        try:
+            work = build(case, seed)
+            if work.forward().shape != workload.output_shape(work.layer, case):
+                return
+        except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+            return
+        free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+        for changed in sorted({0, batch_size // 2, batch_size - 1}):
+            hidden: list[Any] = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
+            rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
+            others = partial(torch.index_select, dim=dims.index("b"), index=rest)
+            _check_unchanged(work, hidden, others, seed, limit, reason)
+
+
+# Number of generated tokens, and size of their vocabulary.
+_GENERATED, _VOCABULARY = 16, 31
+
+
+def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, limit: float) -> Answer:
+    """Verify decoding: the outputs computed step by step must equal those computed all at once.
+
+    This is checked for given tokens, for those after a `prefill` of the first half, and for tokens that the layer
+    generates itself. In greedy generation, each token is the most likely one after those before it, so an error in one
+    step changes all later tokens.
+
+    Raises WrongResult if decoding is incorrect. Return `output_error` over all n steps, and `generated`, the number of
+    generated tokens.
+    """
+    layer, x, source = work.layer, work.x, work.source
+    expected = _all_at_once(reference, case, x, source)
+    decoded, _ = decode(layer, x, workload.start_decoding(layer, case, source))
+    errors = [check_error("what it decodes step by step", decoded, expected, limit)]
+    token = [tensor.clone() for tensor in work.varying]
+    last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
+    errors.append(check_error("the last token after a prefill", last, expected[:, -1], limit))
+    reuse_between_calls.fill_tensors(work.varying, token)
+    errors.append(check_error("the same step taken again", work.call(), expected[:, -1], limit))
+    if hasattr(layer, "prefill") and (half := case.seq_len // 2):
+        state = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source))  # type: ignore[operator]
+        decoded, _ = decode(layer, x[:, half:], state)
+        errors.append(check_error("steps after a prefill", decoded, expected[:, half:], limit))
+    chosen, outputs = generate(layer, case, source, seed)
+    expected = _all_at_once(reference, case, chosen, source)
+    errors.append(check_error("what it generates step by step", outputs, expected, limit))
+    return {"output_error": max(errors), "generated": chosen.shape[1]}
+
+
+def decode(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The outputs (b, n, d) of single steps over the tokens of x (b, n, d), and the state after them.
+
+    Steps are on copies: a layer may change its token, and may return memory that the next step overwrites.
+    """
+    outputs = []
+    for x_t in x.unbind(1):
+        y_t, state = workload.step_once(layer, x_t.clone(), state)
+        outputs.append(y_t.clone())
+    return torch.stack(outputs, dim=1), state
+
+
+def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """Generate greedily. Return `(inputs, outputs)`, both (b, m, d), for m tokens of a small random vocabulary.
+
+    The next input is the embedding of the token whose vector is most similar to the output.
+    """
+    draws = torch.Generator().manual_seed(seed)
+    vocabulary = torch.randn(_VOCABULARY, case.d_model, generator=draws)
+    vocabulary = vocabulary.to(case.device, getattr(torch, case.dtype))
+    token = vocabulary[:1].expand(case.batch_size, -1)  # (b, d)
+    state = workload.start_decoding(layer, case, source)
+    inputs, outputs = [], []
+    for _ in range(min(_GENERATED, case.seq_len)):
+        y, state = decode(layer, token[:, None], state)
+        inputs.append(token)
+        outputs.append(y)
+        token = vocabulary[(y[:, 0].to(vocabulary) @ vocabulary.t()).argmax(-1)]
+    return torch.stack(inputs, dim=1), torch.cat(outputs, dim=1)
+
+
+def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
+    """Return the reference's output (b, n, d), with no token seeing a later one."""
+    of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
+    return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
+
+
+_HINT = " (a layer that rounds more declares `allowed_error`)"
+
+
+def verify(case: Case, seed: int) -> Answer:
+    """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
+
+    The value of `verified` is the case that was verified. For a case in half precision, the same case in float32 is
+    verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
+    precision has no such twin.
+    """
+    case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
+    try:
+        if case.dtype in result_checks.HALF:
+            _verify_twin(replace(case, dtype="float32"), seed)
+        return _verify(case, seed) | {"verified": case.as_dict()}
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+        if layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
+            error.add_note(_note(case, seed))
+        raise
+
+
+def _note(case: Case, seed: int) -> str:
+    """What to write if the layer runs at the next power of two, or with q, k and v in the other layout; else empty."""
+    layer_class: Any = layer_lookup.load_class(case.impl)
+    larger, hint = replace(case, seq_len=1 << case.seq_len.bit_length()), getattr(layer_class, "layout_hint", "")
+    if _output(larger, seed) is not None:
+        reason = f"as it runs at n={larger.seq_len} and fails at n={case.seq_len}"
+        supports = 'supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
+        return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
+    if not hint or 0 < case.num_kv_heads < case.num_heads:  # it may lack heads of k and v
+        return ""
+    inputs = [layer_inputs.draw(one, case, case.kv_len).transpose(1, 2).contiguous() for one in layer_class.inputs]
+    y = _output(case, seed, inputs)
+    return hint if y is not None and y.shape == inputs[0].shape else ""
+
+
+def _output(case: Case, seed: int, inputs: list[Tensor] | None = None) -> Tensor | None:
+    """The output of a forward pass; None if it fails."""
+    try:
+        return build(case, seed, inputs=inputs).forward()
+    except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+        return None
+
+
+def _verify_twin(twin: Case, seed: int) -> None:
+    """Verify the twin in float32. A layer that does not support float32 passes.
+
+    Raises WrongResult as `_verify` does.
+    """
+    if layer_protocol.unsupported_reason(layer_lookup.load_class(twin.impl), twin) is not None:
+        return
+    torch.set_grad_enabled(True)
+    try:
+        _verify(twin, seed)
+    except Exception as error:
+        # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
+        # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
+        if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
+            raise
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def _verify(case: Case, seed: int) -> Answer:
+    """Errors of the outputs and of every gradient, relative to the reference's norm.
+
+    Gradients are compared only if the mode has a backward pass. The reference is the layer's own specification if it
+    has one. Otherwise it is the layer itself in float64. That reference shows instability and garbage, but not a wrong
+    formula. In `decode`, the outputs of single steps are compared with the reference's output for all tokens at once.
+    Outputs at padding are ignored. Raises WrongResult with the first error beyond the tolerance.
+
+    A layer may have kinks, like that of ReLU (`kinks = True`). Rounding then moves a share ε of its units to the other
+    side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
+    """
+    work = build(case, seed)
+    reference, against = reference_of(case, work.layer)
+    has_reference = against != layer_lookup.ITSELF
+    state = workload.copied_state(work.layer)
+    case = as_masked(case, work.layer)
+    dtype = layer_protocol.output_dtype(work.layer, case.dtype)
+    limit, of_gradients = result_checks.limits(case, work.layer, has_reference)
+    result: Answer = {"against": against, "tolerance": limit}
+    if layer_protocol.decodes_in_steps(work.layer, case):
+        result |= check_decoding(case, work, reference, seed, limit)
+        reuse_between_calls.check_operation_counts(work, seed)
+        check_batch(case, seed, limit)
+        return result
+    trains = work.gradient is not None
+    inputs = [to_float64(tensor) for tensor in work.inputs]  # copied first: a layer may change its input
+    for tensor, one in zip(inputs, work.described, strict=True):
+        tensor.requires_grad_(trains and one.grad)
+    torch.manual_seed(seed)
+    y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
+    draws = has_drawn(seed, case.device)
+    torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
+    try:
+        with torch.set_grad_enabled(trains), same_draws(case, draws):
+            expected = expected_output(reference, case, inputs)
+    except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
+        if has_reference:
+            error.add_note(f"its reference {against} fails:")
+            raise
+        # A user's layer may contain a float32 constant. That is no error, but only finiteness can then be checked.
+        if not y.isfinite().all():
+            raise WrongResult("its output is not finite") from error
+        reuse_between_calls.check_operation_counts(work, seed)
+        # It may compute with few bits, and round by all values of a batch.
+        check_batch(case, seed, max(limit, result_checks.MOST))
+        return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
+    real = workload.counted_tokens(work.layer, case)
+    if has_reference:
+        check_reference(against, expected, y, real)
+    wanted, got = (result_checks.without_padding(one, real) for one in (expected, y))
+    try:
+        result["output_error"] = check_error("output", got, wanted, limit, hint=_HINT)
+    except WrongResult as error:
+        if against != softmax_attention.__name__:
+            raise
+        name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
+        if other and result_checks.is_of_other_layout(case, inputs, y, limit):
+            shape = f"({', '.join(other[:3])}, head_dim)"
+            text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
+            raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
+        against = "softmax attention"
+        if case.mask == "causal" and case.kv_len:
+            against = "softmax attention whose last query sees all keys (torch's causal_lower_right, and not is_causal)"
+        raise WrongResult(
+            f"{error}, compared with {against}. If {name} computes something else, write "
+            f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"
+        ) from None
+    if work.gradient is not None:
+        work.forget()
+        y.backward(work.gradient)
+        tolerated = of_gradients
+        if layer_protocol.allowed_error(work.layer):
+            of_products = result_checks.limit_of_products(work.layer, product_dtypes(work.forward), case.d_model)
+            tolerated = max(of_gradients, of_products)
+            # Unless few bits explain the error of the output, the gradients are those of an approximation.
+            if has_reference and result["output_error"] > of_products:
+                reference, _ = reference_of(case, work.layer, itself=True)
+                torch.manual_seed(seed)
+                with same_draws(case, draws):
+                    expected = expected_output(reference, case, inputs)
+        with same_draws(case, draws):  # a checkpointed part draws again
+            expected.backward(to_float64(work.gradient))
+        pairs = reuse_between_calls.gradient_pairs(work, reference, inputs)
+        if has_reference:
+            for name, got, want in pairs:
+                check_reference(f"{against}'s gradient of {name}", want, got)
+        if case.mode == "backward":  # the timed call repeats the backward pass through one graph
+            workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
+            work.call = work.remake()
+            pairs += [pair for _ in range(2) for pair in reuse_between_calls.repeated_gradients(work, pairs)]
+        largest = result_checks.largest_norm(want for _, _, want in pairs)
+        errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
+        result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
+    reuse_between_calls.check_operation_counts(work, seed)
+    # These checks come last because they change the input, which the graph of `backward` depends on.
+    another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
+    with same_draws(case, draws):
+        reuse_between_calls.check_second_input(
+            work, lambda inputs: expected_output(another, case, inputs), real, seed, limit
+        )
+    check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
+    check_batch(case, seed, limit)
+    return result
+
+
+_WAVES = 4  # that `project_reference` multiplies the output by
+
+
+def project_reference(case: Case, seed: int) -> Answer:
+    """Return `projections` of the reference's output in float64: its norm, and its products with a few waves.
+
+    Two processes that compute the same output return the same numbers, up to rounding. The layer is never called.
+    """
+    case = replace(case, mode="forward", dtype="float32")
+    work = build(layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case), seed)
+    reference, _ = reference_of(case, work.layer)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
+    real = workload.counted_tokens(work.layer, case)
+    y = result_checks.without_padding(y, real).flatten().cpu()
+    waves = torch.outer(torch.arange(_WAVES), torch.arange(len(y), dtype=torch.float64)).cos()
+    return {"projections": [float(y.norm()), *(waves @ y).tolist()]}
+
+
+def reference_class_of(case: Case, layer_class: type) -> type | None:
+    """The class that defines what the layer must compute in this case; None if only itself in float64 does."""
+    found = layer_lookup.load_reference(case.impl)
+    if found is None or not is_usual_reference(layer_class, found):
+        return found
+    # An option may change what a function computes. Whoever declares it as an axis can declare a reference as well.
+    return None if options_of(case.options).keys() - declared_axes(layer_class).keys() else found
+
+
+def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn.Module, str]:
+    """The reference in float64 with the layer's weights, and its name. With `itself`, the layer is its own."""
+    reference_class = None if itself else reference_class_of(case, type(layer))
+    options = layer_lookup.reference_options(case.impl)
+    if reference_class is None:
+        against = layer_lookup.ITSELF
+        reference_class = uncompiled(layer_lookup.load_class(case.impl))
+        options = layer_lookup.build_options(case.impl)
+    else:
+        against = reference_class.__name__
+    reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))
+    reference = cast_layer(reference, torch.float64)
+    if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
+        state = layer.state_dict()  # a module may keep more than tensors in it, and their versions beside it
+        state.update((name, to_float64(value)) for name, value in state.items() if isinstance(value, Tensor))
+        reference.load_state_dict(state)
+    if is_as_causal(reference, layer):
+        reference.causal = True  # type: ignore[assignment]
+    reference.train(layer.training)
+    return reference, against
+
+
+def as_masked(case: Case, layer: Any) -> Case:
+    """The case with the mask that a causal layer implies: without a mask, its outputs are those under a causal one."""
+    is_own = not case.kv_len or layer_protocol.sees_a_chunk(layer, case)
+    is_implied = layer_protocol.is_causal(layer) and case.mask == "none" and case.mode != "decode" and is_own
+    return replace(case, mask="causal") if is_implied else case
+
+
+def is_as_causal(reference: Any, layer: Any) -> bool:
+    """Whether the reference of a causal layer accepts no mask: then it is causal by nature as well."""
+    return layer_protocol.is_causal(layer) and not layer_protocol.accepts(reference, "attn_mask", "is_causal", "causal")
+
+
+def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:
+    """The reference's output for the inputs."""
+    return workload.forward_pass(replace(case, device=reference_device(case.device)), reference, inputs)[0]()

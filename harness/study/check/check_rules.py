@@ -1,0 +1,284 @@
+"""The rules by which a gate judges counts, kernels, exponents and claims, and the exit status of all its outcomes."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+
+from harness.core.model import own_axes
+from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.sweep_axes import LETTERS, Case
+from harness.study.claims.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
+from harness.study.laws.laws import Range
+
+from .baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
+
+
+class Verdict(Enum):
+    """The conclusion about a side, or about a new measurement, compared with another. The worst comes first.
+
+    Each has a word for times (`time`), for memory and FLOPs (`amount`), and for the outcomes of a gate (`outcome`).
+    """
+
+    WORSE = "slower", "more", "regression"
+    UNMEASURED = "unmeasured", "unknown", "unmeasured"
+    UNDECIDED = "undecided", "undecided", "undecided"
+    BETTER = "faster", "less", "improved"
+    EQUIVALENT = "equivalent", "equivalent", "passed"
+
+    def __init__(self, time: str, amount: str, outcome: str) -> None:
+        self.time, self.amount, self.outcome = time, amount, outcome
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one comparison that a gate makes.
+
+    `subject` names the case or group, with its impl before the first space (`attention.fused n=2048 d=128 h=8`). The
+    `quantity` is what was judged about it (`peak memory`).
+
+    The texts `was` and `now` are the expected and the measured value, with units; an absent value is empty. The
+    `reason` is one sentence, or empty if the outcome passed without comment.
+    """
+
+    subject: str
+    quantity: str
+    verdict: Verdict
+    was: str
+    now: str
+    reason: str
+
+    @property
+    def impl(self) -> str:
+        """The layer's name: the subject up to its first space."""
+        return self.subject.partition(" ")[0]
+
+
+def exit_status(outcomes: Iterable[Outcome]) -> int:
+    """1 if anything got worse, else 3 if anything or everything was not measured, else 0."""
+    found = {outcome.verdict for outcome in outcomes}
+    if Verdict.WORSE in found:
+        return 1
+    return 3 if Verdict.UNMEASURED in found or not found else 0
+
+
+def ordered_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes with the worst verdict first. Those with the same verdict keep their order."""
+    return sorted(outcomes, key=lambda outcome: list(Verdict).index(outcome.verdict))
+
+
+def counted_outcomes(outcomes: Sequence[Outcome]) -> str:
+    """`2 regressions, 1 unmeasured, 40 passed`, or `nothing was judged` if there are no outcomes."""
+    numbers = Counter(outcome.verdict for outcome in outcomes)
+    many = {Verdict.WORSE: "regressions"} if numbers[Verdict.WORSE] > 1 else {}
+    counts = [f"{numbers[one]} {many.get(one, one.outcome)}" for one in Verdict if numbers[one]]
+    return ", ".join(counts) or "nothing was judged"
+
+
+# Counts repeat exactly. So does peak memory, on one machine with one torch version; other versions round their buffers
+# differently.
+PEAK_TOLERANCE = 0.01
+# Exponents of counts are exact, so the slack only covers rounding. An exponent of memory is read no more finely than a
+# claim. An exponent of time has its own interval.
+_SLACK = {"memory": RESOLUTION, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
+# Kernels that never write the n × n scores, or the intermediates of a recurrent step, to memory.
+FUSED = ("flash", "efficient", "cudnn", "oneDNN")
+
+Finding = tuple[Verdict, str]  # the verdict and its reason; the reason is empty if the numbers suffice
+
+
+def judge_count(column: str, was: int | None, now: int | None) -> Finding | None:
+    """Judge a count of a case by its column in `summary.csv`; None if the count is unknown on both sides."""
+    if was is None or now is None:
+        return _judge_unknown(was, now, "it was known, and is not any more")
+    tolerance = PEAK_TOLERANCE if column == "peak_bytes" else 0.0
+    if now > was * (1 + tolerance):
+        return Verdict.WORSE, ""
+    return (Verdict.BETTER if now < was * (1 - tolerance) else Verdict.EQUIVALENT), ""
+
+
+# Errors repeat exactly on one machine. Another processor adds in another order.
+ERROR_FACTOR = 4.0
+# A smaller error is none: an eighth of the distance between two numbers.
+_NO_ERROR = {"float64": 2.0**-55, "float32": 2.0**-26, "float16": 2.0**-13, "bfloat16": 2.0**-10}
+
+
+def judge_error(dtype: str, was: float | None, now: float | None, factor: float) -> Finding | None:
+    """Judge the error of an output or a gradient: it must not grow by more than the factor; None if it was not known.
+
+    It is undecided if the error is not known any more, since a reference may need more memory than a machine has.
+    """
+    if was is None:
+        return None
+    if now is None:
+        return Verdict.UNDECIDED, "it was known, and is not any more"
+    was, now = max(was, _NO_ERROR[dtype]), max(now, _NO_ERROR[dtype])
+    if now > factor * was:
+        return Verdict.WORSE, ""
+    return (Verdict.BETTER if factor * now < was else Verdict.EQUIVALENT), ""
+
+
+def judge_kernel(was: str | None, now: str | None) -> Finding | None:
+    """Judge which kernel ran; None if that is unknown on both sides."""
+    if was is None or now is None:
+        return _judge_unknown(was, now, "which kernel ran was known, and is not any more")
+    if now == was:
+        return Verdict.EQUIVALENT, ""
+    change = f"{was} before, {now} now"
+    if was in FUSED and now not in FUSED:
+        return Verdict.WORSE, f"fused kernel lost: {change}"
+    if now in FUSED and was not in FUSED:
+        return Verdict.BETTER, f"a fused kernel runs: {change}"
+    return Verdict.UNDECIDED, f"another kernel runs: {change}"
+
+
+def _judge_unknown(was: object, now: object, lost: str) -> Finding | None:
+    if was is not None:
+        return Verdict.UNMEASURED, lost
+    return (Verdict.UNDECIDED, "no earlier value is known, so this one cannot be judged") if now is not None else None
+
+
+def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: bool, eased: bool) -> Finding | None:
+    """Judge how a cost grows along an axis.
+
+    Returns None if the baseline does not know the exponent. For an exact cost, this includes an interval wider than 2 ·
+    `WIDEST`: every exponent of the same order would lie in it.
+
+    `grown`: the cost itself increased for some case. `eased`: no cost increased, and none rises more from size to size.
+
+    The exponent of an exact cost must lie in the baseline's interval. An exponent of time has an interval too: it is
+    worse only if its whole interval lies above the baseline's.
+    """
+    if was is None or (metric != TIMED and was.hi - was.lo > 2 * WIDEST):
+        return None
+    if now is None:
+        return Verdict.UNMEASURED, "how it grows was known, and is not any more"
+    lo, hi = (now.lo, now.hi) if metric == TIMED else (now.value, now.value)
+    if lo > was.hi + _SLACK[metric]:
+        # Only work that grows more slowly was removed, which is no regression.
+        why = "it is less at every size, and rises by no more"
+        return (Verdict.EQUIVALENT, why) if eased else (Verdict.WORSE, "")
+    if hi < was.lo - _SLACK[metric]:
+        # Only work that grows more slowly was added, which is no improvement.
+        return (Verdict.EQUIVALENT, "it grows slower, and is more") if grown else (Verdict.BETTER, "")
+    return Verdict.EQUIVALENT, ""
+
+
+def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Finding:
+    """Judge whether a theoretical claim is newly refuted."""
+    if now is None:
+        return Verdict.UNMEASURED, "it is not claimed any more, or not over these axes"
+    of_another = f"{now.claimed} " if now.claimed != was.claimed else ""
+    change = f"{was.claimed} was {was.verdict}, {of_another}is {now.verdict}"
+    if was.verdict == now.verdict:
+        return Verdict.EQUIVALENT, ""
+    if now.verdict == REFUTED:
+        return Verdict.WORSE, f"{change}: measured {now.measured or 'nothing'}"
+    if now.verdict == UNDETERMINED and not of_time:
+        return Verdict.UNDECIDED, change
+    return (Verdict.BETTER if was.verdict == REFUTED else Verdict.EQUIVALENT), change
+
+
+def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:
+    """Map a metric to the change of its exponents, as in `; its exponent in n 1.00 → 2.00`.
+
+    Only exponents that differ as printed are mentioned.
+    """
+    changes: dict[str, str] = {}
+    for metric in was.keys() & now.keys():
+        for axis in was[metric].axes:
+            exponents = [law.exponent(axis) for law in (was[metric], now[metric])]
+            before, after = (signed_exponent(one.value) if one is not None else "" for one in exponents)
+            if before and after and before != after:
+                changes[metric] = f"{changes.get(metric, '')}; its exponent in {axis} {before} → {after}"
+    return changes
+
+
+# The signs of the powers 1 to 4.
+_POWERS = " ²³⁴"
+
+
+def _highest_power(law: str, axis: str) -> int:
+    """The highest power of an axis in the text of a law; 0 without any."""
+    signs = re.findall(rf"(?<![A-Za-z]){axis}([²³⁴]?)", law)
+    return max((1 + _POWERS.index(sign or " ") for sign in signs), default=0)
+
+
+def judge_law(
+    name: FindingId, was: LawKept, now: LawKept | None, grown: bool, eased: Callable[[str], bool], note: str
+) -> Iterator[Outcome]:
+    """Yield an outcome for each axis along which the baseline knows how the cost grows.
+
+    All cases that the cost model covers were measured again. If `now` is None, the only outcome is `unmeasured`.
+    `judge_exponent` explains `grown` and, for each axis, `eased(axis)`. A time is judged only if both its cost models
+    are determined.
+    """
+    metric = name.what
+    if now is None:
+        why = "it had a law, and has none any more"
+        yield Outcome(name.subject, f"law of {metric}", Verdict.UNMEASURED, was.law, "", f"{why}{note}")
+        return
+    vague = [when for law, when in ((was, "in the baseline"), (now, "now")) if metric == TIMED and not law.determined]
+    for axis in was.axes:
+        before, after = was.exponent(axis), now.exponent(axis)
+        if before is not None and metric == TIMED:
+            # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
+            before = replace(before, hi=max(before.hi, _highest_power(was.law, axis)))
+        found = judge_exponent(metric, before, after, grown, eased(axis))
+        if found is None:
+            continue
+        verdict, why = found
+        if vague:
+            verdict, why = Verdict.UNDECIDED, f"the law of time is not determined {vague[0]}"
+        quantity, texts = f"exponent of {metric} in {axis}", (exponent_text(before), exponent_text(after))
+        if verdict is not Verdict.EQUIVALENT and not why:
+            laws = f"; the law was {was.law}, is {now.law}" if was.law != now.law else ""
+            why = f"{quantity} {texts[0]} → {texts[1]}{laws}"
+        yield Outcome(name.subject, quantity, verdict, *texts, f"{why}{note}" if why else "")
+
+
+def judge_claims(
+    was: Mapping[FindingId, ClaimKept], now: Mapping[FindingId, ClaimKept], names: Collection[FindingId], note: str
+) -> Iterator[Outcome]:
+    """Yield an outcome for each claim in `names`. All cases that a claim covers were measured again."""
+    for name in names:
+        before, after = was[name], now.get(name)
+        verdict, why = judge_claim(before, after, name.what == TIMED)
+        texts = before.verdict, after.verdict if after is not None else ""
+        yield Outcome(name.subject, f"claim of {name.what}", verdict, *texts, f"{why}{note}" if why else "")
+
+
+def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
+    """The size of a case along an axis, and the case without that size."""
+    if axis in LETTERS:
+        return getattr(case, LETTERS[axis]), case.at(LETTERS[axis], 1)
+    text = of.cases[case].own_axes
+    name, sizes = own_axes.names_of_letters([text])[axis], dict(own_axes.own_size(text, case.options))
+    stated = own_axes.stated_options(text, case.options)
+    others = "+".join(part for part in stated.split("+") if part.partition("=")[0] != name)
+    return sizes[axis], replace(case, options=others or NO_OPTIONS)
+
+
+def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str | None, axis: str) -> bool:
+    """Whether no cost in the column increased and no step to the next size along `axis` became larger.
+
+    The exponent may still be larger: attention without its projections has only the n² term left. For time, which has
+    no `column`, the answer is always False, because `check` compares no times.
+    """
+    if column is None:
+        return False
+    costs = {}
+    rows: dict[Case, list[Case]] = {}
+    for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):
+        before, after = (of.cases[case].count(column) for of in (was, now))
+        if before is not None and after is not None:
+            costs[case] = before, after
+            # All cases that differ only along the axis have the same key.
+            rows.setdefault(_size_along(was, case, axis)[1], []).append(case)
+    return all(after <= before for before, after in costs.values()) and all(
+        costs[large][1] - costs[small][1] <= costs[large][0] - costs[small][0]
+        for row in rows.values()
+        for small, large in pairwise(row)
+    )

@@ -1,0 +1,449 @@
+"""Judge claims of FLOPs, sequential depth, path length and memory by counts that repeat exactly.
+
+FLOPs must equal the claim to the last digit. The other claims are orders. An order leaves the constant of each of its
+terms free, so its scaling exponent is a range.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations_with_replacement, pairwise, product
+from types import SimpleNamespace
+
+import numpy as np
+
+from harness.core.model import formatting, own_axes
+from harness.core.model.polynomial import Polynomial, Size, Term, constant, sizes_by_letter
+from harness.core.model.sequence_lengths import claimed_flops, is_summed
+from harness.core.model.sweep_axes import device_kind
+from harness.core.results.columns import CaseResult
+from harness.study.laws.integer_laws import exact_law, exact_pieces
+from harness.study.laws.laws import FEWEST_SIZES, Floats, Law, Range, Sizes
+from harness.study.laws.series import series_along, sizes_factor_two_apart
+
+CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
+# Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
+NOT_MEASURED = "not measured"
+
+# The constants of a claim's terms are free, but one may be at most this many times another. One word or one
+# multiply-add more or less makes such a difference.
+FREE_FACTOR = 2.0
+# Tolerance of an exponent. A claim leaves out terms of lower order, which shift the exponent by this much.
+RESOLUTION = 0.1
+# A larger share of the memory, on top of what the claim explains, may be a faster term that is still small.
+_EXCESS = 0.001
+# With a wider interval than this (±0.25), an exponent could be that of another order.
+WIDEST = 0.5
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a claim (confirmed, refuted or undetermined), what was measured, and the reason."""
+
+    measured: str
+    verdict: str
+    reason: str
+
+
+def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
+    """Return d log claim / d log axis at a size, and its range over the free constants."""
+    n, d, h, b, own = size
+    at = SimpleNamespace(n=n, d=d, h=float(h), b=b, log=math.log2(max(n, 2)), own=dict(own))
+    terms = _growing_terms(claim)
+    values = np.array([float(claim.coefficients.get(term, 1) * term(at)) for term in terms])
+    powers = np.array([term.exponent(axis, n) for term in terms])
+    # The exponent is a ratio of sums that are linear in the constants, so its extremes lie at the corners.
+    side = math.sqrt(FREE_FACTOR)
+    free = np.array([[1.0] * len(terms), *product((1 / side, side), repeat=len(terms))])
+    found = free @ (values * powers) / (free @ values)
+    return Range(float(found[0]), float(found.min()), float(found.max()))
+
+
+def _growing_terms(of: Polynomial) -> list[Term]:
+    """The positive terms. A subtracted one, as in 12nd² − 2d², is of lower order. A sum of 0 counts as constant."""
+    return [term for term, value in of.coefficients.items() if value > 0] or [Term()]
+
+
+def signed_exponent(value: float) -> str:
+    """Format an exponent with two decimals and a true minus sign."""
+    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
+
+
+def exponent_value(found: Range, is_determined: bool = True) -> str:
+    """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
+    return signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
+
+
+# The ends of a narrower interval are written alike.
+_NARROW = 0.005
+
+
+def exponent_text(found: Range | None, is_determined: bool = True) -> str:
+    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``.
+
+    One that is not determined is `? (0.00 to 3.00)`.
+    """
+    if found is None:
+        return ""
+    value = exponent_value(found, is_determined)
+    if found.hi - found.lo < _NARROW:
+        return value
+    return f"{value} ({formatting.between(found.lo, found.hi, signed_exponent)})"
+
+
+# A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
+_PADDED_TO = 8
+
+
+def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law | None) -> Judgement:
+    """Judge the claimed FLOPs: every count must equal the claim times the batch size, to the last digit.
+
+    Without `claim`, the count must equal the line's `flops_claimed`. Lines without either claim are not judged. A
+    kernel may skip what a causal mask hides. Its claim may include the skipped FLOPs or not.
+    """
+    counted = [line for line in lines if line.flops is not None]
+    if not counted:
+        unknown = [line.facts_unknown for line in lines if line.facts_unknown]
+        failed = [f"{line.status}: {line.reason}" for line in lines if line.status != "ok"]
+        why = next(iter(unknown + failed), "it was not taken")
+        return Judgement("", UNDETERMINED, f"its FLOPs are not known: {why}")
+    plain = [
+        line
+        for line in counted
+        if device_kind(line.device) != "cuda" or not (line.d_model // line.num_heads) % _PADDED_TO
+    ]
+    if not plain:
+        return Judgement("", UNDETERMINED, "on a GPU its head sizes are padded to a multiple of 8, and counted so")
+    last = plain[-1]
+    measured = f"{last.flops:,} at n = {last.seq_len}, d = {last.d_model}"
+    if law is not None and law.exact and law.determined and not law.breaks:
+        measured = str(law)
+    claiming = [(line, claimed) for line in plain if (claimed := _claimed(line, claim)) is not None]
+    if not claiming:
+        return Judgement(measured, UNDETERMINED, "no case that was counted claims a whole number of FLOPs")
+    for line, claimed in claiming:
+        if not _supports(line, claimed):
+            sizes = sizes_by_letter(line.size)
+            which = ", ".join(f"{letter} = {value:g}" for letter, value in sizes.items() if letter != "b")
+            if is_masked(line):
+                # Some layers compute a masked pass in another way, such as parallel linear attention.
+                text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} with one at {which}"
+                return Judgement(measured, UNDETERMINED, f"{text}: measure mask=none to judge the claim")
+            return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
+    cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
+    if len(claiming) < len(plain):
+        cases = f"{len(claiming)} of {cases}, the others claim no whole number"
+    if any(claimed not in (line.flops, line.flops_full) for line, claimed in claiming):
+        text = f"between a half and all of what is claimed in {cases}: what the mask hides is left out"
+        return Judgement(measured, CONFIRMED, text)
+    return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
+
+
+def is_masked(line: CaseResult) -> bool:
+    """Whether a mask changes the work, which claims do not cover. A decoded token has no later tokens to hide.
+
+    Packed sequences hold no padding to hide.
+    """
+    is_packed = line.mask == "padding" and is_summed(line.lengths_as)
+    return line.mask != "none" and line.mode != "decode" and not is_packed
+
+
+def _supports(line: CaseResult, claimed: int) -> bool:
+    """Whether the count is as claimed. A causal mask may leave out up to half of it: a triangle of a square."""
+    if is_masked(line) and line.mask == "causal" and line.flops is not None and claimed <= 2 * line.flops:
+        return line.flops <= claimed
+    return claimed in (line.flops, line.flops_full)
+
+
+def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
+    if claim is None:
+        return line.flops_claimed
+    lengths = [line.seq_len] * line.batch_size
+    if is_summed(line.lengths_as):
+        if line.sequence_lengths is None:
+            return line.flops_claimed
+        lengths = list(map(int, line.sequence_lengths.split(",")))
+    return claimed_flops(claim.at(line.own_size), lengths, line.d_model, line.num_heads)
+
+
+def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
+    """Judge the claimed sequential depth by its order in n; constants are free."""
+    found = _depth_orders(lines, claim)
+    if not found:
+        known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
+        return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
+    others, declared = [one for one in found if one.beside or one.doubt], _declared_share(lines)
+    if not others:
+        longest = max(found, key=lambda one: len(one.depths))
+        return Judgement(longest.measured, CONFIRMED, f"{longest.ends}{declared}")
+    one = min(others, key=lambda one: bool(one.doubt))
+    claimed, exponent = claim.growth("n"), f"{_exponent(one.depths):.2f}"
+    beside = f": exponent {exponent} where the claim is of order {Term(*claimed)}"
+    if exponent == "0.00" and not any(claimed):  # it rises by a few steps
+        beside = ", where the claim is a constant"
+    text = one.doubt or beside
+    return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
+
+
+# Why no path was found is in `facts_unknown`, behind this.
+_PATH = "path: "
+
+
+def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
+    """Judge the claimed path length from the sequential depth, which is an upper bound.
+
+    No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
+    of its own order and refutes a claim of a higher order, not of a lower one. Nothing is confirmed without a path.
+    """
+    one = judge_depth(lines, claim)
+    if not one.measured:
+        return one
+    unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
+    if unknown and one.verdict == CONFIRMED:
+        return Judgement(f"at most {one.measured}", UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0])
+    bound = Judgement(
+        f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
+    )
+    if one.verdict == CONFIRMED or all(order.beside < 0 for order in _depth_orders(lines, claim)):
+        return bound
+    return replace(
+        bound, verdict=UNDETERMINED, reason=f"{bound.reason}; that it is shorter cannot be seen from outside"
+    )
+
+
+# Why a depth below a claimed log n does not refute the claim.
+_HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may take log n steps inside"
+
+# Why a depth below a claimed n does not refute the claim, up to `_BLOCK` tokens.
+_HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
+
+# Tokens in a block of a layer that works block by block. Its depth rises by a fraction of an operation with each token.
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class _DepthOrder:
+    """The depth by n at one (d, h, b), and its order beside a claimed one: −1 if lower, 0 if equal, 1 if higher.
+
+    `doubt` says why larger n may show another order; it is empty if they cannot.
+    """
+
+    depths: Mapping[int, int]
+    measured: str
+    beside: int
+    doubt: str = ""
+
+    @classmethod
+    def of(cls, depths: Mapping[int, int], claim: Polynomial) -> "_DepthOrder":
+        """Judge by the exact law. Without a determined one, judge by the measured exponent."""
+        claimed = claim.growth("n")
+        # A claimed log n is rounded up to a whole number, as it is at a power of two.
+        sizes = [1 << (n - 1).bit_length() if claimed[1] else n for n in depths]
+        law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
+        if law is not None and law.determined and len(sizes_factor_two_apart(depths)) > 1:
+            order = law.polynomial.growth("n")
+            measured = str(law.polynomial.by_growth() * constant(Fraction(1, _BLOCK)))
+            hides = _HIDES_LOG if not claimed[0] else _HIDES_N if max(depths) <= _BLOCK else ""
+            return cls(depths, measured, (order > claimed) - (order < claimed), hides if order < claimed else "")
+        return cls(depths, f"{depths[max(depths)]} at n = {max(depths)}", *_compare_exponent(depths, *claimed))
+
+    @property
+    def ends(self) -> str:
+        """The depth at the smallest and the largest n, as text."""
+        small, large = min(self.depths), max(self.depths)
+        if len(set(self.depths.values())) == 1:
+            return f"{self.depths[small]} at every n from {small} to {large}"
+        return f"{self.depths[small]} at n = {small} and {self.depths[large]} at n = {large}"
+
+
+def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_DepthOrder]:
+    """The order of the depth for each (d, h, b) where it is known at two or more n."""
+    along = series_along([line for line in lines if line.depth is not None], "n")
+    return [_DepthOrder.of({n: line.depth or 0 for n, line in by.items()}, claim) for by in along if len(by) > 1]
+
+
+def _compare_exponent(depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
+    """Compare the exponent of a depth with the claimed power, as `_DepthOrder`. The constants are free, however large.
+
+    Without an exact law, a depth that rises is of higher order than a constant or log n. If it is the same at the three
+    largest n, it does not rise: a kernel may take a step less where n is small.
+    """
+    ends = sizes_factor_two_apart(depths)[-3:]
+    if not power and not log and len(ends) == 3 and len({depths[n] for n in ends}) == 1:
+        return 0, ""
+    if not power:
+        is_open = log and len(depths) < 3
+        return int(bool(log) or len(set(depths.values())) > 1), ": two n cannot tell its order" if is_open else ""
+    exponent = _exponent(depths)
+    beside = (exponent > power + RESOLUTION) - (exponent < power - RESOLUTION)
+    if len(ends) < 2:
+        return beside, ": no n is twice another, which cannot tell its order"
+    if len(ends) == 2:
+        return beside, ": two n cannot tell its order" if beside and depths[ends[1]] > depths[ends[0]] else ""
+    # A constant cancels out of these differences. The tolerance ignores a step more or less.
+    early, late = ((depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends))
+    is_rising = late > 0 and late >= early * (ends[1] / ends[2]) ** RESOLUTION
+    return beside, ", and still rising: larger n would tell" if beside < 0 and is_rising else ""
+
+
+def _exponent(costs: Mapping[int, int]) -> float:
+    """The scaling exponent up to the largest size, from the largest of at most half of it, or else the smallest."""
+    ends = sizes_factor_two_apart(costs)
+    small, large = ends[-2:] if len(ends) > 1 else (min(costs), max(costs))
+    return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
+
+
+def _declared_share(lines: Sequence[CaseResult]) -> str:
+    """A note on the part of the depth that kernels declare and that cannot be observed; empty if none."""
+    most = max((line.depth_declared or 0 for line in lines), default=0)
+    return f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
+
+
+_ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
+    """Judge a claim of memory by its order, which is an upper bound.
+
+    The exact law of the peak bytes decides. Without a determined one, the measured exponents do. If some axis of the
+    claim was not varied, the claim is confirmed only if its terms without that axis already bound the memory. An own
+    axis of which there is one size counts as a constant.
+    """
+    known = [line for line in lines if line.peak_bytes]
+    if any(line.allocates_outside_torch for line in lines):
+        return Judgement("", UNDETERMINED, "its peak memory is not known: it allocates memory outside torch")
+    if not known:
+        return Judgement("", UNDETERMINED, "its peak memory is not known")
+    own = own_axes.varying([line.own_size for line in known])
+    in_claim = {letter for term in claim.terms for letter, _ in term.own}
+    fixed = tuple((letter, size) for letter, size in known[0].own_size if letter in in_claim and letter not in own)
+    claim = claim.at(fixed)
+    axes = (*"ndh", *own)
+    along = {axis: found for axis in axes if (found := _exponents(known, axis, claim))}
+    if not along:
+        return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
+    bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known), own)
+    sizes = Sizes.of(line.size for line in known)
+    law = exact_pieces(sizes, [line.peak_bytes or 0 for line in known])
+    if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
+        terms = _growing_terms(law.polynomial)
+        growths = _growths(terms, sizes.n.max(), own)
+        faster = [term for term, growth in zip(terms, growths, strict=True) if not _is_within(growth, bounds)]
+        since = f" from n = {law.breaks[-1].n:g} on" if law.breaks else ""
+        measured, verdict = f"{law} bytes{since}", REFUTED if faster else CONFIRMED
+        reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
+    else:
+        measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
+        verdict, reason = _compare_exponents(along, bounds, axes)
+        if verdict == CONFIRMED and len(np.unique(sizes.n)) < FEWEST_SIZES:
+            verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of n do not tell how it grows"
+        # A claimed term that falls, as d²/h does, makes a sum steeper.
+        steep = (
+            _is_steepening(known, axis, power)
+            for axis, power in zip(axes, bounds.max(axis=0), strict=True)
+            if all(term.power(axis) >= 0 for term in claim.terms)
+        )
+        if verdict == CONFIRMED and any(steep):
+            verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
+    claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
+    unvaried = [axis for axis in claimed if claim.growth(axis)[0] and axis not in along]
+    of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
+    rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
+    if unvaried and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):
+        doubts = (f"{axis} was not varied by a factor of two" for axis in unvaried)
+        verdict, reason = UNDETERMINED, "; ".join([*doubts, reason])
+    alone = "".join(f", at {letter} = {size:g} alone" for letter, size in fixed)
+    return Judgement(measured, verdict, f"{reason}{alone}; {_words_text(known, claim)}")
+
+
+def _growths(terms: Iterable[Term], n: float, own: Sequence[str]) -> Floats:
+    """The exponents of terms at `n`, along n, along d, along h and d together, and along `own` letters.
+
+    The first three bound the growth of a term, because 1 ≤ h ≤ d.
+    """
+    log = math.log(max(n, 2))
+    return np.array([(term.n + term.log / log, term.d, term.d + term.h, *map(term.power, own)) for term in terms])
+
+
+def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
+    """Whether a growth is at most that of some sum of the terms with these bounds, as `_growths` returns both.
+
+    The growth of a sum is a weighted mean of the growths of its terms. All means of two terms are tried.
+    """
+    weights = np.linspace(0, 1, 61)[:, None]
+    means = (weights * one + (1 - weights) * other for one, other in combinations_with_replacement(bounds, 2))
+    return any((mean >= growth - tolerance).all(axis=1).any() for mean in means)
+
+
+def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axes: Sequence[str]) -> tuple[str, str]:
+    """The verdict on a claim with these bounds and the reason, from the measured exponents along each axis.
+
+    A single step, such as a workspace, is not growth: some stretches of sizes do not contain it.
+    """
+    n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in axes)
+    growths = np.stack([n, d, d + h, *others], axis=1)
+    text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
+    if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
+        return CONFIRMED, text
+    is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
+    faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
+    steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
+    if steady:
+        return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
+    doubt = f"two {faster[0]} cannot tell growth from a step" if faster else "larger sizes would tell"
+    return UNDETERMINED, f"{text}: {doubt}"
+
+
+def _is_steepening(lines: Iterable[CaseResult], axis: str, power: float) -> bool:
+    """Whether the memory of any series, against this power of an axis, is steeper at its end than before.
+
+    A faster term makes it so, however small the term is and however large a constant. A step raises one slope, which
+    hides a rise of the next. So the last slope must be the lowest, or equal the one before. The first starts at 0.
+    """
+    for series in series_along(lines, axis):
+        sizes = sizes_factor_two_apart(series)
+        costs = np.array([0, *(series[size].peak_bytes or 0 for size in sizes)])
+        steps = np.diff(np.array([0, *sizes]) ** max(power, _EXCESS))  # a power of 0 has no slopes
+        *before, last = np.diff(costs) / steps
+        tolerance = _EXCESS * costs[-1] / steps[-1]
+        if before and last > min(before) + tolerance and abs(last - before[-1]) > tolerance:
+            return True
+    return False
+
+
+def _axis_text(axis: str, exponents: Sequence[float]) -> str:
+    """The range of the exponents along an axis: `1.00 to 1.54 along n`."""
+    ends = dict.fromkeys(signed_exponent(one) for one in (min(exponents), max(exponents)))
+    return f"{' to '.join(ends)} along {axis}"
+
+
+def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> list[float]:
+    """The measured exponents between the two largest sizes and, with more than two sizes, in two further stretches.
+
+    These are the stretch before and the upper half of all sizes, which begins at or below the geometric middle and
+    holds at least three sizes. The sizes are at least a factor of two apart: between closer sizes, memory allocated in
+    blocks stays the same or jumps. Of several series the one with the largest claim is taken. Empty without two sizes.
+    """
+    series = [
+        [by[at] for at in found] for by in series_along(lines, axis) if len(found := sizes_factor_two_apart(by)) > 1
+    ]
+    if not series:
+        return []
+    ends = max(series, key=lambda ends: (claim.value(*ends[-1].sequence_size), ends[-1].sequence_size))
+    at, costs = np.log([(sizes_by_letter(line.size)[axis], line.peak_bytes or 1) for line in ends]).T
+    half = max((i for i in range(len(ends) - 2) if 2 * at[i] <= at[0] + at[-1]), default=0)
+    pairs = [(-2, -1), (-3, -2), (half, -1)] if len(ends) > 2 else [(-2, -1)]
+    return [float((costs[j] - costs[i]) / (at[j] - at[i])) for i, j in pairs]
+
+
+def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
+    """The smallest and largest number of measured words for each claimed word, as text."""
+    claimed = [
+        (line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*line.sequence_size))) for line in lines
+    ]
+    ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
+    if not ratios:
+        return "it claims no memory"
+    least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" for ratio in (min(ratios), max(ratios)))
+    return f"{least if least == most else f'{least} to {most}'} words for each claimed"

@@ -1,0 +1,412 @@
+"""Crossovers: the sequence length n from which one layer's time or memory stays above another's, with an interval.
+
+Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
+these n, the gap and both ends of its interval are interpolated linearly in log n. Where the gap jumps, the crossing may
+lie anywhere between the two n.
+
+The probe is timed beside every trial. If it took longer beside one layer than beside another, the machine was slower,
+and so was the layer: by less or by more than the probe, which is another piece of work.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from harness.core.layers import layer_lookup
+from harness.core.model import formatting, own_axes
+from harness.core.model.sweep_axes import SETTINGS, Setting
+from harness.core.results.columns import CaseResult
+from harness.core.stats.interval import CONFIDENCE, NORMAL
+from impls.registry import IMPLS
+
+from .laws import Floats
+from .piecewise import LEAST_JUMP
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class CostRatio:
+    """The gap log(cost / other) at `n` and its 95 % interval. An end is infinite if nothing bounds it."""
+
+    n: float
+    value: float
+    lo: float
+    hi: float
+
+    @property
+    def ratio(self) -> tuple[float, float, float]:
+        """The ratio itself and its interval."""
+        return math.exp(self.value), math.exp(self.lo), math.exp(self.hi)
+
+
+@dataclass(frozen=True)
+class Overtaking:
+    """The `n` from which a cost stays above another: the last crossing up to the largest known n.
+
+    "Surely above" means that all of the gap's 95 % interval is above 0; "surely not above", that none of it is.
+
+    | n | lo | hi | meaning |
+    | --- | --- | --- | --- |
+    | a number | a number | a number | crossing at `n`: surely not above at `lo`, surely above from `hi` on |
+    | 0 | 0 | 0 | above at every n |
+    | None | the largest n | None | surely not above at the largest n: no crossing below it |
+    | None | 0 | a number | surely above from `hi` on, at no n surely not above: noise could make a crossing |
+    | None | less than the largest n | None | undecided at the largest n, surely not above at `lo` (0: nowhere) |
+    """
+
+    n: float | None
+    lo: float | None
+    hi: float | None
+
+
+def ratio_at(
+    n: float, cost: tuple[float, float, float], other: tuple[float, float, float], unlike: float = 0.0
+) -> CostRatio:
+    """Return the gap of two independent costs, each as `(value, lo, hi)` with a value above 0.
+
+    Unlike conditions add the standard error `unlike` (`unlikeness`), but not to exact costs.
+    The distances to the ends add up as squares. This is the method of variance estimates recovery (Zou and Donner
+    2008, "Construction of confidence limits about effect measures", section 2).
+    """
+    (value, lo, hi), (other_value, other_lo, other_hi) = cost, other
+    middle = math.log(value / other_value)
+    by_conditions = NORMAL * unlike if lo < hi or other_lo < other_hi else 0.0
+    down = math.hypot(log_distance(lo, value), log_distance(other_value, other_hi), by_conditions)
+    up = math.hypot(log_distance(value, hi), log_distance(other_lo, other_value), by_conditions)
+    return CostRatio(n, middle, middle - down, middle + up)
+
+
+# The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
+_PROBE_NOISE = 0.05
+
+
+def unlikeness(line: CaseResult, other: CaseResult) -> float:
+    """The standard error that unlike conditions add to the log of a ratio of times.
+
+    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    """
+    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+        return math.inf
+    same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
+    if not (same_probe and line.probe_s and other.probe_s):
+        return 0.0
+    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - _PROBE_NOISE)
+
+
+def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
+    """Sentences about layers that are compared under unlike conditions; none if all are alike.
+
+    Each group holds the lines that are compared with each other.
+    """
+    usual = [(line, min(group, key=lambda one: one.probe_s or math.inf)) for group in groups for line in group]
+    unlike = [(unlikeness(*pair), pair[0].impl) for pair in usual]
+    most = max((error for error, _ in unlike if error < math.inf), default=0.0)
+    how = {
+        "on another host": {impl for error, impl in unlike if error == math.inf},
+        f"while the machine was up to {formatting.share(math.expm1(most + _PROBE_NOISE))} slower": {
+            impl for error, impl in unlike if 0 < error < math.inf
+        },
+    }
+    named = {conditions: formatting.listed(sorted(impls), "layer") for conditions, impls in how.items() if impls}
+    return [f"{names} ran {conditions}: comparisons allow for that." for conditions, names in named.items()]
+
+
+def log_distance(small: float, large: float) -> float:
+    """Return log(large / small); infinite without a bound: if `small` is 0 or `large` is infinite."""
+    return math.log(large / small) if small > 0 and large < math.inf else math.inf
+
+
+def find_overtaking(gaps: Sequence[CostRatio]) -> Overtaking:
+    """Find where the gap rises above 0 for good.
+
+    `gaps` are in ascending order of n. Raises ValueError if `gaps` is empty.
+    """
+    if not gaps:
+        raise ValueError("a crossing needs a size at which both costs are known")
+    last = gaps[-1]
+    if last.hi <= 0:
+        return Overtaking(None, last.n, None)
+    if last.lo <= 0:
+        return Overtaking(None, _rise(gaps, lambda gap: gap.hi) or 0.0, None)
+    above = _rise(gaps, lambda gap: gap.lo, at_jump=1)
+    if above is None:
+        return Overtaking(0.0, 0.0, 0.0)
+    below = _rise(gaps, lambda gap: gap.hi, at_jump=0)
+    return Overtaking(_rise(gaps, lambda gap: gap.value) if below is not None else None, below or 0.0, above)
+
+
+def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float], at_jump: float | None = None) -> float | None:
+    """The n where one side of the gap is last at or below 0; None if it never is.
+
+    Between two sizes where the gap jumps, the n lies at the share `at_jump` of the way, if given.
+    """
+    for i in range(len(gaps) - 1, -1, -1):
+        before = side(gaps[i])
+        if before > 0:
+            continue
+        if i == len(gaps) - 1:
+            return gaps[i].n
+        after = side(gaps[i + 1])
+        # An infinite end cannot be interpolated. The crossing is then put at whichever n widens the interval.
+        share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
+        if at_jump is not None and _jumps_after(gaps, i):
+            share = at_jump
+        return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
+    return None
+
+
+def _jumps_after(gaps: Sequence[CostRatio], i: int) -> bool:
+    """Whether the gap rises faster after its size `i` than before and beyond, by more than its error: at a break.
+
+    Without a size before and one beyond, a jump cannot be told from a bend.
+    """
+    around = gaps[max(i - 1, 0) : i + 3]
+    if len(around) < 4:
+        return False
+    n, values = np.log([gap.n for gap in around]), [gap.value for gap in around]
+    before, rise, beyond = np.diff(values) / np.diff(n)
+    error = math.hypot(*(gap.hi - gap.lo for gap in around[1:3])) / 2
+    return bool((rise - max(before, beyond)) * (n[2] - n[1]) > max(error, LEAST_JUMP))
+
+
+METRICS = ("time", "memory")
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """The `seq_len` from which `slower` costs more than `faster`; below it, `slower` costs as much or less.
+
+    `metric` is `time` or `memory`. The largest n at which both layers were measured is `measured_to`.
+
+    If `slower` costs more at every measured n, `seq_len` is 0. If it surely does not cost more at the largest n,
+    `seq_len` is None and `seq_len_lo` equals `measured_to`.
+
+    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n where the 95 % interval of
+    the cost ratio is at most 1, and the n from which it stays above 1.
+
+    If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more from `seq_len_hi` on,
+    unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless `seq_len_lo` is 0.
+    """
+
+    slower: str
+    faster: str
+    setting: Setting
+    metric: str
+    d_model: int
+    num_heads: int
+    batch_size: int
+    seq_len: float | None
+    seq_len_lo: float | None
+    seq_len_hi: float | None
+    measured_from: int
+    measured_to: int
+
+    @property
+    def decided(self) -> bool:
+        """Whether the comparison is decided: a crossing, none up to the largest n, or above at every n."""
+        return self.seq_len is not None or self.seq_len_lo == self.measured_to
+
+    def __str__(self) -> str:
+        """Describe the crossover in words, without the names of the layers."""
+        several = self.measured_to > self.measured_from
+        at_all = f"n = {self.measured_from}" + (f" to {self.measured_to}" if several else "")
+        if self.seq_len == 0:
+            return f"at every n measured, {at_all}" if several else f"at {at_all}"
+        if self.seq_len is not None:
+            ends = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})" if self.seq_len_lo != self.seq_len_hi else ""
+            return f"from n = {self.seq_len:.0f}{ends} on"
+        if self.seq_len_lo == self.measured_to:
+            return f"not below {self.measured_to}" if several else f"not at {at_all}"
+        if self.seq_len_hi is not None:
+            return f"undecided: from n = {self.seq_len_hi:.0f} on; below, within the measurement error"
+        if self.seq_len_lo:
+            return f"undecided: not at n = {self.seq_len_lo:.0f}; above, within the measurement error"
+        return f"undecided: within the measurement error at {at_all}"
+
+
+# A cost and its interval, and the same with its line.
+_Known = tuple[float, float, float]
+_Cost = tuple[_Known, CaseResult]
+# The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
+_DRAWS = 4_000
+# With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
+_MOST_DRAWN = 3_000
+
+
+def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviations: Floats) -> float:
+    """Return how many standard errors a ratio must be from 1 to be called above or below it: at least 1.96.
+
+    With a probability of 95 %, no such call of any pair is wrong. Each pair holds two indices into the log costs `logs`
+    (costs,), whose errors are normal with these `deviations` (costs,). A call is wrong only if the error of the ratio
+    has its direction. All pairs share the errors of their cases, so the largest such error is drawn (Westfall and Young
+    1993). Ratios that are surely not 1 cannot mislead and are left out step by step (Romano and Wolf 2005, "Stepwise
+    multiple testing as formalized data snooping", algorithm 3.1).
+    """
+    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    errors = np.hypot(deviations[first], deviations[second])
+    left = np.isfinite(errors) & (errors > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = logs[first] - logs[second]
+        scores = np.abs(gaps) / errors
+    drawn = None
+    if left.sum() <= _MOST_DRAWN:
+        finite = np.where(np.isfinite(deviations), deviations, 0.0)
+        normal = np.random.default_rng(0).standard_normal((_DRAWS, len(logs))) * finite
+        first, second, errors, scores = first[left], second[left], errors[left], scores[left]
+        drawn = np.where(gaps[left] < 0, -1, 1) * (normal[:, first] - normal[:, second]) / errors
+        left = np.ones(len(first), dtype=bool)
+    quantile = math.inf
+    while left.any():
+        if drawn is not None:
+            step = float(np.quantile(drawn[:, left].max(axis=1), CONFIDENCE))
+        else:
+            step = -NormalDist().inv_cdf((1 - CONFIDENCE) / int(left.sum()))
+        remaining = left & (scores <= step)
+        quantile = max(step, NORMAL)
+        if remaining.sum() == left.sum():
+            break
+        left = remaining
+    return quantile if math.isfinite(quantile) else NORMAL
+
+
+def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
+    """Find the crossover of every ordered pair of layers measured at a common n.
+
+    In at most one run in twenty, any ratio is called above or below 1 wrongly: the intervals are widened accordingly.
+
+    Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
+    other layer at every h of that layer.
+    """
+    of_run = list(lines)
+    without = layers_without_heads(of_run)
+    groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
+    for line, options in own_axes.compared_at(of_run):
+        group = groups.setdefault((Setting.of(line)._replace(options=options), line.batch_size, line.d_model), {})
+        group.setdefault(line.impl, []).append(line)
+    compared = list(_compared(groups, without))
+    factors = {metric: _factor([one for one in compared if one.metric == metric]) for metric in METRICS}
+    found = []
+    for one in compared:
+        gaps = [_widened(ratio_at(*costs), factors[one.metric]) for costs in one.costs]
+        over = find_overtaking(gaps)
+        found.append(Crossover(*one.pair, over.n, over.lo, over.hi, int(gaps[0].n), int(gaps[-1].n)))
+    return found
+
+
+class _Compared(NamedTuple):
+    """Two layers to compare: the first fields of a `Crossover`, and the arguments of `ratio_at` at each common n."""
+
+    pair: tuple[str, str, Setting, str, int, int, int]
+    costs: list[tuple[int, _Known, _Known, float]]
+
+    @property
+    def metric(self) -> str:
+        return self.pair[3]
+
+
+def _compared(
+    groups: Mapping[tuple[Setting, int, int], Mapping[str, list[CaseResult]]], without: Collection[str]
+) -> Iterator[_Compared]:
+    for (setting, batch_size, d_model), members in groups.items():
+        for metric in METRICS:
+            costs = {impl: _costs(own, metric, impl in without) for impl, own in members.items()}
+            for slower, faster in itertools.permutations(costs, 2):
+                with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
+                for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
+                    of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
+                    compared = []
+                    for n in sorted(of_slower.keys() & of_faster.keys()):
+                        (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
+                        compared.append((n, cost, other_cost, unlikeness(line, other)))
+                    if compared:
+                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), compared)
+
+
+def _factor(compared: Iterable[_Compared]) -> float:
+    """The factor by which the intervals of ratios of one metric are widened."""
+    places: dict[tuple[Any, ...], int] = {}
+    known: list[_Known] = []
+    pairs = set()
+    for one in compared:
+        slower, faster, setting, _, d_model, h, batch_size = one.pair
+        for n, *costs, _ in one.costs:
+            at = []
+            for impl, cost in zip((slower, faster), costs, strict=True):
+                place = places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(known))
+                if place == len(known):
+                    known.append(cost)
+                at.append(place)
+            pairs.add((min(at), max(at)))
+    if not pairs:
+        return 1.0
+    middles = [(value if hi == math.inf or lo <= 0 else math.sqrt(lo * hi)) for value, lo, hi in known]
+    reaches = [log_distance(lo, hi) / (2 * NORMAL) for _, lo, hi in known]
+    return simultaneous_quantile(sorted(pairs), np.log(middles), np.array(reaches)) / NORMAL
+
+
+def _widened(gap: CostRatio, factor: float) -> CostRatio:
+    return CostRatio(
+        gap.n, gap.value, gap.value - factor * (gap.value - gap.lo), gap.value + factor * (gap.hi - gap.value)
+    )
+
+
+def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
+    """Return the layers of a run that have no heads.
+
+    The registry decides this for built-in layers. A user's layer counts as headless if it was measured only with one
+    head while other layers were measured with more. If no layer was measured with more heads, this is not known, and
+    the user's layer counts as having heads.
+    """
+    heads: dict[str, set[int]] = {}
+    for line in lines:
+        heads.setdefault(line.impl, set()).add(line.num_heads)
+    several = any(seen != {1} for seen in heads.values())
+    return {
+        impl
+        for impl, seen in heads.items()
+        if (not layer_lookup.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+    }
+
+
+def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
+    """One layer's costs by number of heads, 0 for a layer without heads, and n.
+
+    A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out. Memory is
+    unknown at every size if it is at one, as in `series_of`.
+    """
+    if metric == "memory" and any(line.allocates_outside_torch for line in lines):
+        return {}
+    costs = [
+        (line, line.best_known_time if metric == "time" else _known_bytes(line))
+        for line in lines
+        if not headless or line.num_heads == 1
+    ]
+    return {(0 if headless else line.num_heads, line.seq_len): (cost, line) for line, cost in costs if cost is not None}
+
+
+def _known_bytes(line: CaseResult) -> _Known | None:
+    """The peak memory. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
+    return None if line.peak_bytes is None else (max(line.peak_bytes, 1.0),) * 3
+
+
+def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:
+    return {n: cost for (heads, n), cost in costs.items() if heads in (h, 0)}
+
+
+_FIRST = ("slower", "faster", "metric", "d_model", "num_heads", "seq_len", "seq_len_lo", "seq_len_hi")
+COLUMNS = (*_FIRST, "batch_size", *SETTINGS, "measured_from", "measured_to", "in_words")
+
+
+def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
+    """Return the crossovers as a tidy DataFrame: `crossovers.csv`. The column `in_words` says what the numbers mean."""
+    import pandas as pd
+
+    rows = [{**vars(one), **one.setting.as_dict(), "in_words": str(one)} for one in found]
+    return pd.DataFrame(rows, columns=list(COLUMNS))

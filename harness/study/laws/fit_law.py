@@ -1,0 +1,451 @@
+"""Fit a cost model: its terms are chosen by cross-validation, and it is undetermined if the points cannot tell.
+
+1. Every law of up to four terms is fitted. Errors are relative: 1 % weighs the same at every size.
+2. The laws that explain the points as well as the best one are the rivals.
+3. Each rival predicts sizes left out of its fit, a whole n at a time. Of the rivals within one standard error of the
+   best prediction, those with the fastest-growing expected terms come first, then the one with the fewest terms
+   (Breiman et al. 1984, section 3.4.3).
+4. The law is determined if all rivals have the same leading term along n, no faster term can hide in the points, the
+   law does not miss them, and its exponent is known to a width of 0.5.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtri, stdtrit
+
+from harness.core.model.formatting import listed
+from harness.core.model.polynomial import AXES, Term, leading
+from harness.core.stats.interval import CONFIDENCE
+
+from . import laws
+from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
+
+MOST_TERMS = 4
+# A term below this share of the cost at every point is dropped.
+_LEAST_PART = 1e-6
+# An eigenvalue of I − H below this is 0 but for rounding.
+_LEAST_GAP = 1e-10
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Fits of the same points, with the terms, coefficients and residuals of each.
+
+    `members`: indices into the candidates, shape (fits, k), padded with −1.
+    `coefficients`: shape (fits, k), padded with 0.
+    `rss`: sums of squared relative residuals, shape (fits,).
+    `size`: numbers of terms, shape (fits,).
+    `points`: the number of points.
+    """
+
+    members: Indices
+    coefficients: Floats
+    rss: Floats
+    size: Indices
+    points: int
+
+    @property
+    def variance(self) -> Floats:
+        """The variance of the residuals, shape (fits,), at least that of rounding."""
+        return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
+
+    @property
+    def saturated(self) -> NDArray[np.bool_]:
+        """Whether each fit has as many terms as there are points, shape (fits,)."""
+        return self.size >= self.points
+
+    @cached_property
+    def best(self) -> int:
+        """The fit with the smallest variance of the residuals."""
+        return int(np.argmin(self.variance))
+
+    def terms_of(self, which: int) -> tuple[int, ...]:
+        """Return the indices of the candidates in one fit."""
+        return tuple(int(i) for i in self.members[which, : self.size[which]])
+
+    def predicted(self, which: int, design: Floats) -> Floats:
+        """Return the values of one fit, shape (points,)."""
+        return design[:, self.terms_of(which)] @ self.coefficients[which, : self.size[which]]
+
+
+@cache
+def subsets(candidates: int, size: int) -> Indices:
+    """Return every subset of `size` candidates, shape (subsets, size)."""
+    return np.array(list(itertools.combinations(range(candidates), size)), dtype=np.intp).reshape(-1, size)
+
+
+def all_subsets(design: Floats, target: Floats) -> Fits:
+    """Fit every subset of up to `MOST_TERMS` columns by least squares; keep those whose coefficients are all positive.
+
+    `design` has shape (points, candidates). Residuals are relative: each row of `design` and `target` is divided by the
+    absolute error that equals a relative error of one.
+
+    Coefficients must not be negative. The best such law is the ordinary least-squares law of its nonzero terms. Fitting
+    all subsets and keeping those with positive coefficients therefore finds it, and all its rivals too.
+    """
+    points, candidates = design.shape
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment, total = unit.T @ unit, unit.T @ target, float(target @ target)
+    largest = np.abs(design).max(axis=0) / scale
+    of_sizes = []
+    for size in range(1, min(MOST_TERMS, points, candidates) + 1):
+        chosen = subsets(candidates, size)
+        grams = gram[chosen[:, :, None], chosen[:, None, :]]
+        moments = moment[chosen]
+        solved = _solve(grams, moments)
+        kept = (solved * largest[chosen] > _LEAST_PART).all(axis=1)
+        chosen, solved, grams, moments = chosen[kept], solved[kept], grams[kept], moments[kept]
+        left = total - 2 * (solved * moments).sum(1) + np.einsum("si,sij,sj->s", solved, grams, solved)
+        padding = ((0, 0), (0, MOST_TERMS - size))
+        members, coefficients = np.pad(chosen, padding, constant_values=-1), np.pad(solved / scale[chosen], padding)
+        of_sizes.append((members, coefficients, np.maximum(left, 0.0), np.full(len(chosen), size)))
+    members, coefficients, rss, sizes = map(np.concatenate, zip(*of_sizes, strict=True))
+    return Fits(members, coefficients, rss, sizes, points)
+
+
+def _solve(grams: Floats, moments: Floats) -> Floats:
+    """Solve many small systems; NaN where the terms cannot be told apart at these points."""
+    # Columns have length one, so the determinant is near 0 exactly when they are nearly dependent.
+    solvable = np.linalg.det(grams) > 1e-13
+    solved = np.full(moments.shape, np.nan)
+    if solvable.any():
+        solved[solvable] = np.linalg.solve(grams[solvable], moments[solvable][..., None])[..., 0]
+    return solved
+
+
+def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
+    """Relative error of each point, shape (points,), as predicted from the other groups of points.
+
+    Least squares needs no refitting for this. The residuals of a group left out are (I − H)⁻¹ e. Here e are its
+    residuals in the full fit, and H is its block of the hat matrix. Errors are infinite if the other groups do not
+    determine the terms.
+    """
+    basis, _ = np.linalg.qr(design)
+    residuals = target - basis @ (basis.T @ target)
+    errors = np.empty_like(target)
+    for group in np.unique(groups):
+        here = groups == group
+        gap = np.eye(int(here.sum())) - basis[here] @ basis[here].T
+        # Its eigenvalues lie between 0 and 1. One is 0 exactly if the other groups leave a combination of terms open.
+        determined = np.linalg.eigvalsh(gap)[0] > _LEAST_GAP
+        errors[here] = np.linalg.solve(gap, residuals[here]) if determined else np.inf
+    return errors
+
+
+# A hidden term is not ruled out if the points allow it to be more than this share of the cost at some size.
+HIDDEN_PART = 0.10
+
+
+def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
+    """Return the plausible fits that contain no smaller plausible one, the best first.
+
+    A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined
+    only if all minimal plausible laws agree on it. Fits whose residuals are mere rounding are equally good. The order
+    of their terms decides among them, so that the result does not depend on how a CPU rounds.
+
+    With `most_off`, a fit of as many terms as points rejects no other. Fits with a larger residual than `most_off` are
+    then implausible if the best fit has a smaller one: with few points, an F test rejects nothing.
+    """
+    variance = fits.variance if most_off is None else np.where(fits.saturated, np.inf, fits.variance)
+    best = int(np.argmin(variance))
+    floor = fits.points * ROUNDING**2
+    rss = np.maximum(fits.rss, floor)
+    freedom = max(fits.points - int(fits.size[best]), 1)
+    spared = np.maximum(fits.size[best] - fits.size, 1)
+    excess = (rss - rss[best]) / spared / (rss[best] / freedom)
+    is_plausible = excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW)
+    if most_off is not None:
+        is_plausible &= fits.variance <= max(most_off**2, variance[best])
+    plausible = np.nonzero(is_plausible)[0]
+    plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
+    kept: list[tuple[int, frozenset[int]]] = []
+    for which in plausible:
+        terms = frozenset(fits.terms_of(int(which)))
+        if not any(smaller < terms for _, smaller in kept):
+            kept.append((int(which), terms))
+    return sorted((which for which, _ in kept), key=lambda which: (float(rss[which]), fits.terms_of(which)))
+
+
+def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
+    """Return the last column's coefficient and its standard error.
+
+    The error is infinite if the last column depends linearly on the others.
+    """
+    basis, triangle = np.linalg.qr(columns)
+    if abs(triangle[-1, -1]) < 1e-9 * np.linalg.norm(columns[:, -1]):
+        return 0.0, np.inf
+    projected = basis.T @ target
+    residuals = target - basis @ projected
+    freedom = max(len(target) - columns.shape[1], 1)
+    noise = max(float(np.sqrt(residuals @ residuals / freedom)), ROUNDING)
+    return float(projected[-1] / triangle[-1, -1]), noise / abs(float(triangle[-1, -1]))
+
+
+# Points do not follow a law if they lie more than this many times their error from it. That error is the points'
+# standard error and `LAW_ERROR`, added as squares.
+FAR_OFF = 3.0
+# A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
+# is undetermined, however uncertain the points are (root mean squares).
+MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
+# A law is undetermined if the 95 % interval of its exponent at the largest size is wider than this.
+MOST_UNKNOWN_EXPONENT = 0.5
+# A hidden term that is at most this share of the cost at every point changes no result.
+_EMPTY = 0.02
+# A known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
+_MOST_KNOWN = 0.9
+# The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
+MOST_RIVALS = 12
+
+
+def fit_law(
+    sizes: Sizes,
+    costs: Floats,
+    errors: Floats | None = None,
+    expected: Sequence[Term] = (),
+    known: KnownCost | None = None,
+) -> Law:
+    """Fit the law of `costs`, each above 0, at `sizes`. The terms are fitted to what the `known` cost leaves.
+
+    The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
+    consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
+    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. It may lie
+    three times as far off if only a law of as many terms as points is better. No other term is then considered. This
+    is what distinguishes n² from n log n with few points. Next come laws of any terms that grow with n no faster than
+    the fastest expected one, if one of them is plausible beside any law.
+
+    Raises ValueError without points, or for a cost that is not positive.
+    """
+    costs = np.asarray(costs, dtype=float)
+    if not len(costs) or not (costs > 0).all():
+        raise ValueError("a law needs points, and every cost above zero")
+    axes = laws.varying_axes(sizes)
+    terms = laws.candidate_terms(axes)
+    if expected:
+        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known, presumed=True), axes)
+        every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
+        rivals = [set(every.terms_of(which)) for which in every.rivals]
+        most_off = FAR_OFF * LAW_ERROR if every.fits.saturated[every.fits.best] else LAW_ERROR
+        if law.noise <= most_off or any(set(law.terms) >= rival for rival in rivals):
+            return law
+        slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
+        if any(rival <= set(slower) for rival in rivals):
+            terms = slower
+    return _fit(_Problem(sizes, costs, errors, terms, known), axes)
+
+
+class _Problem:
+    """Weighted least squares of the points over all subsets of the terms.
+
+    The weighted costs are `whole`, and what the known cost leaves of them is `target`. The terms are `presumed` if the
+    cost should consist of them.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        costs: Floats,
+        errors: Floats | None,
+        terms: tuple[Term, ...],
+        known: KnownCost | None,
+        presumed: bool = False,
+    ) -> None:
+        self.sizes, self.costs, self.errors, self.terms, self.known = sizes, costs, errors, terms, known
+        self.presumed = presumed
+        added, uncertain = known_at(sizes, costs, errors, known)
+        raw = laws.design(terms, sizes)
+        weights = laws.weights_of(costs, uncertain)
+        # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
+        # costs that are low by chance would weigh more.
+        for _ in range(2):
+            fits = all_subsets(raw * weights[:, None], (costs - added) * weights)
+            weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
+        self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
+        self.fits = all_subsets(self.columns, self.target)
+        most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
+        self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
+
+    def columns_of(self, which: int) -> Floats:
+        return self.columns[:, self.fits.terms_of(which)]
+
+    def terms_of(self, which: int) -> list[Term]:
+        return [self.terms[i] for i in self.fits.terms_of(which)]
+
+
+def known_at(
+    sizes: Sizes, costs: Floats, errors: Floats | None, known: KnownCost | None
+) -> tuple[Floats, Floats | None]:
+    """Return the known part of each cost, at most nine tenths of it, and the errors with its uncertainty added."""
+    if known is None:
+        return np.zeros(len(costs)), errors
+    added = np.minimum(known(sizes), _MOST_KNOWN * costs)
+    return added, None if errors is None else np.hypot(errors, known.error * added / costs)
+
+
+def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
+    sizes, costs, errors = problem.sizes, problem.costs, problem.errors
+    axis = axes[0] if axes else "n"
+    fastest = {each: leading(problem.terms, each) for each in axes} if problem.presumed else {}
+    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
+    others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
+    law = replace(
+        _law(problem, chosen, axes),
+        cv_error=cv_error,
+        hidden=_hidden(problem, chosen),
+        trends={each: _trend(problem, chosen, sizes.axis(each)) for each in axes},
+        rivals=tuple(_law(problem, which, axes) for which in others),
+    )
+    for each in axes:
+        law = _covering_powers(problem, chosen, law, each)
+    # The law is determined along the first axis. Along the others, too few values leave the exponent open.
+    untold = {each: _untold(problem, law, each) for each in axes[1:]}
+    unbounded = {each: (-np.inf, np.inf) for each, why in untold.items() if why}
+    law = replace(law, trends={**law.trends, **unbounded})
+    off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
+    missed = _missed(off, cv_error, errors)
+    reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
+    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+    reason = laws.too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
+    return replace(law, determined=not reason, reason=reason or "; ".join(filter(None, untold.values())))
+
+
+def _untold(problem: _Problem, law: Law, axis: str) -> str:
+    """Why the values of an axis beside the first tell no exponent; empty if they, or the exact counts, tell it."""
+    few = "" if problem.presumed else laws.too_few_sizes(problem.sizes, axis, False)
+    return few or laws.too_many_powers(law.terms, axis, problem.sizes)
+
+
+def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
+    """Widen the exponent along an axis to those of curves that are no sum of terms, at the largest size's others."""
+    sizes, largest = problem.sizes, laws.largest(problem.sizes)
+    others = np.stack([sizes.axis(other) for other in (*AXES, *sizes.own) if other != axis])
+    along = (others == others[:, largest]).all(axis=0)
+    target, weights = problem.target[along], (problem.whole / problem.costs)[along]
+    off = target - problem.fits.predicted(chosen, problem.columns[along])
+    exponents = laws.power_exponents(sizes.axis(axis)[along], target, weights, float(off @ off))
+    fitted = replace(law, known=None, rivals=tuple(replace(rival, known=None) for rival in law.rivals))
+    exponent = laws.exponent_at(fitted, axis, sizes[largest])
+    if exponent is None or exponents is None:
+        return law
+    down, up = law.trends[axis]
+    trend = down + min(exponents[0] - exponent.lo, 0), up + max(exponents[1] - exponent.hi, 0)
+    return replace(law, trends={**law.trends, axis: trend})
+
+
+def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
+    """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
+    if many := laws.too_many_powers(law.terms, axis, sizes):
+        return many
+    exponent = laws.exponent_at(law, axis, sizes[laws.largest(sizes)])
+    if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
+        return f"its exponent along {axis} may be {exponent.lo:.1f} to {exponent.hi:.1f}"
+    return ""
+
+
+def _missed(off: float, cv_error: float | None, errors: Floats | None) -> str:
+    """Why a law that misses its points, or sizes left out of the fit, is not determined; empty if it misses neither."""
+    noisy = ": the times are too uncertain to tell" if errors is not None and np.median(errors) > MOST_OFF / 2 else ""
+    if off > MOST_OFF:
+        return f"it misses the points by {100 * off:.0f} %{noisy}"
+    if cv_error is not None and cv_error > MOST_OFF_LEFT_OUT:
+        return f"it misses sizes left out of the fit by {100 * cv_error:.0f} %{noisy}"
+    return ""
+
+
+def _choose(
+    problem: _Problem, groups: NDArray[np.intp], fastest: Mapping[str, tuple[int, int]]
+) -> tuple[int, float | None]:
+    """Choose the law among the rivals; return it and its cross-validation error.
+
+    The error is None if no group of points can be left out. Candidates are the rivals within one standard error of
+    the best prediction of the points left out. Those that grow along every axis as fast as `fastest` demands come
+    first, then the shortest. An operation done n² times costs time, even if little at the measured sizes.
+    """
+    errors = {which: left_out_errors(problem.columns_of(which), problem.target, groups) for which in problem.rivals}
+    means = {which: float((error**2).mean()) for which, error in errors.items()}
+    best = min(means, key=means.__getitem__)
+    if not np.isfinite(means[best]):
+        return problem.rivals[0], None
+    allowed = means[best] + float((errors[best] ** 2).std()) / np.sqrt(len(problem.target))
+    within = [which for which in problem.rivals if means[which] <= allowed]
+    lacking = {
+        which: sum(leading(problem.terms_of(which), axis) != power for axis, power in fastest.items())
+        for which in within
+    }
+    chosen = min(within, key=lambda which: (lacking[which], problem.fits.size[which], means[which]))
+    return chosen, float(np.sqrt(np.mean((errors[chosen] / problem.whole) ** 2)))
+
+
+def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
+    terms = problem.terms_of(which)
+    values = problem.fits.coefficients[which, : len(terms)]
+    columns = problem.columns_of(which)
+    freedom = len(problem.target) - len(terms)
+    noise = float(np.sqrt(problem.fits.variance[which]))
+    # Columns are scaled to length one. Unscaled, a column of n² would swamp that of a constant.
+    scale = np.linalg.norm(columns, axis=0)
+    unit = columns / scale
+    inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
+    covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
+    quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
+    half_width = quantile * np.sqrt(np.diag(covariance))
+    order = sorted(range(len(terms)), key=terms.__getitem__)
+    coefficients = tuple(
+        laws.Coefficient(
+            terms[i], float(values[i]), max(0.0, float(values[i] - half_width[i])), float(values[i] + half_width[i])
+        )
+        for i in order
+    )
+    ordered = covariance[np.ix_(order, order)]
+    found = Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
+    return replace(found, known=problem.known)
+
+
+def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
+    """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
+    off = problem.target - problem.fits.predicted(which, problem.columns)  # imprecise points count less
+    slope, error = last_coefficient(np.stack([problem.whole, np.log(values) * problem.whole], axis=1), off)
+    half_width = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
+    return (
+        (min(0.0, slope - half_width), max(0.0, slope + half_width)) if np.isfinite(half_width) else (-np.inf, np.inf)
+    )
+
+
+def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
+    """The terms that are not in the law and not ruled out, except those that are negligible at every point.
+
+    The largest coefficient of a term that the points allow is the upper end of its interval if the term is added to
+    the law.
+    """
+    members, found = problem.fits.terms_of(chosen), []
+    for candidate, term in enumerate(problem.terms):
+        if candidate not in members:
+            value, error = last_coefficient(problem.columns[:, [*members, candidate]], problem.target)
+            freedom = max(len(problem.target) - len(members) - 1, 1)
+            most = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
+            part = most * float((problem.columns[:, candidate] / problem.whole).max())
+            if part > _EMPTY:
+                found.append(laws.Hidden(term, most, part))
+    return tuple(found)
+
+
+def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -> str:
+    """Why the leading term along the axis is undetermined; empty if it is determined."""
+    ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
+    if len(ways) > 1:
+        rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
+        return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
+    top = ways.pop()
+    faster = [one for one in hidden if one.term.growth(axis) > top and one.part > HIDDEN_PART]
+    if faster:
+        worst = max(faster, key=lambda one: one.part)
+        return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
+    return ""

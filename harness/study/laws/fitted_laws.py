@@ -1,0 +1,395 @@
+"""The law of each series of a run, and the laws as a table.
+
+A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
+"""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from scipy.special import ndtri
+
+from harness.core.model.formatting import listed
+from harness.core.model.polynomial import OwnSize, Size, Term, sizes_by_letter
+from harness.core.model.sweep_axes import LETTERS, SETTINGS
+from harness.core.results.columns import CaseResult
+from harness.core.stats.interval import CONFIDENCE, NORMAL
+
+from .fit_law import MOST_OFF
+from .integer_laws import exact_pieces
+from .laws import Law, Range, Sizes, exponent_of
+from .piecewise import Predictor, fit_pieces, predictor
+from .series import Point, Series, series_groups, series_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# METRICS get a law in `laws.csv`. COUNTS are exact, and their terms are those expected of a layer's time.
+METRICS = ("time", "memory", "flops", "depth")
+COUNTS = ("flops", "depth", "ops", "traffic")
+
+
+# A prediction says nothing if its interval exceeds this factor to either side.
+SAYS_NOTHING = 100.0
+# This many doublings or more outside the measured sizes, a prediction is a guess.
+FAR = 2.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured.
+
+    `exact` says whether a determined exact law gives the cost to the last digit.
+    """
+
+    value: float
+    lo: float
+    hi: float
+    measured: bool
+    warnings: tuple[str, ...] = ()
+    exact: bool = False
+
+    @property
+    def too_uncertain(self) -> bool:
+        """Whether the interval of a prediction is so wide that the prediction says nothing."""
+        is_wide = self.hi > SAYS_NOTHING * self.value or self.value > SAYS_NOTHING * self.lo
+        return is_wide and not self.measured
+
+
+@dataclass(frozen=True)
+class FittedLaw:
+    """The law of one series.
+
+    Both `exponent_n` and `exponent_d` are scaling exponents at the largest size, None if the axis did not vary.
+    `own_exponents` are the scaling exponents along the layer's own axes that varied, by letter. The terms of the
+    layer's exact counts are `expected`. The prediction check predicts the largest n from a quarter of it and below. Its
+    median relative error is `holdout_error`, None if the check was not possible.
+    """
+
+    series: Series
+    law: Law
+    expected: tuple[Term, ...]
+    exponent_n: Range | None
+    exponent_d: Range | None
+    holdout_error: float | None = None
+    own_exponents: Mapping[str, Range] = field(default_factory=dict)
+
+    def predict(self, n: int, d: int, h: int, b: int, own: OwnSize = ()) -> Prediction:
+        """Return the cost at a size.
+
+        This is the measured cost if exactly this size was measured. Otherwise it is the prediction, or the cost of a
+        smaller size that surely costs more. Its lower end is no less than theirs. Raises ValueError with the reason if
+        the law cannot predict the size. One such size differs along an axis of which only one value was measured.
+        """
+        size = n, d, h, b, own
+        for point in self.series.points:
+            if point.size == size:
+                return Prediction(point.value, point.lo, point.hi, measured=True)
+        position = self._position(size)
+        found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
+        one = found[0] if len(found) == 1 else _either(*found)
+        smaller = [point for point in self._rising if _is_at_most(point.size, size)]
+        # The highest of many measurements is high by chance. All lower ends hold together with 95 % (Bonferroni).
+        reach = float(ndtri(1 - (1 - CONFIDENCE) / 2 / max(len(smaller), 1))) / NORMAL
+        least = [(point.value, point.value * (point.lo / point.value) ** reach) for point in smaller]
+        # A wide interval does not excuse a law that misses a point by more than `MOST_OFF`.
+        dearer = [value for value, end in least if one.value < max(end, (1 - MOST_OFF) * value)]
+        value = max([one.value, *dearer])
+        return replace(one, value=value, lo=max([one.lo, *(end for _, end in least)]), hi=max(one.hi, value))
+
+    def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
+        """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
+        for piece in self._pieces:
+            with contextlib.suppress(ValueError):
+                yield piece.law, piece.points
+
+    @cached_property
+    def _pieces(self) -> list["_Piece"]:
+        """The pieces of the series between the law's breaks. Between two pieces, both predict."""
+        edges = [0.0, *(found.position for found in self.law.breaks), math.inf]
+        pieces: list[_Piece] = []
+        for start, until in pairwise(edges):
+            points = tuple(point for point in self.series.points if start <= self._position(point.size) < until)
+            after = max(self._position(point.size) for point in pieces[-1].points) if pieces else 0.0
+            pieces.append(_Piece(self, points, after, until))
+        return pieces
+
+    def _position(self, size: Size) -> float:
+        return float(self.law.position(Sizes.of([size]))[0])
+
+    @cached_property
+    def _rising(self) -> list[Point]:
+        """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
+        points = self.series.points
+        fell = 0
+        for point in points:
+            if any(other.hi < point.lo and _is_at_most(point.size, other.size) for other in points):
+                fell = max(fell, point.n)
+        return [point for point in points if point.n > fell]
+
+
+def _is_at_most(small: Size, large: Size) -> bool:
+    """Whether a size is at most another one along n, d and b, with the same heads and own sizes.
+
+    More heads share the same width and may cost less, as may larger blocks.
+    """
+    n, d, h, b, own = large
+    return small[0] <= n and small[1] <= d and small[3] <= b and (small[2], small[4]) == (h, own)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The points between two breaks of a law. The piece predicts costs between `after` and `until`, both excluded."""
+
+    fitted: FittedLaw
+    points: tuple[Point, ...]
+    after: float
+    until: float
+
+    @cached_property
+    def law(self) -> Law:
+        """The law of the piece; the last one has the series' own. Raises ValueError if none is known."""
+        if self.until == math.inf:
+            return self.fitted.law
+        below = law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
+        if below is None:
+            raise ValueError(f"no law is known of n below {self.until:g}")
+        return below
+
+    @property
+    def _is_counted(self) -> bool:
+        return self.fitted.series.metric != "time"
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        """All points of the series show how far to trust the law of the last piece."""
+        one = self.fitted.series
+        alone = one if self.until == math.inf else replace(one, points=self.points)
+        return predictor_of(alone, self.law, self.fitted.expected)
+
+    def predict(self, *size: Any) -> Prediction:
+        predict = self._predictor
+        names = self.fitted.series.names
+        # No law can predict the cost along an axis of which one value was measured.
+        fixed = [
+            f"{_name(axis, names)}={wanted:g} was requested and only {_name(axis, names)}={measured[0]:g} measured"
+            for axis, wanted in sizes_by_letter(size).items()
+            if len(measured := _measured_values(self.points, axis)) == 1 and measured != [wanted]
+        ]
+        if fixed:
+            raise ValueError("; ".join(fixed))
+        predicted, warnings = predict(*size), _warnings(self.points, predict, size, names)
+        if predicted.value <= 0:
+            raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
+        beside: dict[str, tuple[float, ...]] = {}
+        for axis, wanted in sizes_by_letter(size).items():
+            beside[axis], known = self._known_beside(axis, wanted)
+            if known and self.law.exact:
+                key = _name(axis, names)
+                warnings += (f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between",)
+        letters = [*beside][4:]
+        corners = (
+            (n, d, h, b, tuple(zip(letters, own, strict=True))) for n, d, h, b, *own in product(*beside.values())
+        )
+        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self._is_counted else ())]
+        lo, hi = float(min(costs)), float(max(costs))
+        return Prediction(predicted.value, lo, hi, False, warnings, self.law.exact and self.law.determined and lo == hi)
+
+    def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
+        """The values around the wanted one at which the law of counts is known, and which those are in words.
+
+        Counts may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law is known at the
+        measured values alone. Without steps, the wanted value is returned, and no words.
+        """
+        values = _measured_values(self.points, axis)
+        constant = [term.without(axis) == term for term in self.law.terms]
+        if not self._is_counted or wanted in values or all(constant):
+            return (wanted,), ""
+        if not self.law.determined:
+            below = max((value for value in values if value < wanted), default=wanted)
+            return (below, min((value for value in values if value > wanted), default=wanted)), ""
+        # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
+        first = int(values[0]) if any(constant) else 0
+        step = math.gcd(*(int(value) - first for value in values)) or first
+        more = first % step
+        known = f"{more} more than multiples of {step}" if more else f"multiples of {step}"
+        if axis == "n" and any(term.log for term in self.law.terms):
+            step, more, known = 1 << int(wanted).bit_length() - 1, 0, "powers of two"
+        below = (wanted - more) // step * step + more
+        return ((wanted,), "") if below == wanted else ((max(below, 1), below + step), known)
+
+
+def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
+    return sorted({sizes_by_letter(point.size)[axis] for point in points})
+
+
+def _name(axis: str, names: Mapping[str, str]) -> str:
+    """The key by which a size along an axis is given."""
+    return LETTERS.get(axis) or f"layer.{names[axis]}"
+
+
+def _either(below: Prediction, above: Prediction) -> Prediction:
+    between = "between the sizes measured here another law begins: the interval holds both"
+    middle, lo, hi = math.sqrt(below.value * above.value), min(below.lo, above.lo), max(below.hi, above.hi)
+    return Prediction(middle, lo, hi, False, tuple(dict.fromkeys((between, *below.warnings, *above.warnings))))
+
+
+def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:
+    warnings = []
+    wanted = sizes_by_letter(size)
+    for axis, highest in predict.highest.items():
+        factor = max(wanted[axis] / highest, predict.lowest[axis] / wanted[axis])
+        if math.log2(factor) >= FAR:
+            warnings.append(
+                f"far outside what was measured: {_name(axis, names)}={wanted[axis]:g} is {factor:.3g} times beyond "
+                f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
+            )
+        values = _measured_values(points, axis)
+        if factor > 1 and len(values) == 2 and (axis != "n" or predict.law.determined):
+            low, high = values
+            warnings.append(
+                f"the cost model is fitted to two values of {_name(axis, names)} ({low:g} and {high:g}), so growth "
+                "beyond them is uncertain: measure a third"
+            )
+    if not predict.law.determined:
+        # If several axes vary, another axis than n may leave the law undetermined.
+        more = _further_warnings(points, size[0]) if set(predict.highest) == {"n"} else ""
+        warnings.append(f"the law is undetermined: {predict.law.reason}{more}")
+    return tuple(warnings)
+
+
+def _further_warnings(points: Sequence[Point], most: float) -> str:
+    """Advice on what to measure to determine the law: the next two doublings of n.
+
+    The second one is left out if it exceeds the requested n.
+    """
+    sizes = sorted({point.n for point in points})
+    beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(most, 2 * sizes[-1])]
+    number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"
+    return f"; {number} from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"
+
+
+def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
+    """Return the law of every series whose costs are above 0, in the order of the lines, then of `METRICS`."""
+    return [fitted for members in series_groups(lines).values() for fitted in laws_of_layer(members)]
+
+
+def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
+    """Yield the law of each series of one layer in one setting."""
+    counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
+    expected = _expected(
+        [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
+    )
+    for metric in METRICS:
+        found = counted.get(metric) or _with_law(lines, metric, expected)
+        if found:
+            one, law = found
+            size = one.largest.size
+            along = {axis: exponent_of(law, axis, *size) for axis in ("n", "d", *one.names)}
+            own = {axis: known for axis in one.names if (known := along[axis])}
+            yield FittedLaw(one, law, expected, along["n"], along["d"], own_exponents=own)
+
+
+def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
+    """The expected terms of a layer's time: a constant and each term of its exact counts.
+
+    Counts leave out elementwise work. A product of n²·d FLOPs leaves n² scores per head, which the softmax processes.
+    A term in n² is therefore expected too, and one in n·w for n·w·d FLOPs in a window w.
+    """
+    if not exact:
+        return ()
+    counted = [term for law in exact for term in law.terms if term.h >= 0]
+    pairs = [term for term in counted if term.d == 1 and term.n + sum(power for _, power in term.own) == 2]
+    scores = [Term(term.n, term.log, h=int(heads), b=term.b, own=term.own) for term in pairs]
+    return tuple(dict.fromkeys([Term(), *counted, *scores]))
+
+
+def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
+    one = series_of(lines, metric)
+    law = law_of(one, expected) if one else None
+    if law and metric == "time" and (reason := _no_host_in_common(lines)):
+        law = replace(law, determined=False, reason=reason)
+    return (one, law) if one and law else None
+
+
+def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
+    """Why the times of different sizes are not comparable: two of them have no host in common. Empty if they are."""
+    hosts = {frozenset(line.host.split(",")) for line in lines if line.host and line.time_s}
+    if not any(one.isdisjoint(other) for one, other in combinations(hosts, 2)):
+        return ""
+    return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
+
+
+def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
+    """Return the law of a series; None if a cost is 0 or nothing was measured.
+
+    Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
+    exact counts, as long as these explain it.
+    """
+    if not one.points or any(point.value <= 0 for point in one.points):
+        return None
+    if one.metric == "time":
+        return fit_pieces(one.sizes, one.values, one.errors, expected, one.faults)
+    return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
+
+
+def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
+    """Return the predictor of the series at other sizes."""
+    found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
+    # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
+    return replace(found, drift=0.0) if law.exact and law.determined and one.metric in COUNTS else found
+
+
+def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
+    """Return the laws as a tidy DataFrame: `laws.csv`."""
+    import pandas as pd
+
+    return pd.DataFrame([_law_row(fitted) for fitted in laws], columns=list(LAW_COLUMNS))
+
+
+_FIRST = ("mode", "dtype", "device", "mask")
+LAW_COLUMNS = (
+    *("impl", *_FIRST, "metric", "law", "terms"),
+    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
+    *("cv_error", "holdout_error", "determined"),
+    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
+    *(name for name in SETTINGS if name not in _FIRST),
+    "own_exponents",
+)
+
+
+def _law_row(fitted: FittedLaw) -> dict[str, Any]:
+    one, law, own = fitted.series, fitted.law, fitted.own_exponents
+    sizes = [point.n for point in one.points]
+    # JSON has no infinity, so an unbounded end is null.
+    terms = {
+        str(c.term): {"value": c.value, "lo": c.lo, "hi": c.hi if c.hi < math.inf else None} for c in law.coefficients
+    }
+    return {
+        **one.shown_setting.as_dict(),
+        **{name: getattr(law, name) for name in ("cv_error", "determined", "exact")},
+        "impl": one.impl,
+        "metric": one.metric,
+        "law": str(law),
+        "terms": json.dumps(terms, ensure_ascii=False),
+        **_ends("exponent_n", fitted.exponent_n),
+        **_ends("exponent_d", fitted.exponent_d),
+        "own_exponents": json.dumps({axis: vars(one) for axis, one in own.items()}, ensure_ascii=False)
+        if own
+        else None,
+        "holdout_error": fitted.holdout_error,
+        "reason": law.reason or None,
+        "breaks": json.dumps([b.n for b in law.breaks]) if law.breaks else None,
+        "points": len(one.points),
+        "seq_len_min": min(sizes),
+        "seq_len_max": max(sizes),
+    }
+
+
+def _ends(name: str, found: Range | None) -> dict[str, float]:
+    return {name: found.value, f"{name}_lo": found.lo, f"{name}_hi": found.hi} if found else {}

@@ -1,0 +1,220 @@
+"""Exact laws of exact costs: rational coefficients that give FLOPs, operations or bytes to the last digit.
+
+The law is the one with the fewest terms that gives every point exactly. Its terms are products of powers of n, d, h
+and b, and of a layer's own letters. Unlike a fitted law, an exact law may have a negative term: training an Elman
+network does 12nd² − 2d² FLOPs.
+Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading
+
+from .fit_law import subsets
+from .laws import (
+    FEWEST_SIZES,
+    Break,
+    Coefficient,
+    Floats,
+    Law,
+    Sizes,
+    design,
+    powers_beside,
+    too_many_powers,
+    varying_axes,
+)
+
+# d/h is the width of a head.
+_POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
+# The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
+_OWN_FACTORS = {
+    1: [Term(n=n, d=d, h=h) for n in (0, 1) for d in (0, 1, 2) for h in (0, 1)],
+    2: [Term(d=d, h=h) for d in (0, 1) for h in (0, 1)],
+    -1: [Term(n=n, d=d, h=h) for n in (1, 2) for d in (0, 1, 2) for h in (0, 1)],
+}
+# Those of the length m of a source: work for each of its tokens, or with each token of the layer's own input.
+_SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *(Term(n=n, d=1, h=-1) for n in (0, 1))]}
+_MOST_TERMS = 4
+_MOST_TERMS_ABOVE = 3
+# With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
+_MOST_CANDIDATES = 40
+# Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2, and eighths, which are bits.
+_DENOMINATOR = 8
+# A law of only the largest sizes needs at least two of them.
+_FEWEST_ABOVE = 2
+# The largest distance of exact fits, in relative units.
+_EXACT = 1e-8
+# At most this many starting sizes are tried, chosen evenly over the measured n.
+_MOST_STARTS = 5
+# Such a law needs two points more than terms, because one of several starts may fit by chance.
+_SPARE_ABOVE = 2
+# A law with a logarithm and a negative term needs this many sizes more than terms in n: many sequences follow one by
+# chance, and a cost is a sum of parts.
+_SPARE_WITH_LOG = 2
+
+
+def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
+    """Find the exact law of integer `costs` at `sizes`; None if no law of at most `most` terms is exact.
+
+    The points must outnumber the terms by `spare`, so that no law fits by chance.
+
+    The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
+    values, or none that is twice another. A law with a logarithm and a negative term has not two sizes more than terms
+    in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
+    exact too.
+    """
+    axes = varying_axes(sizes)
+    terms = _candidates(axes)
+    target = np.array([float(cost) for cost in costs])
+    scale = np.where(target == 0, 1.0, np.abs(target))
+    relative = design(terms, sizes) / scale[:, None]
+    whole = _exact_sizes(sizes)
+    if not any(costs):
+        return _law((), (), axes, "")
+    for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
+        found = []
+        for members, values in subset_fits(relative, target / scale, size):
+            rounded = [Fraction(round(value * _DENOMINATOR), _DENOMINATOR) for value in values]
+            chosen = [terms[i] for i in members]
+            if all(rounded) and _is_increasing(chosen, rounded) and _reproduces(chosen, rounded, whole, costs):
+                found.append((chosen, rounded))
+        if found:
+            chosen, rounded = min(found, key=lambda law: _complexity_rank(law[1]))
+            with_negative = [law for law, values in found if min(values) < 0]
+            doubt = _uncertainty(sizes, axes, [law for law, _ in found], with_negative)
+            return _law(chosen, rounded, axes, doubt)
+    return None
+
+
+def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
+    """Find the exact law of all points, or else of the points from some n on; None if there is none.
+
+    That n is the smallest start tried from which a law is exact, and it is listed in `breaks`. Such laws occur because
+    different phases of a call set the peak memory at small and at large n.
+    """
+    starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
+    law = exact_law(sizes, costs)
+    for start in starts[1 :: -(-(len(starts) - 1) // _MOST_STARTS) or 1]:
+        if law is not None:
+            break
+        above = np.flatnonzero(sizes.n >= start)
+        law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
+        law = replace(law, breaks=(Break(float(start)),)) if law is not None else None
+    return law
+
+
+def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
+    """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
+
+    Coefficients may have either sign.
+    """
+    scale = np.linalg.norm(design, axis=0)
+    unit = design / scale
+    gram, moment = unit.T @ unit, unit.T @ target
+    chosen = subsets(design.shape[1], size)
+    # A tiny ridge keeps systems of dependent terms solvable. The solutions are checked exactly below.
+    grams = gram[chosen[:, :, None], chosen[:, None, :]] + 1e-13 * np.eye(size)
+    solved = np.linalg.solve(grams, moment[chosen][..., None])[..., 0]
+    left = float(target @ target) - (solved * moment[chosen]).sum(1)
+    close = np.nonzero(left < 1e-6 * len(target))[0]  # coarse, because `left` is the difference of two large numbers
+    found = []
+    for which in close:
+        columns = list(chosen[which])
+        exact, *_ = np.linalg.lstsq(unit[:, columns], target, rcond=None)
+        if np.abs(unit[:, columns] @ exact - target).max() < _EXACT:
+            found.append((tuple(int(i) for i in columns), exact / scale[columns]))
+    return found
+
+
+def _candidates(axes: Sequence[str]) -> list[Term]:
+    powers = [_POWERS[axis] if axis in axes else (0,) for axis in AXES]
+    every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
+    terms = [term for term in every if _occurs(term)]
+    for own in (axis for axis in axes if axis not in AXES):
+        for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
+            terms += [
+                Term.of({**term.along(axes).powers, "b": b, own: power})
+                for term in factors
+                for b in ((0, 1) if "b" in axes else (0,))
+            ]
+    return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
+
+
+def _exact_sizes(sizes: Sizes) -> list[Size]:
+    """The (n, d, h, b, own) of each point, in numbers that are exact."""
+    found: list[Size] = []
+    for point, (n, d, h, b) in enumerate(zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)):
+        own = tuple((letter, float(values[point])) for letter, values in sizes.own.items())
+        found.append((int(n), int(d), int(h), int(b), own))
+    return found
+
+
+def _occurs(term: Term) -> bool:
+    """Whether a layer's cost may have this term.
+
+    d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
+    """
+    return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
+
+
+def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[Size], costs: Sequence[int]) -> bool:
+    """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
+    if any(term.log for term in terms) and any(size[0] & (size[0] - 1) for size in sizes):
+        return False
+    law = Polynomial(dict(zip(terms, values, strict=True)))
+    return all(law.value(*size) == cost for size, cost in zip(sizes, costs, strict=True))
+
+
+def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
+    """Sort key for how unlike counts the coefficients are: negative ones and fractions, then their number."""
+    return sum(value < 0 for value in values) + sum(value.denominator > 1 for value in values), len(values)
+
+
+def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
+    """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
+    top = max(term.growth() for term in terms)
+    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth() == top)
+
+
+def _uncertainty(
+    sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]], with_negative: Sequence[Sequence[Term]]
+) -> str:
+    """Why the exact law may not be the true one; empty if nothing speaks against it.
+
+    `found` holds the terms of every exact law of the same length, and `with_negative` those with a negative one.
+    """
+    if not axes:
+        return "measured at one size only"
+    first = len(np.unique(sizes.axis(axes[0])))
+    if first < FEWEST_SIZES:
+        return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
+        return f"no {axes[0]} is twice another: steps at powers of two do not show"
+    with_log = [terms for terms in with_negative if any(term.log for term in terms)]
+    needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
+    if (lengths := len(np.unique(sizes.n))) < needed:
+        return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
+    for axis in axes:
+        if many := "".join({too_many_powers(terms, axis, sizes) for terms in found}):
+            return many
+        if len({leading(terms, axis) for terms in found}) > 1:
+            return f"laws as short with other powers of {axis} give every point too"
+    return ""
+
+
+def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:
+    pairs = sorted(zip(terms, values, strict=True))
+    return Law(
+        tuple(Coefficient(term, float(value), float(value), float(value)) for term, value in pairs),
+        axes,
+        not doubt,
+        doubt,
+        exact=True,
+        covariance=np.zeros((len(pairs), len(pairs))),
+        cv_error=0.0,
+    )

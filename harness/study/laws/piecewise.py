@@ -1,0 +1,303 @@
+"""Laws that change at some n, and predictions with intervals at sizes that were not measured."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtri, stdtrit
+
+from harness.core.model.polynomial import OwnSize, Term
+from harness.core.stats.interval import CONFIDENCE, NORMAL
+
+from .fit_law import all_subsets, fit_law, known_at
+from .laws import (
+    FEWEST_SIZES,
+    LAW_ERROR,
+    ROUNDING,
+    Break,
+    Floats,
+    KnownCost,
+    Law,
+    Range,
+    Sizes,
+    candidate_terms,
+    design,
+    varying_axes,
+    weights_of,
+)
+
+# Significance level of a break. It is low and divided by the number of n, because many n are tried.
+_REJECTED_BELOW = 1e-4
+# The cost must jump by at least this share at a break, up or down, because no law is more accurate than this. It must
+# also jump by more than `_SCATTERS` times the scatter of the points.
+LEAST_JUMP = 0.03
+_SCATTERS = 3.0
+# Each piece needs at least this many sizes.
+_FEWEST_OF_PIECE = 2
+# At most this many sizes are tried as the break. If there are more, the tried ones are chosen evenly.
+_MOST_TRIED = 24
+
+
+def fit_pieces(
+    sizes: Sizes,
+    costs: Floats,
+    errors: Floats | None = None,
+    expected: Sequence[Term] = (),
+    known: KnownCost | None = None,
+) -> Law:
+    """Fit the law of the largest sizes: of all points, or of those from the last break on.
+
+    At a break, one law ends and another begins. The cause may be another kernel, or memory that the C library returns
+    to the system. An average of both laws would describe neither.
+
+    The law's `breaks` lists all breaks. For the arguments see `fit_law`.
+    """
+    terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
+    breaks = _breaks(sizes, costs, errors, terms, known, along_memory=False)
+    if breaks and known is not None:
+        # Where memory blocks grow with the heads, large ones cause a jump at another n for each number of heads.
+        of_memory = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+        breaks = of_memory if 0 < len(of_memory) < len(breaks) else breaks
+    elif known is not None:
+        breaks = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+    if not breaks:
+        return fit_law(sizes, costs, errors, expected, known)
+    position = _position(sizes, known, breaks[-1].bytes is not None)
+    law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, errors), expected, known)
+    return replace(law, breaks=breaks)
+
+
+def _chosen(
+    which: NDArray[np.bool_], sizes: Sizes, costs: Floats, errors: Floats | None
+) -> tuple[Sizes, Floats, Floats | None]:
+    return sizes[which], costs[which], None if errors is None else errors[which]
+
+
+def _breaks(
+    sizes: Sizes,
+    costs: Floats,
+    errors: Floats | None,
+    terms: Sequence[Term],
+    known: KnownCost | None,
+    along_memory: bool,
+) -> tuple[Break, ...]:
+    """Every break in ascending order, found by splitting the points at the best break and searching both sides."""
+    found = find_break(sizes, costs, terms, errors, known, along_memory)
+    if found is None:
+        return ()
+    position = _position(sizes, known, along_memory)
+    sides = (position < found.position, position >= found.position)
+    below, above = (_breaks(*_chosen(side, sizes, costs, errors), terms, known, along_memory) for side in sides)
+    return (*below, found, *above)
+
+
+def _position(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
+    return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
+
+
+def find_break(
+    sizes: Sizes,
+    costs: Floats,
+    terms: Sequence[Term],
+    errors: Floats | None = None,
+    known: KnownCost | None = None,
+    along_memory: bool = False,
+) -> Break | None:
+    """Find the n, or the size of the largest memory block, at which a second law begins; None if there is no break.
+
+    Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
+    the cost jumps there instead of bending. Both laws consist of `terms`. For `errors` see `fit_law`.
+    """
+    added, errors = known_at(sizes, costs, errors, known)
+    weights = weights_of(costs, errors)
+    columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
+    whole = all_subsets(columns, target)
+    found: list[tuple[float, Break]] = []
+    position = _position(sizes, known, along_memory)
+    distinct = np.unique(position)
+    inner = distinct[_FEWEST_OF_PIECE : len(distinct) - _FEWEST_OF_PIECE + 1]
+    for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
+        above = position >= start
+        if min(len(np.unique(sizes.n[side])) for side in (above, ~above)) < _FEWEST_OF_PIECE:
+            continue
+        left, right = (all_subsets(columns[part], target[part]) for part in (~above, above))
+        used = int(left.size[left.best] + right.size[right.best]) + 1  # the break itself is one more parameter
+        spent, freedom = max(used - int(whole.size[whole.best]), 1), len(costs) - used
+        if freedom < 1:
+            continue
+        rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
+        excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
+        here = position == start
+        whole_cost = target + added
+        jump = float(
+            np.exp(np.median(np.log(whole_cost[here] / (left.predicted(left.best, columns[here]) + added[here]))))
+        )
+        chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
+        off = np.empty(len(costs))
+        for part, side in ((~above, left), (above, right)):
+            off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
+        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
+        if excess > chance and abs(np.log(jump)) >= np.log1p(least):
+            found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+# A doubling beyond the measured sizes adds an error of this share, as far as nothing is known of the series. It counts
+# as so many checks. In default sweeps of two noisy cores, laws of n ≤ 512 missed n = 2048 by 3 to 6 % per doubling.
+# Where the page faults of larger sizes are not known, the error is larger and less certain.
+PRIOR_DRIFT, _PRIOR_WEIGHT = 0.045, 16.0
+UNKNOWN_DRIFT, _UNKNOWN_WEIGHT = 0.10, 2.0
+# The same for the peak of memory, which another phase of a layer may take over.
+_PEAK_DRIFT = 0.10
+# The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
+_FARTHEST = 100.0
+# At most this many cuts between smaller and larger sizes are tried.
+_MOST_CUTS = 8
+# A law fitted below a cut is tested up to this many times the n of the cut.
+_TESTED_UP_TO = 4
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A law with the parameters of its prediction interval.
+
+    A prediction is uncertain for four reasons, and the variances of log cost add up. The law and its coefficients are
+    uncertain. Points scatter around any law. Page faults are known approximately. And a law may not hold beyond the
+    measured sizes, because caches overflow or other kernels take over: this is the drift.
+
+    The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
+    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. The measured range of
+    each axis runs from `lowest` to `highest`, over this many `points`.
+    """
+
+    law: Law
+    scatter: float
+    drift: float
+    checks: float
+    lowest: dict[str, float]
+    highest: dict[str, float]
+    points: int
+
+    def __call__(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range:
+        """Return the cost at a size with its 95 % prediction interval."""
+        size = Sizes.of([(n, d, h, b, own)])
+        expected, least, most = self._unmeasured(size)
+        fitted = self._averaged(size)
+        value = fitted + expected
+        if value == 0 or (self.law.exact and self.law.determined):
+            # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
+            # cost may be higher but not lower.
+            more = NORMAL * self.drift * self.outside(n, d, h, b, own)
+            return Range(value, value, value * math.exp(more))
+        deviation = math.hypot(
+            self._of_the_law(size, fitted),
+            self.scatter,
+            self.drift * self.outside(n, d, h, b, own),
+            self._error_of_known(size) / value,
+        )
+        half_width = min(float(stdtrit(self.checks, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
+        down = math.hypot(half_width, math.log(value / (fitted + least)))
+        up = math.hypot(half_width, math.log((fitted + most) / value))
+        return Range(value, value * math.exp(-down), value * math.exp(up))
+
+    def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
+        """What no measured size had and this one may have: expected, least and most."""
+        if self.law.known is None:
+            return 0.0, 0.0, 0.0
+        expected, least, most = self.law.known.unmeasured(size)
+        return float(expected[0]), float(least[0]), float(most[0])
+
+    def _error_of_known(self, size: Sizes) -> float:
+        known = self.law.known
+        return known.error * float(known(size)[0]) if known is not None else 0.0
+
+    def _averaged(self, size: Sizes) -> float:
+        """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
+
+        The choice among them is partly chance. Their mean errs less beyond the points (Hoeting et al. 1999,
+        "Bayesian model averaging"). The weights are the square roots of theirs, because points err together.
+        """
+        if self.law.exact or float(self.law(size)[0]) <= 0:
+            return max(float(self.law(size)[0]), 0.0)
+        weights, predicted = self._weighted(size)
+        return float(np.exp(weights @ predicted))
+
+    def _weighted(self, size: Sizes) -> tuple[Floats, Floats]:
+        """The weights of the law and its rivals, and the log costs that they predict."""
+        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
+        least = max(min(law.noise for law in laws), ROUNDING)
+        weights = np.array([(least / max(law.noise, least)) ** (self.points / 2) for law in laws])
+        return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
+
+    def outside(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> float:
+        """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
+        size = Sizes.of([(n, d, h, b, own)])
+        at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
+        return sum(
+            math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
+        )
+
+    def _of_the_law(self, size: Sizes, value: float) -> float:
+        """The standard error of log cost from the law's coefficients, and from the choice among the law and its rivals.
+
+        It is the root of the variance within the laws and between them (Hoeting et al. 1999, equation 6).
+        """
+        if self.law.exact or value <= 0:
+            return 0.0
+        within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / float(self.law(size)[0])
+        weights, predicted = self._weighted(size)
+        return math.hypot(within, math.sqrt(float(weights @ (predicted - weights @ predicted) ** 2)))
+
+
+def predictor(
+    sizes: Sizes, costs: Floats, errors: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
+) -> Predictor:
+    """Return the predictor of a series.
+
+    Pass `law` if it is already fitted. For the other arguments see `fit_law`. The measured range starts at the law's
+    last break. The drift is estimated from all sizes.
+    """
+    law = law or fit_pieces(sizes, costs, errors, expected)
+    own = law.position(sizes) >= law.breaks[-1].position if law.breaks else np.full(len(costs), True)
+    off = np.log(costs[own] / law(sizes[own]))
+    # An uncertain point says little about the scatter around the law.
+    weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
+    # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
+    drift, checks = (_PEAK_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
+    ends = {axis: sizes[own].axis(axis) for axis in law.varied}
+    return Predictor(
+        law,
+        scatter=float(np.sqrt(weights @ off**2 / weights.sum())),
+        drift=drift,
+        checks=checks,
+        lowest={axis: float(values.min()) for axis, values in ends.items()},
+        highest={axis: float(values.max()) for axis, values in ends.items()},
+        points=int(own.sum()),
+    )
+
+
+def _drift(
+    sizes: Sizes, costs: Floats, errors: Floats | None, expected: Sequence[Term], known: KnownCost | None
+) -> tuple[float, float]:
+    """The error per doubling of laws fitted to smaller n at the next larger n, and the number of these checks.
+
+    This error is taken as the error per doubling of the full law beyond the largest size.
+    """
+    drift, checks = (PRIOR_DRIFT, _PRIOR_WEIGHT) if known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
+    total = checks * drift**2
+    # A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
+    cuts = np.unique(sizes.n)[FEWEST_SIZES - 1 : -1]
+    for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
+        kept = sizes.n <= cut
+        tried = (sizes.n > cut) & (sizes.n <= _TESTED_UP_TO * cut)
+        if not tried.any():
+            continue
+        law = fit_pieces(*_chosen(kept, sizes, costs, errors), expected, known)
+        off, doublings = np.log(costs[tried] / law(sizes[tried])), np.log2(sizes.n[tried] / cut)
+        # What the points themselves are uncertain by is no error of the law.
+        excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
+        total += float(np.mean(excess / doublings**2))
+        checks += 1
+    return math.sqrt(total / checks), checks

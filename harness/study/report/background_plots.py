@@ -1,0 +1,95 @@
+"""All static plots of a run, drawn by a second process while this one fits cost models and writes tables.
+
+Loading the drawing libraries alone takes a second, so the process starts before any plot is due. If the process fails,
+this one draws everything itself, meets the same error and reports it.
+"""
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core.model.background_process import BackgroundProcess
+
+if TYPE_CHECKING:  # only: an early start must not wait for what these imports load
+    from harness.core.config.machine import Machine
+    from harness.core.results.columns import CaseResult
+
+    from .overview import Overview
+
+# A function of `harness.study.report.plots.overviews`, and its arguments.
+_Order = tuple[str, tuple[Any, ...]]
+
+
+class BackgroundPlots:
+    """Draws one run's plots in a process that ends with this context at the latest."""
+
+    def __init__(self) -> None:
+        self._orders: list[_Order] = []
+        self._handed_over: list[Path] = []
+
+    def __enter__(self) -> "BackgroundPlots":
+        name = serve_drawing.__name__
+        self._interpreter = BackgroundProcess(__name__, name, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._interpreter.close()
+        for path in self._handed_over:
+            path.unlink(missing_ok=True)
+
+    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: "Machine") -> None:
+        """Hand over the lines to draw and, for the roofline, the machine's description. Returns at once."""
+        self._hand_over(("draw", (directory, lines, machine)))
+
+    def add_overviews(self, directory: Path, overviews: "Sequence[Overview]") -> None:
+        """Hand over the overviews, which need the run's findings. Returns at once."""
+        self._hand_over(("draw_overviews", (directory, overviews)))
+
+    def _hand_over(self, order: _Order) -> None:
+        self._orders.append(order)
+        process = self._interpreter.process
+        if process is None or process.stdin is None:
+            return
+        try:
+            with tempfile.NamedTemporaryFile(prefix="harness-", delete=False) as file:
+                self._handed_over.append(Path(file.name))
+                pickle.dump(order, file, pickle.HIGHEST_PROTOCOL)
+            # By file name: a pipe full of lines would block this process until the other has loaded its libraries.
+            process.stdin.write(f"{file.name}\n".encode())
+            process.stdin.flush()
+        except OSError:  # no space for the file, or the process has died: `finish` draws without it
+            process.kill()
+
+    def finish(self) -> None:
+        """Wait until everything is drawn. Raises OSError if a plot cannot be written."""
+        if not self._orders:
+            return
+        process = self._interpreter.process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):  # the process has died, which its status tells
+                process.stdin.close()
+        if process is None or process.wait() != 0:
+            for order in self._orders:
+                _draw(order)
+
+
+def serve_drawing() -> None:
+    """The work of the process: load the libraries, then draw what the files named on standard input hold."""
+    import harness.study.report.plots.overviews  # noqa: F401  loaded while the orders are made
+
+    for name in sys.stdin.buffer:
+        with open(name.decode().removesuffix("\n"), "rb") as file:
+            order = pickle.load(file)
+        _draw(order)
+
+
+def _draw(order: _Order) -> None:
+    from .plots import overviews  # loads the drawing libraries
+
+    function, arguments = order
+    getattr(overviews, function)(*arguments)

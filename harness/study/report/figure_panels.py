@@ -1,0 +1,416 @@
+"""The panels of a run's figures and what is drawn in them, alike in the static plots and on the page.
+
+A figure shows one setting, and each of its panels one (d, h). A panel has axes with round ticks, a curve for each layer
+in that layer's look, and failed cases. An axis is `{"range": [lo, hi], "ticks": [[value, text]]}`, always
+logarithmic.
+"""
+
+import math
+import re
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from harness.core.model import formatting, own_axes
+from harness.core.model.formatting import NumberText
+from harness.core.model.sweep_axes import SETTINGS, setting_text
+from harness.core.results.columns import CaseResult
+from harness.study.laws.crossovers import Crossover, layers_without_heads
+from harness.study.laws.roofline import Roof, RoofPoint
+
+from .document import grouped
+from .layer_looks import Looks, looks_of_run
+
+# The lines of a run, or some of them.
+Lines = Sequence[CaseResult]
+Axis = dict[str, Any]
+# The data of a chart: lists of numbers and texts by name.
+Chart = dict[str, Any]
+SETTING_AXES = ("batch_size", *SETTINGS)
+# The most widths, and the most numbers of heads, that one plot has room for.
+MOST_SHOWN = 4
+# With more layers than this a figure is crowded and shows less of each.
+MANY = 10
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines to compare with each other: same setting, width and heads, different layer and n, in ascending order."""
+
+    d_model: int
+    num_heads: int
+    lines: tuple[CaseResult, ...]
+
+    def impls(self) -> list[str]:
+        """The layers present."""
+        return list(dict.fromkeys(line.impl for line in self.lines))
+
+    @property
+    def timed(self) -> int:
+        """The number of timed cases."""
+        return sum(line.time_s is not None for line in self.lines)
+
+    def families(self) -> dict[str, str]:
+        """The family of each layer."""
+        return {line.impl: line.family for line in self.lines}
+
+    def of(self, impl: str) -> list[CaseResult]:
+        """The lines of one layer, in ascending n."""
+        return [line for line in self.lines if line.impl == impl]
+
+
+@dataclass(frozen=True)
+class PanelSetting:
+    """The value that all cases of a figure share on each of `SETTING_AXES`, and the panels of the figure.
+
+    The name has only those values in which the run's settings differ. The looks are those of all layers of the run.
+    """
+
+    at: Mapping[str, Any]
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+    looks: Looks
+
+    @property
+    def timed(self) -> int:
+        """The number of timed cases in all panels."""
+        return sum(panel.timed for panel in self.panels)
+
+
+def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSetting]:
+    """Group the run's lines by setting and divide each setting into panels. A layer without an own axis is in each.
+
+    `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
+    """
+    looks = looks_of_run(lines) if looks is None else looks
+    without = layers_without_heads(lines)
+    groups: dict[tuple[Any, ...], list[CaseResult]] = {}
+    for line, options in own_axes.compared_at(lines):
+        at = {axis: getattr(line, axis) for axis in SETTING_AXES} | {"options": options}
+        groups.setdefault(tuple(at.values()), []).append(line)
+    varying = [axis for axis, seen in zip(SETTING_AXES, zip(*groups, strict=True), strict=False) if len({*seen}) > 1]
+    found = []
+    for values, members in sorted(groups.items(), key=lambda item: list(map(in_order, item[0]))):
+        at = dict(zip(SETTING_AXES, values, strict=True))
+        # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
+        name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
+        name = re.sub(r"[^\w.+-]", "-", name)
+        found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without)), looks))
+    return found
+
+
+def in_order(value: Any) -> Any:
+    """A sort key by which `window=64` comes before `window=128`, and 0.25 before 0.5."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", value) if isinstance(value, str) else []
+    return [float(part) if at % 2 else part for at, part in enumerate(parts)] or value
+
+
+def _panels(lines: Lines, without: Collection[str]) -> Iterator[Panel]:
+    """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
+    with_heads = [line for line in lines if line.impl not in without] or list(lines)
+    for d in sorted({line.d_model for line in lines}):
+        for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
+            # `replace`: each panel shows the lines without heads as if measured at its h.
+            own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
+            others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
+            members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
+            yield Panel(d, h, tuple(members))
+
+
+@dataclass(frozen=True)
+class OwnAxisPanel:
+    """The timed lines of one layer that differ in n and along `axis`, an own axis.
+
+    The title has all other values. `beside` are the lines of layers without the axis that are otherwise alike.
+    """
+
+    axis: str
+    impl: str
+    title: str
+    lines: tuple[CaseResult, ...]
+    beside: tuple[CaseResult, ...]
+
+    def value(self, line: CaseResult) -> float:
+        """The value of a line along the axis."""
+        return own_axes.sizes_by_name(line.own_axes, line.options)[self.axis]
+
+
+def own_axis_panels(lines: Lines) -> list[OwnAxisPanel]:
+    """A panel for each own axis of a layer that varies, and for each setting and size beside n."""
+    timed, headless = [line for line in lines if line.time_s is not None], layers_without_heads(lines)
+    found = []
+    for axis in own_axes.varied_axes(timed):
+        of_axis = (line for line in timed if axis in own_axes.axes_of_text(line.own_axes))
+        for (impl, where, h, others), members in grouped(of_axis, partial(_beside, axis=axis)).items():
+            sizes = (f"d = {where[2]}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others))
+            at = setting_text({"batch_size": where[1], **where[0].as_dict()})
+            alike = [line for line in timed if line.options == where[0].options and _beside(line, axis)[1] == where]
+            beside = tuple(one for one in alike if one.impl != impl and (one.num_heads == h or one.impl in headless))
+            found.append(OwnAxisPanel(axis, impl, ", ".join((*sizes, at)), tuple(members), beside))
+    return [panel for panel in found if len({*map(panel.value, panel.lines)}) > 1]
+
+
+def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
+    """The settings to draw: of those that differ along own axes alone, the last with the most timed cases."""
+    apart = grouped(
+        settings,
+        lambda one: frozenset((line.impl, line.batch_size, line.series) for p in one.panels for line in p.lines),
+    )
+    return [max(reversed(alike), key=lambda one: one.timed) for alike in apart.values()]
+
+
+def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
+    """The layer, the setting with b and d, h, and the sizes of a line along other own axes than this one."""
+    sizes = own_axes.sizes_by_name(line.own_axes, line.options)
+    others = tuple(sorted((name, value) for name, value in sizes.items() if name != axis))
+    return line.impl, (line.series, line.batch_size, line.d_model), line.num_heads, others
+
+
+def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSetting:
+    """Reduce a setting to what one plot can show: at most `most` widths and `most` numbers of heads.
+
+    The first and the last of each stay. The title then gives the number of panels kept and of all panels. The page and
+    the tables show every panel.
+    """
+    widths, heads = (
+        evenly_spread({getattr(p, axis) for p in setting.panels}, most) for axis in ("d_model", "num_heads")
+    )
+    kept = tuple(p for p in setting.panels if p.d_model in widths and p.num_heads in heads)
+    if len(kept) == len(setting.panels):
+        return setting
+    return replace(setting, title=f"{setting.title} ({len(kept)} of {len(setting.panels)} panels)", panels=kept)
+
+
+def evenly_spread(values: Collection[int], most: int) -> list[int]:
+    """At most `most` of the values, evenly spaced from the smallest to the largest."""
+    ordered = sorted(values)
+    if len(ordered) <= most:
+        return ordered
+    return [ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most)]
+
+
+def fullest_panel(panels: Sequence[Panel]) -> Panel:
+    """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
+    return max(panels, key=lambda panel: (panel.timed, panel.d_model, panel.num_heads))
+
+
+# The place of a finding: a setting's values, a width, and a number of heads. A finding about layers without heads has
+# None as its number of heads, and belongs to every panel of its width.
+Facet = tuple[tuple[Any, ...], int, int | None]
+_Finding = TypeVar("_Finding", Crossover, RoofPoint)
+
+
+def by_facet(findings: Iterable[_Finding], without_heads: Collection[str]) -> dict[Facet, list[_Finding]]:
+    """Group crossovers, or points of a roofline, by facet. `without_heads` is a result of `layers_without_heads`."""
+
+    def facet(one: _Finding) -> Facet:
+        at, impls = (one.line, {one.line.impl}) if isinstance(one, RoofPoint) else (one, {one.slower, one.faster})
+        heads = None if impls.issubset(without_heads) else at.num_heads
+        return (at.batch_size, *one.setting.as_dict().values()), at.d_model, heads
+
+    return grouped(findings, facet)
+
+
+def of_panel(findings: Mapping[Facet, list[_Finding]], setting: PanelSetting, panel: Panel) -> list[_Finding]:
+    """Those of the findings `by_facet` that belong to a panel, also those of layers without its own axes."""
+    plain = {**setting.at, "options": panel.lines[0].series.options}
+    places = ((tuple(at.values()), panel.d_model, h) for at in (setting.at, plain) for h in (panel.num_heads, None))
+    return [one for place in dict.fromkeys(places) for one in findings.get(place, ())]
+
+
+def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None:
+    """The roof of a setting, or None. A GPU's roof does not depend on how many CPU threads feed it."""
+    alike = (roof for roof in roofs if (roof.dtype, roof.device) == (setting.at["dtype"], setting.at["device"]))
+    return next((roof for roof in alike if roof.device != "cpu" or roof.threads == setting.at["threads"]), None)
+
+
+# The most measured n that ticks name. Of more, every k-th is named, and always the largest.
+_MOST_SIZES = 8
+# The most ticks of an axis, and how far its range reaches beyond the values, as a factor.
+_MOST_TICKS, _ROOM = 16, 1.6
+
+
+def size_axis(sizes: Iterable[float]) -> Axis:
+    """A logarithmic axis that names measured n only."""
+    named = sorted(set(sizes))
+    step = -(-len(named) // _MOST_SIZES)
+    room = 1.25 if len(named) > 1 else 2.0
+    return {"range": [named[0] / room, named[-1] * room], "ticks": [[n, str(n)] for n in named[::-1][::step][::-1]]}
+
+
+def decimal_axis(values: Collection[float], text: NumberText, room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
+    """A logarithmic axis that contains all `values`, with up to three ticks a decade, and at most `most`."""
+    lo, hi = min(values) / room, max(values) * room
+    steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
+    powers = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    return _axis(lo, hi, [[float(f"{m}e{e}") for e in powers for m in some] for some in steps], text, most)
+
+
+# Logarithmic axes of times and of counts that contain all values.
+seconds_axis = partial(decimal_axis, text=formatting.seconds)
+count_axis = partial(decimal_axis, text=formatting.count)
+
+
+def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
+    """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
+    lo, hi = min(values) / room, max(values) * room
+    steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
+    ends = [range(math.floor(math.log2(lo) / step), math.ceil(math.log2(hi) / step) + 1) for step in steps]
+    ladders = [[2.0 ** (step * i) for i in some] for step, some in zip(steps, ends, strict=True)]
+    return _axis(lo, hi, ladders, formatting.size, most)
+
+
+def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: NumberText, most: int) -> Axis:
+    """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
+    fitting = (one for one in ladders if sum(lo <= value <= hi for value in one) <= most)
+    ladder = next(fitting, ladders[-1])
+    if sum(lo <= value <= hi for value in ladder) < 2:
+        # The values are close together: extend the range to the next tick on either side.
+        lo = max((value for value in ladder if value <= lo), default=lo)
+        hi = min((value for value in ladder if value >= hi), default=hi)
+    return {"range": [lo, hi], "ticks": [[v, formatting.round_text(text(v))] for v in ladder if lo <= v <= hi]}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A quantity drawn against n: its name, and functions of a line for its value and its interval, if known.
+
+    `text` writes a value with its unit, and `axis` makes the axis for some values.
+    """
+
+    label: str
+    value: Callable[[CaseResult], float | None]
+    band: Callable[[CaseResult], tuple[float, float] | None]
+    text: NumberText
+    axis: Callable[..., Axis]
+
+    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> Axis | None:
+        """The axis shared by all panels, so that they can be compared; None if no panel has a value.
+
+        It fits the values, not the intervals: a very wide interval must not squeeze the values.
+        """
+        values = [value for panel in panels for line in panel.lines if (value := self.value(line)) is not None]
+        return self.axis(values, **limits) if values else None
+
+
+def _time_interval(line: CaseResult) -> tuple[float, float] | None:
+    if line.time_lo_s is None or line.time_hi_s is None:
+        return None  # as after a single trial
+    return line.time_lo_s, line.time_hi_s
+
+
+TIME = Cost("time per call", lambda line: line.time_s, _time_interval, formatting.seconds, seconds_axis)
+MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, lambda _: None, formatting.size, bytes_axis)
+DEPTH = Cost("sequential depth", lambda line: line.depth or None, lambda _: None, formatting.count, count_axis)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None.
+
+    `host` names those that timed each case, as its line does.
+    """
+
+    impl: str
+    n: list[int]
+    value: list[float]
+    lo: list[float | None]
+    hi: list[float | None]
+    text: list[str]
+    host: Sequence[str | None] = ()
+
+    def points(self) -> list[tuple[int, float]]:
+        """`(n, cost)` of each case."""
+        return list(zip(self.n, self.value, strict=True))
+
+    def ends(self) -> "list[Ends]":
+        """The ends of each case's interval."""
+        return list(zip(self.lo, self.hi, strict=True))
+
+    def too_wide(self) -> list[bool]:
+        """Whether the interval of each case is too wide to compare the case with others."""
+        return [too_wide(*ends) for ends in self.ends()]
+
+
+# The ends of an interval, None if they are not known.
+Ends = tuple[float | None, float | None]
+# An interval that spans more than this factor says that its value cannot be compared with others.
+WIDEST = 10.0
+
+
+def too_wide(lo: float | None, hi: float | None) -> bool:
+    """Whether an interval is known, and too wide to compare its value with others."""
+    return lo is not None and hi is not None and hi > WIDEST * lo
+
+
+BARS = "bars: 95 % confidence intervals"
+BEYOND = "arrow heads: beyond the axis"
+HOLLOW = f"hollow: not to be compared, the interval spans more than a factor of {WIDEST:.0f}"
+
+
+def bars_caption(ends: Iterable[Ends], axis: Axis, drawn: bool = True) -> str:
+    """What to say about intervals with these ends along an axis; empty if nothing is to be said.
+
+    Without `drawn` bars, only the markers tell which intervals are too wide.
+    """
+    low, high = axis["range"]
+    known = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
+    goes_on = any(lo < low or hi > high for lo, hi in known)
+    bars = f"{BARS}{f' ({BEYOND})' if goes_on else ''}" if known and drawn else ""
+    return "; ".join(filter(None, (bars, HOLLOW if any(too_wide(*one) for one in known) else "")))
+
+
+@dataclass(frozen=True)
+class FailedCase:
+    """A case without a cost. `value` is where it would have been; None if nothing else of its layer was measured."""
+
+    impl: str
+    n: int
+    value: float | None
+    status: str
+    text: str
+
+
+def cost_curves(panel: Panel, cost: Cost) -> list[Curve]:
+    """The curve of each layer of a panel that has one."""
+    known = grouped((line for line in panel.lines if cost.value(line) is not None), lambda line: line.impl)
+    points = {impl: [_curve_point(line, cost) for line in lines] for impl, lines in known.items()}
+    return [Curve(impl, *map(list, zip(*of_impl, strict=True))) for impl, of_impl in points.items()]
+
+
+def _curve_point(line: CaseResult, cost: Cost) -> tuple[Any, ...]:
+    value, (lo, hi) = cost.value(line) or 0.0, cost.band(line) or (None, None)
+    text = cost.text(value)
+    if lo is not None and hi is not None:
+        text += f" ({cost.text(lo)} to {cost.text(hi)})"
+    elif cost is TIME:
+        text += " (one trial)"
+    return line.seq_len, value, lo, hi, text, line.host
+
+
+def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:
+    """The cases of a panel that failed and have no cost."""
+    measured = {curve.impl: curve.points() for curve in cost_curves(panel, cost)}
+    found = []
+    for line in panel.lines:
+        if line.status == "ok" or cost.value(line) is not None:
+            continue
+        value = expected_cost(line.seq_len, measured.get(line.impl, ()))
+        text = f"{line.status}: {line.reason}" if line.reason else line.status
+        found.append(FailedCase(line.impl, line.seq_len, value, line.status, text))
+    return found
+
+
+def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
+    """Estimate what a failed case would have cost: a plot marks the case there.
+
+    The estimate lies on the log-log line through the two measured (n, cost) nearest to `n`. A single measured cost is
+    returned unchanged. Returns None if nothing was measured.
+    """
+    if len(known) < 2:
+        return known[0][1] if known else None
+    (n0, y0), (n1, y1) = sorted(sorted(known, key=lambda point: abs(math.log(point[0] / n)))[:2])
+    return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))

@@ -1,0 +1,236 @@
+"""The data of the page's charts: one record for each panel, the axes that select a panel, and the overview.
+
+Measured values come as numbers, for the chart, beside the text that a reader sees.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from harness.core.model import formatting, own_axes
+from harness.core.model.formatting import NumberText
+from harness.core.model.layer_options import OPTION, options_of, value_text
+from harness.core.model.sweep_axes import AXES
+from harness.core.results.columns import CaseResult
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.predict import HeldOut
+from harness.study.laws.roofline import Roof, RoofPoint
+from harness.study.report import figure_panels as parts
+from harness.study.report.document import grouped
+from harness.study.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
+from harness.study.report.layer_looks import Looks, looks_of_run
+from harness.study.report.overview import COSTS
+from harness.study.report.point_charts import accuracy_chart, roofline_curve, roofline_frame
+from harness.study.report.report_data import Contents
+from harness.study.report.text import cautions, costs
+from harness.study.report.text.cost_models import signed_share
+
+
+def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
+    """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
+
+    None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
+    all unsupported: the chart would say nothing new about them.
+    """
+    if axis is None:
+        return None
+    gone = cautions.unsupported_layers(panel.lines)
+    failed = [asdict(case) for case in parts.failed_cases(panel, cost) if case.impl not in gone]
+    return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
+
+
+def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
+    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
+    if roof is None or not points:
+        return None
+    of_impl = {impl: [point for point in points if point.line.impl == impl] for impl in panel.impls()}
+    curves = [{"impl": impl, **roofline_curve(own)} for impl, own in of_impl.items() if own]
+    return {**roofline_frame(roof, points), "curves": curves}
+
+
+def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:
+    """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
+
+    The `n` of an undecided crossover is None, and so is an unknown end of its interval.
+    """
+    rows = [
+        {
+            "slower": c.slower,
+            "faster": c.faster,
+            "metric": c.metric,
+            "n": c.seq_len,
+            "lo": c.seq_len_lo or None,
+            "hi": c.seq_len_hi,
+            "text": str(c),
+            "sentence": costs.crossover_sentence(c),
+        }
+        for c in costs.possible_crossings(found)
+    ]
+    return {"x": parts.size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
+
+
+# Matplotlib's marker -> (plotly's name, the same shape as an SVG path within a circle of radius 5).
+_SHAPES = {
+    "o": ("circle", "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z"),
+    "s": ("square", "M-4.4-4.4H4.4V4.4H-4.4Z"),
+    "D": ("diamond", "M0-5.6L5.6 0L0 5.6L-5.6 0Z"),
+    "^": ("triangle-up", "M0-5.4L5.2 3.9H-5.2Z"),
+    "v": ("triangle-down", "M0 5.4L5.2-3.9H-5.2Z"),
+    "P": ("cross", "M-1.9-5.2H1.9V-1.9H5.2V1.9H1.9V5.2H-1.9V1.9H-5.2V-1.9H-1.9Z"),
+    "*": ("star", "M0-5.8L1.4-1.9L5.5-1.8L2.2.8L3.4 4.7L0 2.3L-3.4 4.7L-2.2.8L-5.5-1.8L-1.4-1.9Z"),
+    "X": ("x", "M0-2.6L2.6-5.2L5.2-2.6L2.6 0L5.2 2.6L2.6 5.2L0 2.6L-2.6 5.2L-5.2 2.6L-2.6 0L-5.2-2.6L-2.6-5.2Z"),
+    "p": ("pentagon", "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z"),
+    "h": ("hexagon", "M0-5.4L4.7-2.7V2.7L0 5.4L-4.7 2.7V-2.7Z"),
+}
+
+# Pixels for each point of a dash's length, for a line as thick as the page's.
+_PIXELS = 2
+
+
+def marker_symbols(looks: Looks) -> dict[str, dict[str, str]]:
+    """`{impl: {colour, symbol, path, dash}}` for each layer, in the order of the plots.
+
+    These are the colour, marker and dash of the static plots, in the terms of the page's charts.
+    """
+    found = {}
+    for impl, look in looks.items():
+        symbol, path = _SHAPES[look.marker]
+        dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
+        found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
+    return found
+
+
+# Axes that select a panel. Each option of a layer is one more.
+_SELECTORS = tuple(name for name in dict.fromkeys(("mode", "d_model", "num_heads", *SETTING_AXES)) if name != "options")
+
+# The value of an option that a case does not state.
+USUAL = "usual"
+
+
+def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """`[{name, label, values, frame}]` of each axis that selects a panel, with its values in ascending order.
+
+    An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
+    option, with the `title` and `letter` of a declared axis; None for other axes, and if fewer than two are sizes.
+    """
+    texts = {line.own_axes for line in lines}
+    declared = {(name, letter) for text in texts for name, (letter, _) in own_axes.axes_of_text(text).items()}
+    found = []
+    for name in dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]}))):
+        values = sorted({panel["at"][name] for panel in panels} - {None}, key=parts.in_order)
+        label, frame = AXES[name].label if name in AXES else "", None
+        if name not in AXES:
+            short = name.removeprefix(OPTION)
+            letters = [letter for of, letter in declared if of == short]
+            label = f"{short} {letters[0]}" if len(letters) == 1 else short
+            sizes = [size for value in values if own_axes.is_size(size := options_of(f"{short}={value}")[short])]
+            if len(sizes) > 1:
+                frame = {**parts.size_axis(sizes), "title": label, "letter": label.split()[-1]}
+        found.append({"name": name, "label": label, "values": values, "frame": frame})
+    return found
+
+
+def _but_options(setting: PanelSetting) -> tuple[Any, ...]:
+    """The setting's values on other axes than the options: charts of settings with equal ones share their y axes."""
+    return tuple(value for axis, value in setting.at.items() if axis != "options")
+
+
+def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The setting's value on each axis, with an axis for each option that a layer states: `{"layer.window": "64"}`.
+
+    None is the value on the axis of an option that none of its layers states anywhere. `stated` are (layer, option).
+    """
+    impls = {line.impl for panel in setting.panels for line in panel.lines}
+    usual = {name for impl, name in stated if impl in impls}
+    texts = {f"{OPTION}{name}": USUAL if name in usual else None for _, name in stated}
+    texts |= {f"{OPTION}{name}": str(value_text(value)) for name, value in options_of(setting.at["options"]).items()}
+    return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
+
+
+def chart_data(contents: Contents) -> Chart:
+    """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
+
+    `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
+    value. Each panel has:
+
+    - `at`: its value on every axis, by the name in `axes`; None where it belongs to every value
+    - `sizes`, `words`: its width and heads, and the values of its other axes in words
+    - `n`: the axis of n
+    - `time`, `memory`, `depth`: the curves with their y axis, or None
+    - `roofline`, `accuracy`, `crossovers`: the chart's data, or None
+
+    `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
+    there is none, and the checked predictions in `predictions`.
+    """
+    panels: list[Chart] = []
+    stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
+    alike = grouped(contents.settings, _but_options)
+    for setting in contents.settings:
+        at = setting_at(setting, stated)
+        roof = parts.roof_of_setting(contents.findings.roofs, setting)
+        shared = [panel for one in alike[_but_options(setting)] for panel in one.panels]
+        axes = {metric: cost.axis_of(shared) for metric, cost in COSTS.items()}
+        panels += [
+            {
+                "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
+                "sizes": f"d = {panel.d_model}, h = {panel.num_heads}",
+                "words": setting.title.split(", "),
+                "n": parts.size_axis(line.seq_len for line in panel.lines),
+                **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
+                "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),
+                "accuracy": accuracy_chart(panel),
+                "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
+            }
+            for panel in setting.panels
+        ]
+    opening = contents.opening
+    fullest = parts.fullest_panel(opening.panels) if opening else None
+    opens = [panel is fullest for setting in contents.settings for panel in setting.panels]
+    overview = next((one for one in contents.overviews if opening and one.name == opening.name), None)
+    return {
+        "looks": marker_symbols(looks_of_run(contents.lines)),
+        "widest": parts.WIDEST,
+        "axes": selectors(contents.lines, panels),
+        "panels": panels,
+        "first": opens.index(True) if opens else 0,
+        "overview": asdict(replace(overview, looks={})) if overview else None,
+        "predictions": prediction_charts(contents.findings.held_out),
+    }
+
+
+# The most predictions of one cost in its chart: those with the largest errors.
+_MOST_PREDICTIONS = 400
+
+
+def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
+    """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
+    found = []
+    for metric, alike in grouped(held_out, lambda one: one.metric).items():
+        cost = COSTS.get(metric)
+        known = [one for one in alike if one.measured > 0 and one.predicted > 0]
+        if cost is None or not known:
+            continue
+        worst = sorted(known, key=lambda one: -abs(one.error))[:_MOST_PREDICTIONS]
+        axis = cost.axis([value for one in worst for value in (one.measured, one.predicted)], most=_PREDICTION_TICKS)
+        points = [_prediction(one, cost.text) for one in worst]
+        found.append({"metric": metric, "label": costs.METRIC_NAMES[metric], "axis": axis, "points": points})
+    return found
+
+
+# The most ticks of an axis of predictions.
+_PREDICTION_TICKS = 7
+
+
+def _prediction(one: HeldOut, text: NumberText) -> Chart:
+    bounded = 0 < one.lo < one.hi < math.inf
+    says = (
+        f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "
+        f"({signed_share(one.error)})"
+    )
+    interval = f"; 95 % prediction interval {formatting.between(one.lo, one.hi, text)}" if bounded else ""
+    ends = (one.lo, one.hi) if bounded else (None, None)
+    return {
+        **{"impl": one.impl, "x": one.measured, "y": one.predicted, "lo": ends[0], "hi": ends[1]},
+        "text": f"{says}{interval}",
+    }

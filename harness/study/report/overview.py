@@ -1,0 +1,214 @@
+"""The overview of a setting: time, peak memory and sequential depth against n for one (d, h), and what to see in each.
+
+The static picture and the page draw the same overview. It is plain data, so that another process can draw it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.core.model.formatting import printable
+from harness.study.laws.crossovers import Crossover
+from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.laws import Range, exponent_of
+
+from . import figure_panels as parts
+from .document import grouped
+from .figure_panels import Axis
+from .layer_looks import Looks
+from .text.cost_models import law_formula
+from .text.costs import Laws, near_fastest
+from .text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
+
+# The costs of the overview, from left to right, with their metrics.
+COSTS = {"time": parts.TIME, "memory": parts.MEMORY, "depth": parts.DEPTH}
+
+
+@dataclass(frozen=True)
+class CostChart:
+    """One of the charts: its title, a message that says what to see (empty if nothing is sure), axis and curves."""
+
+    metric: str
+    title: str
+    message: str
+    axis: Axis
+    curves: list[parts.Curve]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The crossover to mark in the chart of time: at `n`, with its interval, in the colour of `impl`.
+
+    From `n` on, `impl` takes less time than another layer. `label` has the numbers in words.
+    """
+
+    impl: str
+    n: float
+    lo: float
+    hi: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The charts of one setting, its name in file names, the finding as title, and a caption about what is drawn.
+
+    `n` is the axis of all charts. The looks are those of all layers of the run.
+    """
+
+    name: str
+    title: str
+    caption: str
+    n: Axis
+    charts: list[CostChart]
+    crossing: Crossing | None
+    looks: Looks
+
+
+def overviews(
+    settings: Iterable[parts.PanelSetting], laws: Laws, crossovers: Mapping[parts.Facet, list[Crossover]]
+) -> list[Overview]:
+    """The overview of each setting that has a cost to draw. `crossovers` is a result of `by_facet`."""
+    found = (overview(setting, laws, crossovers) for setting in settings)
+    return [one for one in found if one is not None]
+
+
+def overview(
+    setting: parts.PanelSetting, laws: Laws, crossovers: Mapping[parts.Facet, list[Crossover]]
+) -> Overview | None:
+    """The overview of the fullest panel; None if nothing is known to draw."""
+    whole = parts.fullest_panel(setting.panels)
+    impls, selection = overview_layers(whole)
+    panel = replace(whole, lines=tuple(line for line in whole.lines if line.impl in impls))
+    charts = [_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()]
+    drawn = [chart for chart in charts if chart is not None]
+    if not drawn:
+        return None
+    crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
+    first = drawn[0]
+    title = (
+        fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
+    )
+    bars = (parts.bars_caption((end for curve in one.curves for end in curve.ends()), one.axis) for one in drawn)
+    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
+    return Overview(
+        name=setting.name,
+        title=title.removesuffix("."),
+        caption="; ".join(filter(None, captions)),
+        n=parts.size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
+        charts=[replace(chart, message="") if chart.message == title else chart for chart in drawn],
+        crossing=crossing,
+        looks=setting.looks,
+    )
+
+
+def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
+    """The layers to show, and how they were selected if they are not all.
+
+    Of more than `MANY` layers, these are the fastest of each family at the largest n with a time.
+    """
+    with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
+    every = list(dict.fromkeys(line.impl for line in with_cost))
+    times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s and not line.suspect}
+    if len(every) <= parts.MANY:
+        return every, ""
+    if not times:
+        return every[: parts.MANY], f"{parts.MANY} of {len(every)} layers"
+    last = max(n for _, n in times)
+    family = {line.impl: line.family for line in with_cost}
+    at_last = sorted((time_s, impl) for (impl, n), time_s in times.items() if n == last)
+    fastest = [impls[0] for impls in grouped((impl for _, impl in at_last), lambda impl: family[impl]).values()]
+    chosen = fastest[: parts.MANY]
+    which = "the fastest of each family"
+    if chosen != fastest:
+        which = f"the fastest of each of the {parts.MANY} fastest families"
+    return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
+
+
+def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> CostChart | None:
+    axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
+    if axis is None:
+        return None
+    own = {line.impl: laws.get((line.impl, line.law_setting, metric)) for line in panel.lines}
+    fitted = {impl: law for impl, law in own.items() if law is not None}
+    shown = [curve.impl for curve in curves]
+    if metric == "depth":
+        exact = {impl: law_formula(law) for impl, law in fitted.items() if law.law.exact and not law.law.breaks}
+        message = depth_sentence(curves, exact)
+    elif metric == "memory":
+        message = exponent_sentence(*_measured_exponents(curves), shown)
+    else:
+        where = f"At n = {max(curve.n[-1] for curve in curves)}"
+        message = exponent_sentence(_law_exponents(panel, curves, fitted), where, shown)
+        message = message or ratio_sentence(curves, cost.label, exact=False)
+    return CostChart(metric, cost.label.capitalize(), message, axis, curves)
+
+
+def _law_exponents(
+    panel: parts.Panel, curves: Sequence[parts.Curve], fitted: Mapping[str, FittedLaw]
+) -> dict[str, Range]:
+    """The scaling exponents of time at the largest n, by the cost models that are determined."""
+    n = max(curve.n[-1] for curve in curves)
+    batch = panel.lines[0].batch_size
+    found: dict[str, Range] = {}
+    of_curves = (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted)
+    for one in (one for one in of_curves if one.law.determined):
+        heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
+        own = next(line.own_size for line in panel.lines if line.impl == one.series.impl)
+        exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch, own)
+        if exponent is not None:
+            found[one.series.impl] = exponent
+    return found
+
+
+def _measured_exponents(curves: Sequence[parts.Curve]) -> tuple[dict[str, Range], str]:
+    """The exact exponents of a cost between the two largest n, and these n in words; none if there is only one n."""
+    sizes = sorted({n for curve in curves for n in curve.n})[-2:]
+    if len(sizes) < 2:
+        return {}, ""
+    found = {}
+    for curve in curves:
+        at = dict(curve.points())
+        if set(sizes) <= at.keys():
+            exponent = math.log(at[sizes[1]] / at[sizes[0]]) / math.log(sizes[1] / sizes[0])
+            found[curve.impl] = Range(exponent, exponent, exponent)
+    return found, f"From n = {sizes[0]} to {sizes[1]}"
+
+
+def _fastest(panel: parts.Panel, found: Iterable[Crossover]) -> tuple[Crossing | None, str]:
+    """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
+
+    Which layer is the fastest is decided as for the table below. The sentence is empty for a single layer.
+    """
+    last = max((line.seq_len for line in panel.lines if line.time_s is not None), default=0)
+    impls = [line.impl for line in panel.lines if line.seq_len == last and line.time_s is not None]
+    if len(impls) < 2:
+        return None, ""
+    winner, *close = near_fastest(panel.lines, last)
+    if close:
+        names = names_of([winner, *close], impls)
+        return None, f"No clear winner at n = {last}: {names} are within measurement error."
+    who = f"{printable(winner)} is the fastest"
+    # Surely slower at the largest n, even if all n and layers are considered together.
+    over = {
+        c.slower: c
+        for c in found
+        if c.metric == "time" and c.faster == winner and c.seq_len_hi is not None and c.measured_to == last
+    }
+    pairs = [over[impl] for impl in impls if impl in over]
+    return _from_where(pairs, who) if len(pairs) == len(impls) - 1 else (None, f"{who} at n = {last}.")
+
+
+def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None, str]:
+    """From which n on a layer is the fastest, which it surely is at the largest n. The pairs are all others over it."""
+    hi = max(c.seq_len_hi or 0.0 for c in pairs)
+    if not hi:
+        return None, f"{what} at every n measured."
+    latest = max(pairs, key=lambda c: c.seq_len or 0.0)
+    n = latest.seq_len or 0.0
+    open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
+    if open_until > n:  # noise alone could have made a crossing
+        return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
+    lo = latest.seq_len_lo or 0.0
+    label = f"n = {n:.0f}" + (f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else "")
+    return Crossing(latest.faster, n, lo, hi, label), f"{what} above {label}."

@@ -1,0 +1,66 @@
+"""The overview as a picture: time, peak memory and sequential depth side by side, with a message over each."""
+
+import re
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from harness.study.report.overview import CostChart, Crossing, Overview
+
+from .curves import dense_places, draw_curves, label_ends, shares, write_in_emptiest
+from .style import canvas, log_axis, wrapped
+
+# Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
+_WIDE, _HIGH, _AROUND = 4.7, 4.1, 1.25
+# The most characters in a line of a message.
+_MESSAGE = 60
+_POWER = re.compile(r"\bn\^(-?[\d.]*\d)")
+# Approximate size of a character of the crossing's label, as shares of the axes' width and height.
+_SIGN_WIDE, _SIGN_HIGH = 0.024, 0.053
+
+
+def cost_overview(overview: Overview) -> Figure:
+    """Draw the charts of an overview in one row."""
+    with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, overview.caption, style="ticks") as figure:
+        row = figure.subplots(1, len(overview.charts), squeeze=False)[0]
+        lines = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
+        most = max(map(len, lines))
+        for axes, chart, message in zip(row, overview.charts, lines, strict=True):
+            log_axis(axes, "x", overview.n)
+            log_axis(axes, "y", chart.axis)
+            axes.grid(color="0.9", lw=0.8)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_xlabel("sequence length n")
+            # Messages of fewer lines leave the first lines free, so that all charts are equally high.
+            axes.set_title(chart.title, loc="left", fontweight="bold", pad=9 + 13 * most)
+            says = _POWER.sub(r"$n^{\1}$", "\n".join(message).replace("$", r"\$"))
+            axes.annotate(
+                says,
+                xy=(0, 1),
+                xycoords="axes fraction",
+                xytext=(0, 5 + 13 * most),
+                textcoords="offset points",
+                va="top",
+                fontsize=9,
+                color="0.35",
+                parse_math=True,
+            )
+            draw_curves(axes, chart.curves, overview.looks)
+            label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
+            if chart.metric == "time" and overview.crossing:
+                _mark(axes, overview.crossing, chart, overview.looks[overview.crossing.impl].colour)
+    return figure
+
+
+def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None:
+    """Mark a crossing with a line, its interval with a shade, and write its n where the fewest curves run."""
+    axes.axvspan(crossing.lo, crossing.hi, color=colour, alpha=0.13, lw=0, zorder=0.5)
+    axes.axvline(crossing.n, color=colour, ls=":", lw=1.4, zorder=0.6)
+    wide = _SIGN_WIDE * len(crossing.label)
+    taken = dense_places(axes, (curve.points() for curve in chart.curves))
+    (x, _), *_ = shares(axes, [(crossing.n, chart.curves[0].value[0])])
+    left = min(max(x - wide / 2, 0.02), 0.98 - wide)
+    boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
+    write_in_emptiest(axes, crossing.label, boxes, taken, colour)

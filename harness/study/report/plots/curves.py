@@ -1,0 +1,393 @@
+"""A cost against n, log-log, with intervals as bars, guides for n and n², and crosses for failed cases.
+
+A figure has one pair of axes for each (d, h). If the layers are more than these have room for, each family has its own
+axes. Each curve has its name at its end.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from harness.core.model.formatting import shortened
+from harness.study.report import figure_panels as parts
+from harness.study.report.document import grouped
+from harness.study.report.figure_panels import (
+    DEPTH,
+    MANY,
+    TIME,
+    Cost,
+    Curve,
+    FailedCase,
+    Panel,
+    PanelSetting,
+    cost_curves,
+)
+from harness.study.report.layer_looks import Looks
+from harness.study.report.text.cautions import unsupported_layers
+from harness.study.report.text.growth import depth_sentence, ratio_sentence
+
+from .style import GUIDE, canvas, error_bars, log_axis
+
+# The range of the y axis beyond the values, as a factor: failed cases and their labels need room.
+_ROOM = 3.0
+# Width and height of a pair of axes with names at the ends of curves, in inches; the least width of a plot; and the
+# height of the legend.
+_WIDE, _LEAST_WIDE, _HIGH, _AROUND = 5.1, 6.8, 3.4, 0.5
+# The most widths, and the most numbers of heads, with a pair of axes for each family.
+_MOST_SHOWN = 2
+# Families with fewer curves than this share a pair of axes.
+_FEW = 3
+_OTHERS = "0.86"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One pair of axes: a panel, the title, the layers in colour, and the families that the title names, if any."""
+
+    panel: Panel
+    title: str
+    impls: tuple[str, ...]
+    families: tuple[str, ...] = ()
+
+    def name(self, impl: str) -> str:
+        """The layer's name, without the family if the title has only that one."""
+        return impl.removeprefix(f"{self.families[0]}.") if len(self.families) == 1 else impl
+
+
+def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure | None:
+    """Draw one setting: a pair of axes for each (d, h), or for each family if there are too many layers.
+
+    None if the setting has no such cost. `most` is how many widths and numbers of heads are shown (None: all of them).
+    With too many layers, fewer are shown in any case. Panels with equal curves share a pair of axes.
+    """
+    crowded = len({curve.impl for panel in setting.panels for curve in cost_curves(panel, cost)}) > MANY
+    shown = _MOST_SHOWN if crowded else most
+    if shown is not None:
+        setting = parts.readable_setting(setting, shown)
+    panels = supported_panels(setting.panels, crowded)
+    frame = cost.axis_of(panels, room=_ROOM)
+    if frame is None:
+        return None
+    rows = _rows_of_families(panels, cost, setting.looks) if crowded else _rows_of_widths(panels, cost)
+    cells = [cell for row in rows for cell in row]
+    guides = _guides_of(cost)
+    handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides.items()]
+    if len({cell.families for cell in cells}) > 1:
+        handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
+    if any(line.status != "ok" for panel in panels for line in panel.lines):
+        says = "failed, where it would have been"
+        handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label=says))
+    # Higher if the names need more.
+    high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
+    across = max(map(len, rows))
+    title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
+    of_panels = [curve for panel in panels for curve in cost_curves(panel, cost)]
+    bars = parts.bars_caption((end for curve in of_panels for end in curve.ends()), frame, drawn=not crowded)
+    lines = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
+    caption = "; ".join(filter(None, (setting.title, bars, lines)))
+    with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
+        grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
+        log_axis(grid[0][0], "x", parts.size_axis(line.seq_len for panel in panels for line in panel.lines))
+        log_axis(grid[0][0], "y", frame)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        placed = [pair for some, row in zip(grid, rows, strict=True) for pair in zip(some, row, strict=False)]
+        for i, (axes, cell) in enumerate(placed):
+            lowest = i + across >= len(placed)
+            axes.set_axis_on()
+            axes.set(title=cell.title, xlabel="sequence length n" if lowest else "")
+            axes.tick_params(labelbottom=lowest)
+            if cell.panel.lines:
+                _draw(axes, cell, cost, setting.looks, crowded, high - _AROUND_NAMES)
+        figure.supylabel(cost.label)
+        figure.legend(handles=handles, loc="outside lower center", frameon=False, ncols=len(handles))
+    return figure
+
+
+def cost_title(panel: Panel, cost: Cost, several: bool) -> str:
+    """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
+    found = cost_curves(panel, cost)
+    says = depth_sentence(found, {}) if cost is DEPTH else ratio_sentence(found, cost.label, exact=cost is not TIME)
+    where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
+    return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
+
+
+def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
+    """The panels without layers that are always unsupported; if crowded, without any unsupported case."""
+    gone = unsupported_layers(line for panel in panels for line in panel.lines)
+    unshown = {"unsupported"} if crowded else set()
+    return [
+        replace(panel, lines=tuple(one for one in panel.lines if one.impl not in gone and one.status not in unshown))
+        for panel in panels
+    ]
+
+
+def _rows_of_widths(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
+    """A row for each width. Panels whose curves and failed cases are equal share a cell."""
+    alike = grouped(panels, lambda panel: repr((cost_curves(panel, cost), parts.failed_cases(panel, cost))))
+    cells = [Cell(same[0], _sizes(same, panels), tuple(same[0].impls())) for same in alike.values()]
+    return list(grouped(cells, lambda cell: cell.panel.d_model).values())
+
+
+def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
+    """The d and h of panels that share a cell."""
+    first, more = alike[0], len(alike) - 1
+    if more and more + 1 == len(panels):
+        return "every d and h"
+    return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
+
+
+def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[list[Cell]]:
+    """A row of families for each (d, h). A single (d, h) has up to two columns of families."""
+    groups = family_groups(panels, cost, looks)
+    rows = []
+    for panel in panels:
+        sizes = f", d = {panel.d_model}, h = {panel.num_heads}" if len(panels) > 1 else ""
+        rows.append([Cell(panel, ", ".join(families) + sizes, impls, families) for families, impls in groups])
+    return rows if len(panels) > 1 else [rows[0][i : i + 2] for i in range(0, len(groups), 2)]
+
+
+_Group = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Group]:
+    """(families, their layers that have a curve) for each pair of axes, in the order of the looks.
+
+    Small families share axes, as far as these have room. They come last.
+    """
+    family = {line.impl: line.family for panel in panels for line in panel.lines}
+    with_curve = {curve.impl for panel in panels for curve in cost_curves(panel, cost)}
+    drawn = [impl for impl in looks if impl in with_curve]
+    of_family = {name: tuple(impls) for name, impls in grouped(drawn, lambda impl: family[impl]).items()}
+    groups = [((name,), impls) for name, impls in of_family.items() if len(impls) >= _FEW]
+    shared: list[_Group] = []
+    for name, impls in of_family.items():
+        if len(impls) < _FEW:
+            names, before = shared.pop() if shared else ((), ())
+            if len(before) + len(impls) > MANY:
+                shared.append((names, before))
+                names, before = (), ()
+            shared.append(((*names, name), (*before, *impls)))
+    return [*groups, *shared]
+
+
+def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high: float) -> None:
+    """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
+    found = cost_curves(cell.panel, cost)
+    own = [curve for curve in found if curve.impl in cell.impls]
+    for curve in found:
+        if curve not in own:
+            axes.plot(curve.n, curve.value, color=_OTHERS, lw=0.8, zorder=1.5)
+    draw_curves(axes, own, style, crowded)
+    _draw_guides(axes, own, _guides_of(cost))
+    failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
+    mark_failures(axes, failed, found, style)
+    if own:
+        label_ends(axes, {cell.name(curve.impl): curve for curve in own}, style, high)
+
+
+def draw_curves(axes: Axes, found: Iterable[Curve], style: Looks, crowded: bool = False) -> None:
+    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
+
+    Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
+    """
+    width, size, edge = (1.3, 5.5, 0.5) if crowded else (1.8, 7, 0.75)
+    for alike in coinciding(axes, list(found)):
+        for turn, curve in enumerate(alike):
+            colour, marker, dash = style[curve.impl]
+            if len(alike) > 1:
+                dash = (_STRIPE, _STRIPE * (len(alike) - 1))
+            own = list(range(turn, len(curve.n), len(alike)))
+            look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
+            dashes = -turn * _STRIPE, dash
+            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=own)
+            wide = [at for at in own if curve.too_wide()[at]]
+            if wide:
+                places = [curve.n[at] for at in wide], [curve.value[at] for at in wide]
+                axes.plot(*places, **look, ls="", mfc="white", mec=colour, mew=1.3)
+            if not crowded:
+                error_bars(axes, curve.n, curve.ends(), colour)
+
+
+# Length of a dash of curves that take turns, in widths of the line.
+_STRIPE = 4.0
+# Curves nearer to each other than this share of the axes' height lie on each other.
+_ON_EACH_OTHER = 0.008
+
+
+def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
+    """Group curves that lie on each other at every n, in axes with final limits."""
+    groups: list[list[Curve]] = []
+    for curve in found:
+        heights = shares(axes, curve.points())[:, 1]
+        for group in groups:
+            if group[0].n == curve.n and np.allclose(
+                shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
+            ):
+                group.append(curve)
+                break
+        else:
+            groups.append([curve])
+    return groups
+
+
+# Dashes by power. The legend names them, since a label beside a line seldom has free space.
+_DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
+
+
+# How far above the highest cost the guides end, as a factor.
+_ABOVE = 1.3
+
+
+def _guides_of(cost: Cost) -> dict[int, str]:
+    """The names of a cost's guides by power. No layer has a sequential depth that grows as n²."""
+    return {1: "∝ n"} if cost is DEPTH else {1: "∝ n", 2: "∝ n²"}
+
+
+def _draw_guides(axes: Axes, own: Sequence[Curve], powers: Iterable[int]) -> None:
+    """Draw grey lines as powers of n back from above the highest cost at the largest n, to compare growth with.
+
+    Beside the highest curve: one that grows as a power of n lies on a line through its end.
+    """
+    if not own:
+        return
+    last, highest = max(curve.points()[-1] for curve in own)
+    most = _ABOVE * highest
+    for power in powers:
+        first = max(axes.get_xlim()[0], last * (axes.get_ylim()[0] / most) ** (1 / power))
+        values = [most * (first / last) ** power, most]
+        axes.plot([first, last], values, color=GUIDE, ls=_DASHES[power], lw=0.9, zorder=3.5)
+
+
+# Inches: height of a name at the end of a curve, and the part of the axes' height that names cannot use.
+_NAME_HIGH, _AROUND_NAMES = 0.155, 0.9
+_POINTS = 8
+_INK = 0.72
+# Where a line to a name ends and where the name begins, as shares of the axes' width from the left.
+_TO, _AT = 1.03, 1.04
+
+
+def label_ends(axes: Axes, own: Mapping[str, Curve], style: Looks, high: float) -> None:
+    """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
+
+    The axes have final limits and are `high` inches high.
+    """
+    ordered = sorted(own.items(), key=lambda named: named[1].value[-1])
+    ends = [curve.points()[-1] for _, curve in ordered]
+    heights = spread_labels(shares(axes, ends)[:, 1], _NAME_HIGH / high)
+    for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
+        colour = style[curve.impl].colour
+        arrow = {"arrowstyle": "-", "color": colour, "lw": 0.7, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
+        beside = _TO, height
+        axes.annotate("", end, beside, textcoords="axes fraction", arrowprops=arrow, annotation_clip=False)
+        color, transform = ink(colour), axes.transAxes
+        axes.text(_AT, height, shortened(name), va="center", fontsize=_POINTS, color=color, transform=transform)
+
+
+def ink(colour: str) -> tuple[float, ...]:
+    """A darker colour for words: a yellow line is visible on white, but yellow words are not readable."""
+    return tuple(_INK * part for part in to_rgb(colour))
+
+
+def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
+    """Return ascending heights at least `apart` from each other, nearest to the ascending `wanted` by least squares.
+
+    They are within 0 and 1 if there is room.
+    """
+    # After subtracting i · apart from each, heights must only not descend.
+    steps = apart * np.arange(len(wanted))
+    free = isotonic_regression(wanted - steps).x
+    return list(np.clip(free, 0.0, max(0.0, 1.0 - apart * (len(wanted) - 1))) + steps)
+
+
+def shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+    """Places of `(n, cost)` in axes with final limits, as shares of width and height from the lower left corner."""
+    return (axes.transScale + axes.transLimits).transform(points)
+
+
+# Crosses nearer to each other than this share of the panel's height have one label.
+_NEAR = 0.08
+# Height of a cross without a cost, as a share of the panel's height from below.
+_TOP = 0.94
+# Approximate width and height of a panel, in characters of a label.
+_SIGNS = (58, 15)
+_Place = tuple[float, float]
+
+
+def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Looks) -> None:
+    """Draw a cross where each failed case would have been, and one label for crosses close together.
+
+    The limits of the axes are final. Labels avoid the curves in `found`.
+    """
+    taken = dense_places(axes, (curve.points() for curve in found))
+    texts_at: dict[int, set[str]] = {}
+    for group in failures_by_size(axes, failed):
+        colours = [style[case.impl].colour for case, _, _ in group]
+        for (case, _, y), colour in zip(group, colours, strict=True):
+            # At its cost, if that is within the panel.
+            height, transform = _TOP, axes.get_xaxis_transform()
+            if case.value is not None and y < _TOP:
+                height, transform = case.value, axes.transData
+            axes.plot([case.n], [height], marker="x", ms=8, mew=2, ls="", color=colour, transform=transform, zorder=4)
+        first, x, y = group[0]
+        text = ", ".join(dict.fromkeys(case.status for case, _, _ in group))
+        # A label that the previous n already has is not repeated.
+        before = max((size for size in texts_at if size < first.n), default=None)
+        if before is None or text not in texts_at[before]:
+            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "black")
+        texts_at.setdefault(first.n, set()).add(text)
+
+
+def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tuple[FailedCase, float, float]]]:
+    """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
+    places = shares(axes, [(case.n, case.value or 1.0) for case in failed])
+    placed = [
+        (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
+    ]
+    groups: list[list[tuple[FailedCase, float, float]]] = []
+    for one in sorted(placed, key=lambda one: (one[0].n, one[2])):
+        if groups and groups[-1][-1][0].n == one[0].n and one[2] - groups[-1][-1][2] < _NEAR:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def dense_places(axes: Axes, curves: Iterable[Sequence[tuple[float, float]]]) -> list[NDArray]:
+    """The places of curves in axes with final limits, so dense that no curve can cross a label unnoticed."""
+    return [np.asarray(Path(shares(axes, points)).interpolated(20).vertices) for points in curves]
+
+
+def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour: str, signs: _Place = _SIGNS) -> None:
+    """Write a label near the place `at`, inside the panel, where the fewest `taken` places are, and take its own too.
+
+    `signs` is how many characters the panel is wide and high.
+    """
+    (x, y), wide, high = at, len(text) / signs[0], 1 / signs[1]
+    left = min(max(x - wide / 2, 0.02), 0.98 - wide)
+    around = [(left, y + step * high) for step in (-1.6, 0.6, -2.6, 1.6, -3.6, 2.6, -4.6, 3.6)]
+    beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
+    boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
+    inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
+    best = write_in_emptiest(axes, text, inside or boxes[:1], taken, colour)
+    taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
+
+
+def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], taken: Iterable[NDArray], colour: str) -> Bbox:
+    """Write a text in the box that holds the fewest of the `taken` places, and return that box."""
+    best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    place = best.x0, best.y0, text
+    axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)
+    return best

@@ -1,0 +1,424 @@
+"""Plots of all layers of a setting at a glance: their costs in rows, their speed-ups, and the roofline.
+
+The roofline is FLOP/s against FLOPs a byte, with every case under its machine's limits: Williams, Waterman, Patterson
+2009, figure 1. `draw` writes these and all other plots of a run.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from harness.core.config.machine import Machine
+from harness.core.layers import layer_lookup
+from harness.core.model import formatting
+from harness.study.laws.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
+from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
+from harness.study.report import figure_panels as parts
+from harness.study.report.document import grouped
+from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
+from harness.study.report.layer_looks import Looks, looks_of
+from harness.study.report.overview import Overview
+from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_curve, roofline_frame
+from harness.study.report.text.cautions import unsupported_layers
+
+from . import style
+from .cost_overview import cost_overview
+from .curves import curves, dense_places, draw_curves, label_ends, write_label
+from .style import GUIDE, canvas, error_bars, log_axis
+
+# Inches: height of one row, height above and below all rows, and width without the failures' texts.
+_ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
+# The most n that the legend names.
+_NAMED = 6
+# The most labels on an axis, which are side by side.
+_TICKS = 7
+# Approximate width of a character of a failure's text, in inches.
+_SIGN = 0.065
+
+
+def ladder(setting: PanelSetting) -> Figure | None:
+    """Draw a row for each layer of the fullest panel, with a dot for each n: time beside peak memory.
+
+    None if at most `MANY` layers are timed, since their curves show the same.
+    """
+    panel = parts.fullest_panel(setting.panels)
+    if len({line.impl for line in panel.lines if line.time_s is not None}) <= MANY:
+        return None
+    impls = ladder_rows(panel)
+    sizes = sorted({line.seq_len for line in panel.lines if line.impl in impls})
+    shades = dict(zip(sizes, sns.color_palette("blend:#b9d3ea,#0b2a4a", len(sizes)).as_hex(), strict=True))
+    failures = [failed_rows(panel, impl) for impl in impls]
+    width = _WIDTH + _SIGN * max(map(len, failures))
+    title = f"What each of {len(impls)} layers costs (d = {panel.d_model}, h = {panel.num_heads})"
+    hollow = any(wide for curve in parts.cost_curves(panel, parts.TIME) for wide in curve.too_wide())
+    caption = f"{setting.title}; {parts.HOLLOW}" if hollow else setting.title
+    with canvas(width, _ROW * len(impls) + _AROUND, title, caption) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
+            _dots(axes, panel, impls, cost, shades)
+        _names(left, panel, impls)
+        for row, text in enumerate(failures):
+            # At the end of the rows, since no place among the dots is free in every run.
+            place = right.get_yaxis_transform()
+            if text:
+                right.text(1.015, row, text, transform=place, va="center", fontsize=8, color="#a5331c")
+        some = parts.evenly_spread(sizes, _NAMED)
+        dots = [Line2D([], [], color=shades[n], marker="o", ms=6, ls="", label=str(n)) for n in some]
+        dots[0].set_label(f"n = {some[0]}")
+        bar = Line2D([], [], color=shades[sizes[-1]], lw=1.2, alpha=0.45, label="95 % interval at the largest n")
+        figure.legend(handles=[*dots, bar], loc="outside lower center", frameon=False, ncols=_NAMED + 1)
+    return figure
+
+
+def ladder_rows(panel: Panel) -> list[str]:
+    """The layers in the registry's order, then others, each family together; without those always unsupported."""
+    family = panel.families()
+    ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
+    order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
+    return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
+
+
+def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Mapping[int, str]) -> None:
+    """Draw the costs as dots, the largest n on top, and the interval at the largest n as a bar."""
+    axis = cost.axis_of([panel], room=1.7, most=_TICKS)
+    if axis is None:
+        axes.set_xticks([])
+    else:
+        log_axis(axes, "x", axis)
+    rows = {impl: row for row, impl in enumerate(impls)}
+    for curve in sorted(parts.cost_curves(panel, cost), key=lambda curve: rows[curve.impl]):
+        row, colours = rows[curve.impl], [shades[n] for n in curve.n]
+        axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
+        error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
+        dots = list(zip(curve.too_wide(), colours, strict=True))
+        inside = ["white" if wide else colour for wide, colour in dots]
+        edges = [colour if wide else "white" for wide, colour in dots]
+        axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(cost.label)
+
+
+def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
+    """Name the rows, the first at the top, and draw a line between families."""
+    axes.set_yticks(range(len(impls)), [formatting.shortened(impl) for impl in impls], fontsize=9)
+    axes.set_ylim(len(impls) - 0.4, -0.6)
+    family = panel.families()
+    for above, (one, other) in enumerate(pairwise(impls)):
+        if family[one] != family[other]:
+            for beside in axes.figure.axes:
+                beside.axhline(above + 0.5, color="0.35", lw=0.7, zorder=1)
+
+
+def failed_rows(panel: Panel, impl: str) -> str:
+    """`oom from n = 1024`, `timeout at n = 512`, `incorrect` if it is so at every n; empty if nothing failed."""
+    lines = panel.of(impl)
+    statuses = dict.fromkeys(line.status for line in lines if line.status != "ok")
+    return ", ".join(f"{status}{_at(status, lines)}" for status in statuses)
+
+
+def _at(status: str, lines: Lines) -> str:
+    sizes = [line.seq_len for line in lines if line.status == status]
+    if len(sizes) == len(lines):
+        return ""
+    if len(sizes) > 1 and all(line.status == status for line in lines[-len(sizes) :]):
+        return f" from n = {sizes[0]}"
+    return f" at n = {' and '.join(map(str, sizes))}" if len(sizes) <= 2 else f" at {len(sizes)} of {len(lines)} n"
+
+
+BASELINE = "attention.naive"
+# Beyond this factor the colour no longer changes; the number in the cell still gives the factor.
+_FULL_COLOUR = 8.0
+# With more sizes than this their labels are rotated.
+_FLAT = 8
+_UNSURE, _UNMEASURED = "0.93", "0.80"
+
+
+def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
+    """Draw how many times as fast as the baseline each layer is, over (n, d): a heat map for each layer and h.
+
+    A cell is grey if the interval of its ratio contains 1. None if the baseline, or everything else, was not measured.
+    """
+    ratios = speed_ratios(setting, baseline)
+    heads, impls, widths, sizes = (sorted(set(values)) for values in zip(*ratios, strict=True)) if ratios else [()] * 4
+    if not impls:
+        return None
+    width = max(5.5, 0.62 * len(sizes) * len(heads) + 2.0)
+    height = (0.42 * len(widths) + 0.45) * len(impls) + 0.7
+    caption = f"{setting.title}; purple: faster, orange: slower, pale: within measurement error, grey: not measured"
+    most = math.log2(_FULL_COLOUR)
+    look = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
+    with canvas(width, height, _speedup_title(ratios, baseline), caption, style="white") as figure:
+        cells = figure.subplots(len(impls), len(heads), squeeze=False)
+        for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):
+            axes = cells[row][column]
+            found = [[ratios.get((h, impl, d, n)) for n in sizes] for d in widths]
+            sure = [[one.value if one and not one.lo <= 0 <= one.hi else math.nan for one in line] for line in found]
+            below = sizes if row == len(impls) - 1 else False
+            beside = widths if column == 0 else False
+            sns.heatmap(np.array(sure) / math.log(2), ax=axes, xticklabels=below, yticklabels=beside, **look)
+            axes.set_facecolor(_UNMEASURED)
+            _write_ratios(axes, found)
+            axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
+            axes.tick_params(axis="y", rotation=0)
+            axes.tick_params(axis="x", rotation=45 if len(sizes) > _FLAT else 0)
+        figure.supxlabel("sequence length n")
+        figure.supylabel("width d")
+    return figure
+
+
+_Ratios = Mapping[tuple[int, str, int, int], CostRatio]
+
+
+def speed_ratios(setting: PanelSetting, baseline: str = BASELINE) -> _Ratios:
+    """The time of the baseline over that of each other layer, as a logarithm with its interval, by (h, impl, d, n)."""
+    times = {
+        (panel.num_heads, line.impl, line.d_model, line.seq_len): (line.best_known_time, line)
+        for panel in setting.panels
+        for line in panel.lines
+        if line.best_known_time is not None
+    }
+    return {
+        (h, impl, d, n): ratio_at(n, base[0], time, unlikeness(line, base[1]))
+        for (h, impl, d, n), (time, line) in times.items()
+        if impl != baseline and (base := times.get((h, baseline, d, n)))
+    }
+
+
+def _speedup_title(ratios: _Ratios, baseline: str) -> str:
+    """The largest ratio and, if it is below 1, the smallest, with their layers: of the ratios that are surely not 1."""
+    base = formatting.printable(baseline)
+    sure = [(one.value, one.ratio[0], key[1]) for key, one in ratios.items() if not one.lo <= 0 <= one.hi]
+    if not sure:
+        return f"No layer is surely faster or slower than {base}"
+    (least, down, slowest), (most, up, fastest) = min(sure), max(sure)
+    of_slowest = f"down to {_ratio_text(down)} times{{}} ({formatting.printable(slowest)})"
+    if most < 0:
+        return f"Never surely faster than {base}, {of_slowest.format(' as fast')}"
+    of_fastest = f"Up to {_ratio_text(up)} times as fast as {base} ({formatting.printable(fastest)})"
+    return f"{of_fastest}, {of_slowest.format('')}" if least < 0 else of_fastest
+
+
+def _write_ratios(axes: Axes, found: Sequence[Sequence[CostRatio | None]]) -> None:
+    """Write the ratio into each cell of a heat map; without a colour if it may be 1."""
+    for row, line in enumerate(found):
+        for column, one in enumerate(line):
+            if one is None:
+                continue
+            sure = not one.lo <= 0 <= one.hi
+            if not sure:
+                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
+            dark = sure and abs(one.value) > 0.75 * math.log(_FULL_COLOUR)
+            colour = "white" if dark else "0.15" if sure else "0.5"
+            text = _ratio_text(one.ratio[0])
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"
+
+
+# Width and height of the roofline, in inches.
+_ROOFLINE = (7.6, 4.8)
+# Approximate width and height of its axes, in characters of a name.
+_SIGNS = (105, 26)
+
+
+def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
+    """Draw the roofline of a setting's fullest panel; None if the setting has no roof or no points under it."""
+    roof, panel = parts.roof_of_setting(roofs, setting), parts.fullest_panel(setting.panels)
+    facets = parts.by_facet(points, layers_without_heads([point.line for point in points]))
+    own = parts.of_panel(facets, setting, panel)
+    if roof is None or not own:
+        return None
+    best = max(own, key=lambda point: point.share)
+    nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
+    frame = roofline_frame(roof, own)
+    curves = {impl: roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
+    bars = parts.bars_caption(
+        (end for curve in curves.values() for end in zip(curve["lo"], curve["hi"], strict=True)), frame["y"]
+    )
+    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n", bars
+    title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
+    with canvas(*_ROOFLINE, title, "; ".join(filter(None, captions))) as figure:
+        axes = figure.subplots()
+        for which in ("x", "y"):
+            log_axis(axes, which, frame[which])
+        limit = frame["roof"]
+        axes.fill_between(limit["x"], limit["lo"], limit["hi"], color=GUIDE, alpha=0.2, lw=0)
+        axes.plot(limit["x"], limit["y"], color=GUIDE, lw=2)
+        top = max(limit["hi"])
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
+        axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
+        axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
+        _draw_under_roof(axes, curves, setting.looks, limit)
+        axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
+    return figure
+
+
+def _draw_under_roof(
+    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Looks, roof: Mapping[str, Any]
+) -> None:
+    """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
+    sizes = [n for curve in curves.values() for n in curve["n"]]
+    taken = dense_places(axes, (list(zip(one["x"], one["y"], strict=True)) for one in (*curves.values(), roof)))
+    ends = [(float(x), float(y)) for x, y in (places[-1] for places in taken[:-1])]
+    for (impl, curve), end in zip(curves.items(), ends, strict=True):
+        colour, marker, dash = looks[impl]
+        x, y = curve["x"], curve["y"]
+        axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
+        area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
+        intervals = list(zip(curve["lo"], curve["hi"], strict=True))
+        inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
+        axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
+        error_bars(axes, x, intervals, colour, alpha=0.35)
+        write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
+
+
+def _grown(n: int, first: int, last: int) -> float:
+    """The size of n on a logarithmic scale: 0 at the smallest n, 1 at the largest."""
+    return math.log(n / first) / math.log(last / first) if last > first else 0.5
+
+
+def accuracy(setting: PanelSetting) -> Figure | None:
+    """Draw the errors of a setting's fullest panel against their times, with the Pareto front at the largest n.
+
+    None if fewer than two layers have both.
+    """
+    panel = parts.fullest_panel(setting.panels)
+    chart = accuracy_chart(panel)
+    if chart is None:
+        return None
+    drawn, front = chart["curves"], chart["front"]
+    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in drawn if one["n"][-1] == chart["n"]}
+    title = _accuracy_title(at_n, chart["n"])
+    named = _named(panel, at_n)
+    captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
+    captions.append(f"grey line: the Pareto front at n = {chart['n']}")
+    if len(named) < len(drawn):
+        captions.append(f"{len(named)} of {len(drawn)} layers named: the front, and the fastest of families")
+    with canvas(*_ROOFLINE, title, "; ".join(captions)) as figure:
+        axes = figure.subplots()
+        for which in ("x", "y"):
+            log_axis(axes, which, chart[which])
+        axes.plot(front["x"], front["y"], color=GUIDE, lw=2, alpha=0.6)
+        curves = {
+            one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])}
+            for one in drawn
+            if one["impl"] in named
+        }
+        for one in drawn:
+            if one["impl"] not in named:
+                axes.plot(one["x"], one["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
+        _draw_under_roof(axes, curves, setting.looks, front)
+        axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
+    return figure
+
+
+# More layers than this are not all named in one picture.
+_MOST_NAMED = 12
+
+
+def _named(panel: parts.Panel, at_n: Mapping[str, tuple[float, float]]) -> set[str]:
+    """The layers to name: all, or those on the front and the fastest of each family. `at_n`: (time, error) of each."""
+    names = {line.impl for line in panel.lines}
+    if len(names) <= _MOST_NAMED:
+        return names
+    families = panel.families()
+    fastest = {families[impl]: impl for impl in sorted(at_n, key=lambda impl: -at_n[impl][0])}
+    front = pareto_front(at_n.values())
+    return {*fastest.values(), *(impl for impl, place in at_n.items() if place in front)}
+
+
+# Errors up to this ratio are alike: they depend on the random input and on the order of sums.
+_ALIKE = 1.5
+
+
+def _accuracy_title(places: Mapping[str, tuple[float, float]], n: int) -> str:
+    """Name the most accurate layer at n, or say how many are as accurate. `places`: (time, error) of each layer."""
+    least = min(error for _, error in places.values())
+    alike = [impl for impl, (_, error) in places.items() if error <= _ALIKE * least]
+    if len(alike) == 1:
+        return f"{formatting.printable(alike[0])} is the most accurate at n = {n}, with an error of {least:.1e}"
+    every = "both" if len(alike) == 2 else f"all {len(alike)}"
+    which = every if len(alike) == len(places) else f"the {len(alike)} most accurate"
+    return f"At n = {n}, the errors of {which} layers are alike, about {least:.1e}"
+
+
+# The most n with a curve over a layer's own axis.
+_MOST_CURVES = 6
+
+
+def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
+    """Draw the time of one layer over an own axis, with a curve for each of up to six n.
+
+    Layers without the axis are horizontal lines, at the largest n.
+    """
+    sizes = parts.evenly_spread({line.seq_len for line in panel.lines}, _MOST_CURVES)
+    looks = looks_of(f"n = {n}" for n in sizes)
+    found = []
+    for n in sizes:
+        lines = sorted((line for line in panel.lines if line.seq_len == n), key=panel.value)
+        ends = [parts.TIME.band(line) or (None, None) for line in lines]
+        lo, hi = (list(one) for one in zip(*ends, strict=True))
+        values, times = [panel.value(line) for line in lines], [line.time_s or 0.0 for line in lines]
+        found.append(parts.Curve(f"n = {n}", values, times, lo, hi, [""] * len(lines)))  # type: ignore[arg-type]
+    beside = {line.impl: line.time_s or 0.0 for line in panel.beside if line.seq_len == sizes[-1]}
+    title = f"{formatting.printable(panel.impl)}: time per call over {panel.axis}"
+    with canvas(*_ROOFLINE, title, panel.title) as figure:
+        axes = figure.subplots()
+        named = sorted({value for curve in found for value in curve.n})
+        log_axis(axes, "x", {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]})
+        log_axis(axes, "y", parts.seconds_axis([*beside.values(), *(y for curve in found for y in curve.value)]))
+        for impl, time_s in beside.items():
+            axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
+            says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
+            axes.annotate(says, (named[0], time_s), color="0.4", va="bottom", fontsize=9)
+        draw_curves(axes, found, looks)
+        label_ends(axes, {curve.impl: curve for curve in found}, looks, _ROOFLINE[1] - 1)
+        axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)
+    return figure
+
+
+def draw(directory: Path, lines: Lines, machine: Machine) -> None:
+    """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
+    directory.mkdir(exist_ok=True)
+    known = roofs(machine)
+    points = roof_points(lines, known)
+    for whole in parts.drawn_settings(parts.panel_settings(lines)):
+        setting = parts.readable_setting(whole)
+        figures = {
+            "ladder": ladder(whole),
+            "speedup": speedup(setting),
+            "roofline": roofline(setting, known, points),
+            "accuracy": accuracy(setting),
+            "time": curves(whole, parts.TIME, parts.MOST_SHOWN),
+            "memory": curves(whole, parts.MEMORY, parts.MOST_SHOWN),
+            "depth": curves(whole, parts.DEPTH, parts.MOST_SHOWN),
+        }
+        for name, figure in figures.items():
+            if figure is not None:
+                style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
+    for axis, alike in grouped(parts.own_axis_panels(lines), lambda panel: panel.axis).items():
+        # Their names have what differs between them: `time_over_window_d64_train`. A layer may be a path.
+        texts = [[one.impl.removeprefix("./"), *one.title.replace(" = ", "").split(", ")] for one in alike]
+        shared = set(texts[0]).intersection(*texts)
+        for panel, own in zip(alike, texts, strict=True):
+            name = "_".join(["time_over", axis, *(text for text in own if text not in shared)])
+            style.save(over_own_axis(panel), directory / re.sub(r"[^\w.+-]", "-", name))
+
+
+def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:
+    """Write the overview of each setting to `directory`. Raises OSError if they cannot be written."""
+    directory.mkdir(exist_ok=True)
+    for one in found:
+        style.save(cost_overview(one), directory / (f"overview_{one.name}" if one.name else "overview"))

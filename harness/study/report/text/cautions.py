@@ -1,0 +1,439 @@
+"""What to know before trusting numbers: how well they were measured, remarks, failed cases, and the largest sizes."""
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, itemgetter
+from statistics import median
+
+from harness.core.config.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
+from harness.core.model import formatting
+from harness.core.model.formatting import printable
+from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.sweep_axes import AXES, GROWING, SIZES, Case
+from harness.core.results.columns import CaseResult
+from harness.study.claims.claim_rules import is_masked
+from harness.study.laws.crossovers import unlike_conditions
+from harness.study.laws.roofline import roof_of, roofs, why_no_roof
+from harness.study.report.document import Cell, Table, grouped
+from harness.study.report.figure_panels import WIDEST, Lines
+from harness.study.report.point_charts import approximations, is_by_itself, is_inexact
+
+# Statuses that a large size can cause. Errors and incorrect results have other causes.
+_OF_SIZE = ("oom", "timeout", "killed")
+
+
+def limits_reached(lines: Lines) -> dict[str, list[CaseResult]]:
+    """Find where a layer that was measured at a smaller size fails because of its size.
+
+    Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
+    """
+    ends = []
+    taken = set[Case]()
+    for axis in GROWING:
+        size = attrgetter(axis)
+        for of_line in _along(axis, lines):
+            last = max((size(line) for line in of_line if line.status == "ok"), default=math.inf)
+            beyond = sorted((line for line in of_line if size(line) > last), key=size)
+            if beyond and beyond[0].status in _OF_SIZE and not taken.intersection(line.case for line in beyond):
+                taken.update(line.case for line in beyond)
+                first = beyond[0]
+                reason = formatting.without_numbers(first.reason or "")
+                ends.append(((axis, int(last), size(first), first.status, reason), first))
+    alike = grouped(ends, itemgetter(0)).items()
+    return dict(_limit(axis, last, ended, [line for _, line in of]) for (axis, last, ended, *_), of in alike)
+
+
+def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> tuple[str, list[CaseResult]]:
+    """A limit as a sentence, with the first failed cases."""
+    letter, impls = AXES[axis].letter, list(dict.fromkeys(line.impl for line in alike))
+    others = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
+    cases = f"{len(alike)} cases" if len(alike) > 1 else others
+    reached = f"{formatting.listed(impls, 'layer')} go{'es' * (len(impls) == 1)} as far as {letter} = {last} ({cases})"
+    return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}", alike
+
+
+def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
+    """Groups of lines that differ along the axis alone."""
+    return grouped(lines, lambda line: line.case.at(axis, 1)).values()
+
+
+# More than this is worth a sentence: the share of disturbed trials, and how much longer the probe took.
+_MUCH_DISTURBED, _MUCH_SLOWER = 0.1, 0.15
+
+
+# The precisions that a user can ask for, the strictest last.
+_PRECISIONS = ("quick", "standard", "strict")
+
+
+def stricter_precisions(precision: str) -> Sequence[str]:
+    """The precisions with more trials than this one; empty for one of the user's own."""
+    return _PRECISIONS[_PRECISIONS.index(precision) + 1 :] if precision in _PRECISIONS else ()
+
+
+def quality_sentences(
+    lines: Iterable[CaseResult], machine: Machine, precision: str = _PRECISIONS[0], target: float = 0.0
+) -> list[str]:
+    """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
+
+    The best known state of the machine is that of its calibration, in `machine`. The run had this `precision`, which
+    asked for intervals within ± `target`, a share; 0 if nothing was asked for.
+    """
+    timed = [line for line in lines if line.time_s is not None]
+    widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
+    text = []
+    if widths:
+        nine_in_ten = math.ceil(0.9 * len(widths)) - 1
+        narrow = sum(width <= (1 + target) ** 2 for width in widths)
+        asked = (
+            f" {narrow} of {len(widths)} intervals are as narrow as asked for, ±{100 * target:g} %." if target else ""
+        )
+        if median(widths) > WIDEST:
+            text.append(
+                f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
+                "Do not compare these times: measure again on a machine that does nothing else."
+            )
+        else:
+            text.append(
+                f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
+                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{asked}"
+            )
+    if len(widths) < len(timed):
+        number = f"{len(timed) - len(widths)} of {len(timed)} times"
+        text.append(f"Measurement: {number} have no interval. An interval needs two trials of a case.")
+    probed = [line for line in timed if line.disturbed_share is not None]
+    share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
+    if share > _MUCH_DISTURBED:
+        stricter = stricter_precisions(precision)
+        options = ", ".join(f"precision={name}" for name in stricter)
+        more = f", or ask for more trials ({options})" if stricter else ""
+        text.append(
+            f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again{more}."
+        )
+    calibration = machine.get("calibration") or {}
+    best_s = calibration.get("best_probe_s")
+    probes_s = [line.probe_s for line in probed if line.probe_s and line.threads == calibration.get("threads")]
+    if best_s and probes_s and (slower := median(probes_s) / best_s - 1) > _MUCH_SLOWER:
+        text.append(
+            f"In the median case, the reference workload took {formatting.share(slower)} longer than the best at "
+            "calibration. The machine was slower than it can be, and so are the times; their ratios are affected less."
+        )
+    return text
+
+
+def _factor(width: float) -> str:
+    return f"{width:.2f}" if width <= WIDEST else f"over {WIDEST:.0f}"
+
+
+# Bytes of a first call's constants that are not worth a sentence.
+_SMALL_TABLE = 4096
+# A share of left out samples that is worth a sentence.
+_MUCH_THROTTLED = 0.05
+# The most remarks of one kind, after equal ones are merged; summary.csv has the rest.
+_MOST = 6
+
+
+def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
+    """What to know about the cases that have numbers. The cases that a sentence concerns share the sentence.
+
+    `machine` is the run's machine.json.
+    """
+    machine = machine or {}
+    return [
+        *_bimodal(lines),
+        *unlike_conditions(
+            grouped(lines, lambda line: (line.series, line.seq_len, line.d_model, line.batch_size)).values()
+        ),
+        *other_kernels(lines),
+        *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
+        *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
+        *_wrong_claims(lines),
+        *_kept_memory(lines),
+        *_host_bound(lines),
+        *_without_gpu_time(lines),
+        *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
+        *approximations(lines),
+        *_joined(filter(_is_by_first, lines), "accuracy_by", "later tokens not compared (give the reference `rows`)"),
+        *_by_itself(lines),
+        *_inexact(lines),
+        *_preparing(lines),
+        *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
+        *unchecked_times(lines, machine),
+    ]
+
+
+def _kept_memory(lines: Lines) -> list[str]:
+    """Layers whose calls keep memory, and those whose first call has made what stays."""
+    leaks = [line for line in lines if line.kept_bytes]
+    held = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
+    text = []
+    if leaks:
+        most = formatting.size(max(line.kept_bytes or 0 for line in leaks))
+        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results.")
+    if held:
+        most = formatting.size(max(line.first_call_bytes or 0 for line in held))
+        text.append(
+            f"memory that stays: {_cases(held)}: the first call made up to {most}, which is in the peak memory."
+        )
+    return text
+
+
+def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
+    """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
+    limits = [roof for roof in roofs(machine) if roof.noise < math.inf]
+    without = [line for line in lines if line.time_s is not None and roof_of(line, limits) is None]
+    if "calibration" not in machine or not without:
+        return []
+    what = "Impossibly short times are not looked for"
+    if limits:
+        why = "the calibration has no peak for their dtype, device or threads, as `calibrate threads=1` would give"
+        return [f"{what} in {_cases(without)}: {why}."]
+    return [why_no_roof(machine, what) or f"{what}. Noise floor: not measured; type 'python -m harness calibrate'."]
+
+
+def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:
+    """All cautions in one sentence: how many cases each kind concerns, and the first of them. Empty without any."""
+    kinds: dict[str, list[CaseResult]] = {}
+    for line in lines:
+        found = {
+            "bimodal": line.bimodal,
+            "without a faster kernel": line.backend_fallback,
+            "with unknown facts": line.facts_unknown,
+            "without a GPU time": _is_without_gpu_time(line),
+            "host-bound": line.host_bound and not _is_without_gpu_time(line),
+            "compared in their first tokens alone": _is_by_first(line),
+            "without a reference": is_by_itself(line),
+            "much less exact than the plain layer": is_inexact(line),
+            "suspect": line.suspect,
+        }
+        for kind in filter(found.get, found):
+            kinds.setdefault(kind, []).append(line)
+    text = []
+    for kind, alike in kinds.items():
+        why = f": {printable(alike[0].suspect or '')}" if kind == "suspect" else ""
+        text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
+    text += ["speeds above the machine's peak"] if above_roof else []
+    return f"Warning: {', '.join(text)}. See report.md." if text else ""
+
+
+def other_kernels(lines: Iterable[CaseResult]) -> list[str]:
+    """A sentence for each layer that ran different kernels in several environments, at the same sizes."""
+    sentences = set[str]()
+    for alike in grouped(lines, lambda line: line.case.at("env", 0)).values():
+        kernels = {f"with env={line.env}": line.backend for line in alike}
+        sentences.add(formatting.kernels_sentence(alike[0].impl, kernels))
+    return sorted(sentences - {""})
+
+
+def _is_by_first(line: CaseResult) -> bool:
+    return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
+
+
+def _by_itself(lines: Iterable[CaseResult]) -> list[str]:
+    alone = [line for line in lines if is_by_itself(line)]
+    told = "compared with itself in float64, a wrong formula or gradient passes: give it a `reference`"
+    return [f"no reference: {_cases(alone)}: {told}."] if alone else []
+
+
+def _inexact(lines: Iterable[CaseResult]) -> list[str]:
+    """The layers whose errors may be more than rounding, at the largest ratio of each."""
+    found = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
+    text = [
+        f"less exact: {_cases([line])}: its error is {line.error_ratio:.0f} times the plain layer's. "
+        "Is it right in every row and head?"
+        for line in found.values()
+    ]
+    return _at_most(text, "layer")
+
+
+def _bimodal(lines: Lines) -> list[str]:
+    """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
+    text = []
+    for line in filter(attrgetter("bimodal"), lines):
+        fast, slow = (
+            "not timed" if value is None else formatting.seconds(value)
+            for value in (line.bimodal_fast_s, line.bimodal_slow_s)
+        )
+        cause = line.bimodal_cause or "nothing that was recorded tells them apart"
+        text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
+    return _at_most(text, "bimodal case")
+
+
+def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
+    """Claims of FLOPs that the counted FLOPs contradict, one sentence for each layer."""
+    wrong = [
+        line
+        for line in lines
+        # On a GPU, kernels pad their operands, and the count includes the padding.
+        if line.device == "cpu"
+        and None not in (line.flops, line.flops_claimed)
+        and not is_masked(line)
+        and line.flops_claimed not in (line.flops, line.flops_full)
+    ]
+    return [
+        f"claim: {_cases(alike)}: it claims {alike[0].flops_claimed:,} FLOPs and does {alike[0].flops:,}."
+        for alike in grouped(wrong, lambda line: line.impl).values()
+    ]
+
+
+def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
+    bound = [line for line in lines if line.host_bound and not _is_without_gpu_time(line)]
+    why = "launching takes longer than the GPU's work, whose time the table shows"
+    return [f"host-bound: {_cases(bound)}: {why}; calls back to back take {_wall_call(bound)}."] if bound else []
+
+
+def _is_without_gpu_time(line: CaseResult) -> bool:
+    """Whether the case ran on a GPU, and its launches could not be left out of the time."""
+    return line.wall_call_s is not None and line.time_s is None
+
+
+def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
+    """The cases on a GPU without a time of it. Those with one reason share a sentence."""
+    reasons = grouped(filter(_is_without_gpu_time, lines), lambda line: line.graph_note)
+    text = [
+        f"no GPU time: {_cases(alike)}: the launches could not be left out of the time"
+        f"{f' ({reason})' if reason else ''}. Calls back to back take {_wall_call(alike)}."
+        for reason, alike in reasons.items()
+    ]
+    return _at_most(text, "reason")
+
+
+def _wall_call(lines: Iterable[CaseResult]) -> str:
+    slowest = max(lines, key=lambda line: line.wall_call_s or 0.0)
+    wall = f", {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}" if slowest.wall_call_s else ""
+    return f"wall_call_s{wall}"
+
+
+# A shorter preparation is not worth a sentence, as a share of the time of a call.
+_MUCH_PREPARED = 0.1
+
+
+def _preparing(lines: Lines) -> list[str]:
+    """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
+    found = {}
+    for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
+        if line.time_s and line.prepare_s and line.prepare_s > _MUCH_PREPARED * line.time_s:
+            found[line.impl, line.mode, line.mask] = line
+    return _at_most([_prepared_sentence(line, lines) for line in found.values()], "layer that prepares")
+
+
+def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
+    usual = (one for one in lines if one.time_s and not (one.prepare_s or one.suspect))
+    alike = [one for one in usual if one.case.at("impl", 0) == line.case.at("impl", 0)]
+    text = f"prepare: {_cases([line])}: it prepares for {formatting.seconds(line.prepare_s or 0.0)} outside its calls"
+    slower = [one for one in alike if (one.time_s or 0.0) > (line.time_s or 0.0)]
+    if not slower:
+        return f"{text}."
+    other = min(slower, key=lambda one: one.time_s or 0.0)
+    calls = math.ceil((line.prepare_s or 0.0) / ((other.time_s or 0.0) - (line.time_s or 0.0)))
+    return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
+
+
+def _lowered_clock(lines: Lines, machine: Machine) -> list[str]:
+    """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
+    shared = [line for line in lines if line.gpu_disturbed_share]
+    text = []
+    if shared:
+        worst = max(line.gpu_disturbed_share or 0.0 for line in shared)
+        text.append(
+            f"disturbed GPU: {_cases(shared)}: other processes computed there, or heat or a fault lowered its clock "
+            f"rate, in up to {formatting.share(worst)} of the trials."
+        )
+    lowered = [line for line in lines if (line.throttled_share or 0.0) > _MUCH_THROTTLED]
+    if lowered:
+        clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
+        rate = f"{min(clocks):.0f}" if clocks else "MHZ"
+        how = f"Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
+        state = gpu_state_of(machine, lowered[0].device) or {}
+        text.append(
+            f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
+            f"because power or heat lowered the GPU's clock rate. {clock_advice(how, state)}"
+        )
+    return text
+
+
+def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
+    """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
+    told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
+    if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
+        return []
+    rates: dict[str, list[float]] = {}
+    for line in lines:
+        if line.device.startswith("cuda") and line.sm_clock_mhz:
+            rates.setdefault(line.device, []).append(line.sm_clock_mhz)
+    advice = [lock_advice(gpu_state_of(machine, device) or {}, seen) for device, seen in rates.items()]
+    return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
+
+
+def failure_remarks(lines: Lines) -> list[str]:
+    """One sentence for each limit, and for each reason of a failure."""
+    ends = limits_reached(lines)
+    shown = {line.case for alike in ends.values() for line in alike}
+    failed = [line for line in lines if line.status != "ok" and line.case not in shown]
+    by_status = grouped(failed, attrgetter("status")).items()
+    return [*ends, *(text for status, alike in by_status for text in _joined(alike, "reason", status))]
+
+
+def _joined(lines: Iterable[CaseResult], column: str, kind: str) -> list[str]:
+    """One sentence for each text in the column: `kind: the first case and how many more: text`.
+
+    Texts that differ in numbers alone are one, with the range of each number.
+    """
+    alike = grouped(lines, lambda line: formatting.without_numbers(getattr(line, column) or ""))
+    return [f"{kind}: {_cases(of)}: {_text_of(of, column)}" for of in alike.values()]
+
+
+def _text_of(lines: Iterable[CaseResult], column: str) -> str:
+    return formatting.with_ranges(getattr(line, column) or "" for line in lines)
+
+
+def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
+    left = formatting.counted(len(remarks) - _MOST, f"more {noun}")
+    return [*remarks[:_MOST], *([f"and {left}: see summary.csv"] if len(remarks) > _MOST else [])]
+
+
+def _cases(lines: Lines) -> str:
+    """The first case and how many more, or the names of several layers and how many cases."""
+    impls = list(dict.fromkeys(line.impl for line in lines))
+    if len(impls) > 1:
+        return f"{formatting.listed(impls, 'layer')} ({formatting.counted(len(lines), 'case')})"
+    more = f" and {formatting.counted(len(lines) - 1, 'more case')}" if len(lines) > 1 else ""
+    return f"{impls[0]} {_sizes(lines[0])}{more}"
+
+
+def _sizes(line: CaseResult) -> str:
+    """The sizes and the options of a case. A report's lines state each own axis that varies."""
+    options = "" if line.options == NO_OPTIONS else f" {line.options}"
+    return f"n={line.seq_len} d={line.d_model} h={line.num_heads}{options}"
+
+
+# The most cases to name among those that failed alike.
+_MOST_NAMED = 8
+
+
+def failures_table(lines: Iterable[CaseResult]) -> Table:
+    """The cases that are not `ok`, with a row for each layer, status and reason, in the order of the lines.
+
+    Reasons that differ in numbers alone share a row.
+    """
+    failed = [line for line in lines if line.status != "ok"]
+    kinds = grouped(failed, lambda line: (line.impl, line.status, formatting.without_numbers(line.reason or "")))
+    rows = [
+        (impl, status, str(len(alike)), str(alike[0].seq_len), Cell(_text_of(alike, "reason"), aside=_named(alike)))
+        for (impl, status, _), alike in kinds.items()
+    ]
+    return Table({"layer": "layer", "status": "bad", "cases": "n", "from n": "n", "why": "why"}, rows)
+
+
+def _named(lines: Lines) -> str:
+    named = [f"{_sizes(line)} {line.mode}" for line in lines[:_MOST_NAMED]]
+    more = len(lines) - len(named)
+    return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")
+
+
+def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
+    """Names of the layers that a run could not measure at all: all of their cases are unsupported.
+
+    Either their package or device is missing, or they support no case of the run.
+    """
+    lines = list(lines)
+    return {line.impl for line in lines} - {line.impl for line in lines if line.status != "unsupported"}

@@ -1,0 +1,137 @@
+"""Cost models as text: their formulas, a table of them, and how well they predict."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from harness.core.model import formatting
+from harness.core.model.polynomial import sum_text
+from harness.core.model.sweep_axes import Setting
+from harness.study.claims.claim_rules import exponent_text
+from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.predict import HeldOut, scores
+from harness.study.report.document import Cell, Groups, Row, Table, grouped
+
+from .costs import COST_TEXTS, METRIC_NAMES, setting_label
+
+
+def law_formula(fitted: FittedLaw) -> str:
+    """The cost model of a series, the fastest growing term first.
+
+    `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs. A known cost comes last.
+    """
+    text = partial(_coefficient, fitted.series.metric)
+    terms = ((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
+    return sum_text(terms) + fitted.law.known_text
+
+
+def coefficient_texts(fitted: FittedLaw) -> list[str]:
+    """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
+    text = partial(_coefficient, fitted.series.metric)
+    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
+    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
+
+
+def break_text(fitted: FittedLaw) -> str:
+    """The n or the blocks from which the law holds, in words; empty if no other law holds below."""
+    if not fitted.law.breaks:
+        return ""
+    last = fitted.law.breaks[-1]
+    return f"from n = {last.n:.0f} on" if last.bytes is None else f"from blocks of {formatting.size(last.bytes)} on"
+
+
+def _coefficient(metric: str, value: float) -> str:
+    if metric == "time":
+        return formatting.seconds(value)
+    if metric == "memory":
+        return f"{value:.3g} B" if abs(value) < 1000 else formatting.size(value)
+    return formatting.power_of_ten(value)
+
+
+def _written(coefficient: str, term: str) -> str:
+    if term == "1":
+        return coefficient
+    if coefficient == "1":
+        return term
+    return f"{coefficient}{term}" if coefficient.isdigit() else f"{coefficient}·{term}"
+
+
+def laws_table(laws: Sequence[FittedLaw]) -> Table:
+    """The cost models as a table with a group for each metric."""
+    where = setting_label(fitted.series.shown_setting for fitted in laws)
+    of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
+    exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
+    vague = grouped((fitted for fitted in laws if fitted.law.reason), lambda fitted: fitted.law.reason)
+    number = {reason: at for at, reason in enumerate(vague, 1)}
+    notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
+    groups: Groups = {
+        (Cell(name),): [_law_row(fitted, where, number.get(fitted.law.reason)) for fitted in alike]
+        for name, alike in of_metric.items()
+    }
+    return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups, notes=notes)
+
+
+def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
+    """The layers of the cost models, each once: `time of rnn.torch, attention.fused`."""
+    for metric, alike in grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric]).items():
+        yield f"{metric} of {', '.join(dict.fromkeys(fitted.series.impl for fitted in alike))}"
+
+
+def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
+    law, error = fitted.law, fitted.law.cv_error
+    kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
+    formula = Cell(
+        law_formula(fitted), aside=" ".join(filter(None, kinds)), note=note, details=coefficient_texts(fitted)
+    )
+    return (
+        Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
+        formula,
+        exponent_text(fitted.exponent_n, law.determined),
+        exponent_text(fitted.exponent_d, law.determined),
+        "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
+    )
+
+
+def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
+    """For each metric, how well cost models predicted cases that they were not fitted to.
+
+    It gives the size of the errors, how many cases lie in the prediction interval, and how wide the intervals are.
+    """
+    text = []
+    for score in scores(held_out):
+        of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
+        worst = max(of_metric, key=lambda one: abs(one.error))
+        fitted, predicted = {one.fitted_to for one in of_metric}, {one.n for one in of_metric}
+        to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
+        at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
+        text.append(
+            f"Prediction check: cost models fitted to {to} predict the {METRIC_NAMES[score.metric]} {at} with a median "
+            f"error of {formatting.share(score.error)} (worst: {formatting.share(abs(worst.error))}, {worst.impl} "
+            f"n={worst.n} d={worst.d} h={worst.h}). The 95 % prediction intervals contain {score.covered} of "
+            f"{score.predictions} values; their median width is a factor of {score.width:.3g}."
+        )
+    return text
+
+
+def held_out_table(held_out: Sequence[HeldOut]) -> Table:
+    """The predictions beside the measurements, with a group for each metric."""
+    where = setting_label(one.setting for one in held_out)
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for one in held_out:
+        groups.setdefault((Cell(METRIC_NAMES[one.metric]),), []).append(_held_out_row(one, where(one.setting)))
+    numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
+    return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
+
+
+def _held_out_row(one: HeldOut, where: str) -> Row:
+    text = COST_TEXTS[one.metric]
+    between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
+    costs = text(one.measured), text(one.predicted), signed_share(one.error)
+    source = [f"m = {value}" for letter, value in one.own if letter == "m"]
+    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", *source, where)))
+    return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
+
+
+def signed_share(error: float) -> str:
+    """A relative error with its sign: `+12 %`, `−3.1 %`."""
+    return ("−" if error < 0 else "+") + formatting.share(abs(error))

@@ -1,0 +1,146 @@
+"""How costs grow with n, as sentences: by scaling exponents, by measured ratios, and by sequential depth.
+
+No sentence says more than the intervals support. Where they decide nothing, the sentence is empty.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from harness.core.model.formatting import count, listed, printable
+from harness.study.claims.claim_rules import WIDEST
+from harness.study.laws.crossovers import ratio_at
+from harness.study.laws.laws import Range
+from harness.study.report.document import grouped
+from harness.study.report.figure_panels import Curve
+
+# Exponents this far apart are worth two groups.
+_APART = 0.4
+# The ratio of the ends of an interval above which a ratio of costs is not known.
+_WIDEST_RATIO = 2.0
+# The most names in one group of layers.
+_MOST_NAMES = 3
+_MOST_FORMULAS = 2
+
+
+def names_of(group: Iterable[str], shown: Sequence[str], rest: bool = False) -> str:
+    """Name some of the layers `shown`: `rnn.*` for a whole family, and `the other layers` if `rest` allows that.
+
+    More than three names become a count.
+    """
+    own = set(group)
+    names = []
+    for family, members in grouped(shown, lambda impl: impl.rpartition(":")[0] or impl.partition(".")[0]).items():
+        inside = [impl for impl in members if impl in own]
+        whole = len(inside) == len(members) > 1 and ":" not in inside[0]
+        names += [f"{family}.*"] if whole else [printable(impl) for impl in inside]
+    if len(names) > _MOST_NAMES:
+        return "the other layers" if rest else f"{len(own)} layers"
+    return listed(names)
+
+
+def exponent_sentence(exponents: Mapping[str, Range], where: str, shown: Sequence[str]) -> str:
+    """`At n = 2048, rnn.* grow as n^1.0 and attention.fused grows as n^1.8.`
+
+    The layers form two groups if their exponents differ surely and by much, otherwise one. Layers whose exponent is
+    not known are left out.
+    """
+    known = {impl: one for impl, one in exponents.items() if one.hi - one.lo <= WIDEST}
+    order = sorted(known, key=lambda impl: known[impl].value)
+    if not order:
+        return ""
+    # Split at the widest gap.
+    gaps = [known[upper].value - known[lower].value for lower, upper in pairwise(order)]
+    at = 1 + gaps.index(max(gaps)) if gaps else 1
+    low, high = order[:at], order[at:]
+    split = high and max(gaps) >= _APART and max(known[one].hi for one in low) < min(known[one].lo for one in high)
+    if not split:
+        lo, hi = min(one.lo for one in known.values()), max(one.hi for one in known.values())
+        return f"{where}, {_grow(order, [lo, hi], shown)}."
+    of_low, of_high = ([known[impl].value for impl in group] for group in (low, high))
+    rest = len(known) == len(shown)
+    return f"{where}, {_grow(low, of_low, shown)}; {_grow(high, of_high, shown, rest)}."
+
+
+def _grow(group: Sequence[str], exponents: Sequence[float], shown: Sequence[str], rest: bool = False) -> str:
+    """`rnn.* grow as n^1.0`, with both ends of different exponents; `rnn.gru stays constant` for 0."""
+    who = "all layers" if len(group) == len(shown) > 1 else names_of(group, shown, rest)
+    lo, hi = (f"n^{one:.1f}".replace("^-0.0", "^0.0") for one in (min(exponents), max(exponents)))
+    s = "" if len(group) > 1 else "s"
+    if lo == hi:
+        return f"{who} stay{s} constant" if lo == "n^0.0" else f"{who} grow{s} as {lo}"
+    return f"{who} grow{s} as {lo} – {hi}"
+
+
+def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
+    """`From n = 64 to 2048, the time per call grows 32-fold (rnn.torch) to 595-fold (attention.packed).`
+
+    It compares the curves that reach from the smallest to the largest n. Empty if there is one n only, or no interval
+    is known of a cost that is not `exact`. If the intervals leave open which layer grows most, it names none.
+    """
+    sizes = [n for curve in curves for n in curve.n]
+    first, last = min(sizes, default=0), max(sizes, default=0)
+    whole = [curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last)]
+    folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, exact))}
+    if first == last or not folds:
+        return ""
+    least, most = min(folds, key=lambda impl: folds[impl].value), max(folds, key=lambda impl: folds[impl].value)
+    start = f"From n = {first} to {last}, the {what} grows"
+    if folds[least].hi < folds[most].lo:
+        ends = (f"{_times(folds[impl].value)}-fold ({printable(impl)})" for impl in (least, most))
+        return f"{start} {' to '.join(ends)}."
+    lo, hi = (_times(end) for end in (min(one.lo for one in folds.values()), max(one.hi for one in folds.values())))
+    return f"{start} {lo}-fold." if lo == hi else f"{start} {lo} to {hi}-fold."
+
+
+def _fold(curve: Curve, exact: bool) -> Range | None:
+    """The ratio of a curve's last cost to its first; None if its interval is wide or not known, or no host has both."""
+    value = curve.value[-1] / curve.value[0]
+    if exact:
+        return Range(value, value, value)
+    hosts = [set(host.split(",")) for host in (*curve.host[:1], *curve.host[-1:]) if host]
+    if hosts and hosts[0].isdisjoint(hosts[-1]):
+        return None
+    ends = curve.lo[0], curve.hi[0], curve.lo[-1], curve.hi[-1]
+    if None in ends or not all(ends):
+        return None
+    first, last = ((curve.value[at], curve.lo[at] or 0.0, curve.hi[at] or math.inf) for at in (0, -1))
+    _, lo, hi = ratio_at(curve.n[-1], last, first).ratio
+    return Range(value, lo, hi) if hi <= _WIDEST_RATIO * lo else None
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}"
+
+
+def depth_sentence(curves: Sequence[Curve], formulas: Mapping[str, str]) -> str:
+    """`rnn.torch runs 3n + 1 operations one after another; attention.* run 5 – 7 at every n.`
+
+    The `formulas` are exact, by layer. Without them, the sentence gives the depths at the largest n.
+    """
+    shown = [curve.impl for curve in curves]
+    constant = {curve.impl: curve.value[0] for curve in curves if len(curve.n) > 1 and len(set(curve.value)) == 1}
+    growing = [curve for curve in curves if len(curve.n) > 1 and curve.impl not in constant]
+    parts = []
+    if growing:
+        order = sorted(growing, key=lambda curve: curve.value[-1])
+        known = list(dict.fromkeys(formulas[curve.impl] for curve in order if curve.impl in formulas))
+        text, at = " or ".join(known), ""
+        if len(known) > _MOST_FORMULAS or any(curve.impl not in formulas for curve in growing):
+            text, at = _counts(c.value[-1] for c in growing), f" at n = {max(c.n[-1] for c in growing)}"
+        parts.append(f"{_run([c.impl for c in growing], shown)} {text} operations one after another{at}")
+    if constant:
+        rest = len(growing) + len(constant) == len(shown) and bool(growing)
+        what = "" if growing else " operations one after another"
+        parts.append(f"{_run(list(constant), shown, rest)} {_counts(constant.values())}{what} at every n")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _run(group: Sequence[str], shown: Sequence[str], rest: bool = False) -> str:
+    every = len(group) == len(shown) > 1
+    return f"{'All layers' if every else names_of(group, shown, rest)} {'run' if len(group) > 1 else 'runs'}"
+
+
+def _counts(values: Iterable[float]) -> str:
+    found = sorted(set(values))
+    return count(found[0]) if len(found) == 1 else f"{count(found[0])} – {count(found[-1])}"
