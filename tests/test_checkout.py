@@ -28,7 +28,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("harness", "impls", "conf"):
         shutil.copytree(PLACE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PLACE / "pyproject.toml", root)
-    describe = root / "harness" / "trial" / "trial_kinds.py"
+    describe = root / "harness" / "core" / "trial" / "trial_kinds.py"
     text = describe.read_text()
     marked = text.replace('"version": torch', '"layers": __import__("impls").__file__, "version": torch')
     assert marked != text

@@ -35,7 +35,7 @@ from .schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
 _ELSEWHERE = ("shape", "preset")
 _SETTINGS = (*AXES, HEAD_DIM, "points")
 _LONGEST_QUOTE = 300
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def conf_directory() -> Path:

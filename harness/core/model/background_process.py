@@ -16,7 +16,7 @@ from .errors import UsageError
 from .sweep_axes import OWN_ENVIRONMENT
 
 # The directory that holds the packages `harness` and `impls`.
-PLACE = Path(__file__).resolve().parents[1]
+PLACE = Path(__file__).resolve().parents[3]
 _PACKAGES = ("harness", "impls")
 
 

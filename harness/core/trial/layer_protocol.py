@@ -370,7 +370,7 @@ def accepts(layer_class: Any, *names: str, method: str = "forward") -> bool:
 
 # Directories whose code is never a layer: Python's own, torch's and the harness's. Packages may be installed below
 # Python's directory, so `is_of_a_layer` treats these apart.
-_NOT_A_LAYER = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_NOT_A_LAYER = ("<", os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parents[2]) + os.sep)
 
 
 def is_of_a_layer(file: str) -> bool:
