@@ -1,4 +1,4 @@
-"""How large the code is and how it reads: modules, tokens, import lines and sentence lengths.
+"""How large the code is and how it reads: modules, tokens, import lines and sentence lengths, by ring.
 
     .venv/bin/python tests/bench/structure.py     prints the figures; exit status 1 if one is beyond its limit
 
@@ -13,7 +13,7 @@ import re
 import statistics
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,10 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+_NESTED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)
+_VAGUE = {
+    *["one", "found", "known", "held", "given", "own", "wanted", "taken", "ones", "got", "told", "others", "rest"]
+}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(`*])")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 # Shorter pieces are headings and table cells.
@@ -30,13 +34,18 @@ _FEWEST_WORDS = 4
 
 @dataclass(frozen=True)
 class Module:
-    """One Python file: its length, its lines of code and tokens, how many lines import, and its docstrings."""
+    """One Python file: its length, its lines of code and tokens, how many lines import, and its docstrings.
+
+    `nested` is the number of comprehensions and conditional expressions, `vague` that of vague names that are bound.
+    """
 
     path: Path
     lines: int
     code: int
     tokens: int
     imports: int
+    nested: int
+    vague: int
     docstrings: str
 
     @classmethod
@@ -56,8 +65,19 @@ class Module:
             len(code),
             sum(1 for _ in _tokens(text)),
             len(imports & code),
+            sum(isinstance(node, _NESTED) for node in ast.walk(tree)),
+            sum(name in _VAGUE for name in _bound_names(tree)),
             "\n\n".join(ast.get_docstring(node) or "" for node in nodes),
         )
+
+
+def _bound_names(tree: ast.AST) -> Iterator[str]:
+    """The names of variables and parameters, each as often as it is bound."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def _lines_of(node: ast.stmt) -> range:
@@ -89,6 +109,10 @@ def markdown_prose(path: Path) -> str:
     return "\n".join(line for line in text.split("\n") if not line.startswith(("    ", "|", "#", "![", "<")))
 
 
+# The aim and the limit of a figure.
+Limits = tuple[float | None, float | None]
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure, the most that it should be (`aim`; None for no aim), and a limit where the aim is not reached yet."""
@@ -109,35 +133,105 @@ class Figure:
         return self.limit is None or self.value <= self.limit
 
 
+@dataclass(frozen=True)
+class Code:
+    """The modules of a package, or of a ring of it."""
+
+    name: str
+    modules: list[Module]
+
+    @classmethod
+    def read(cls, package: str) -> "Code":
+        return cls(package, [Module.read(path) for path in sorted((ROOT / package).rglob("*.py"))])
+
+    @classmethod
+    def of_ring(cls, harness: "Code", ring: str) -> "Code":
+        folder_of = {module: _folder(module.path) for module in harness.modules}
+        others = {folder for name, folders in _RINGS.items() if name != ring for folder in folders}
+        if ring == "core":
+            modules = [module for module, folder in folder_of.items() if folder not in others]
+        else:
+            modules = [module for module, folder in folder_of.items() if folder in _RINGS[ring]]
+        return cls(f"harness, {ring}", modules)
+
+    @property
+    def named(self) -> int:
+        """The number of modules that are not `__init__.py`."""
+        return sum(module.path.name != "__init__.py" for module in self.modules)
+
+    @property
+    def lines(self) -> int:
+        """Lines of code."""
+        return sum(module.code for module in self.modules)
+
+    @property
+    def tokens(self) -> int:
+        return sum(module.tokens for module in self.modules)
+
+    @property
+    def imports(self) -> int:
+        """Lines of code that import."""
+        return sum(module.imports for module in self.modules)
+
+    def figures(self, modules: Limits, tokens: Limits) -> list[Figure]:
+        """What is said of every package."""
+        lengths = [length for module in self.modules for length in sentence_lengths(module.docstrings)]
+        return [
+            Figure(f"{self.name}: modules", self.named, *modules),
+            Figure(f"{self.name}: lines of the longest module", max(module.lines for module in self.modules), 450),
+            Figure(f"{self.name}: tokens", self.tokens, *tokens),
+            Figure(f"{self.name}: words a sentence in docstrings", statistics.mean(lengths), 14),
+        ]
+
+    def ring_figures(self, limits: Sequence[Limits]) -> list[Figure]:
+        """What is said of a ring, with the aim and the limit of each figure."""
+        values = {
+            "modules": self.named,
+            "lines of code": self.lines,
+            "tokens": self.tokens,
+            "nested expressions per 1,000 lines": 1000 * sum(module.nested for module in self.modules) / self.lines,
+            "vague names": sum(module.vague for module in self.modules),
+        }
+        return [
+            Figure(f"{self.name}: {what}", value, aim, limit)
+            for (what, value), (aim, limit) in zip(values.items(), limits, strict=True)
+        ]
+
+
+def _folder(path: Path) -> str:
+    """The folder of `harness` that a module is in; empty beside the folders."""
+    return path.parts[1] if len(path.parts) > 2 else ""
+
+
+# The rings of docs/explanation/architecture.md, each with its folders. What lies beside them belongs to the core.
+_RINGS = {"core": ("core", "cli"), "study": ("study",), "extras": ("extras",)}
+# For each ring, the aim and the limit: modules, lines of code, tokens, nested expressions per 1,000 lines, vague names.
+_OF_RINGS = {
+    "core": ((55, 80), (8_500, 13_200), (75_000, 140_000), (60, 130), (60, 500)),
+    "study": ((28, 42), (4_300, 7_000), (38_000, 85_000), (60, 200), (40, 450)),
+    "extras": ((35, 43), (5_700, 8_000), (50_000, 82_000), (60, 130), (50, 390)),
+}
+
+
 def figures() -> list[Figure]:
     """All figures of this checkout."""
-    found = []
-    for package, of_modules, of_tokens, of_imports in (
-        ("harness", (118, 167), (163_000, 304_600), (6, 9.3)),
-        ("impls", (40, 42), (), (6,)),
-    ):
-        modules = [Module.read(path) for path in sorted((ROOT / package).rglob("*.py"))]
-        named = [module for module in modules if module.path.name != "__init__.py"]
-        code = sum(module.code for module in modules)
-        found += [
-            Figure(f"{package}: modules", len(named), *of_modules),
-            Figure(f"{package}: lines of the longest module", max(module.lines for module in modules), 450),
-            Figure(f"{package}: tokens", sum(module.tokens for module in modules), *of_tokens),
-            Figure(
-                f"{package}: import lines, % of code",
-                100 * sum(module.imports for module in modules) / code,
-                *of_imports,
-            ),
-            Figure(
-                f"{package}: words a sentence in docstrings",
-                statistics.mean(length for module in modules for length in sentence_lengths(module.docstrings)),
-                14,
-            ),
-        ]
+    harness = Code.read("harness")
+    all_figures = [
+        *harness.figures((118, 167), (163_000, 304_600)),
+        Figure("harness: tokens a line of code", harness.tokens / harness.lines, 9, 10.9),
+        Figure("harness: import lines, % of code", 100 * harness.imports / harness.lines, 6, 9.3),
+    ]
+    for ring, limits in _OF_RINGS.items():
+        all_figures += Code.of_ring(harness, ring).ring_figures(limits)
+    impls = Code.read("impls")
+    all_figures += [
+        *impls.figures((40, 42), (None, None)),
+        Figure("impls: import lines, % of code", 100 * impls.imports / impls.lines, 6),
+    ]
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         if lengths := sentence_lengths(markdown_prose(page)):
-            found.append(Figure(f"{page.relative_to(ROOT)}: words a sentence", statistics.mean(lengths), 18))
-    return found
+            all_figures.append(Figure(f"{page.relative_to(ROOT)}: words a sentence", statistics.mean(lengths), 18))
+    return all_figures
 
 
 def main() -> int:
