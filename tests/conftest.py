@@ -34,7 +34,7 @@ if os.environ.get("HARNESS_SIMULATED_CUDA"):
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.
 _SLOW = (
-    *("faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
+    *("core/faults/", "extras/cluster/slurm/", "own_layer/", "known_cost/", "impls/compiled/", "test_checkout.py"),
     *("extras/attention/test_attention_map_command.py", "extras/cluster/test_launched.py"),
     *(f"extras/calibrate/test_{name}.py" for name in ("beyond_peak", "calibrate_command", "calibrate_gpu", "noise")),
     *("extras/compare/test_compare_command.py", "extras/compare/test_turn_trial.py"),
@@ -43,35 +43,43 @@ _SLOW = (
     *(f"cli/test_{name}.py" for name in ("changed_code", "command_lines")),
     *(f"cli/test_{name}.py" for name in ("end_to_end", "going_on", "steady")),
     *(f"extras/pytest_plugin/test_{name}.py" for name in ("elsewhere", "measuring", "quiet")),
-    *("gate/test_planted.py", "report/test_background_plots.py", "report/test_build.py", "report/test_reproduce.py"),
-    "results/test_bench_registry.py",
+    *(
+        "study/check/test_planted.py",
+        "study/report/test_background_plots.py",
+        "study/report/test_build.py",
+        "study/report/test_reproduce.py",
+    ),
+    "core/results/test_bench_registry.py",
     # A browser.
-    *(f"report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
+    *(f"study/report/html/test_{name}in_browser.py" for name in ("", "evil_", "crowded_", "layout_", "own_axes_")),
     # Many trials in processes of their own, or many calls of a layer.
-    *(f"measure/test_{name}.py" for name in ("executor", "executor_compiled", "own_module")),
-    *(f"trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
-    *(f"trial/metrics/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
-    *("trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
-    *("trial/timing/cuda/test_sample.py", "trial/timing/cuda/test_planted_faults.py", "simulated_cuda/"),
+    *(f"core/run/test_{name}.py" for name in ("executor", "executor_compiled", "own_module")),
+    *(f"core/trial/test_{name}.py" for name in ("compiler", "output_dtype", "own_memory")),
+    *(f"core/trial/counts/test_{name}.py" for name in ("facts", "memory_split", "unseen")),
+    *("core/trial/timing/test_last_call.py", "impls/test_on_another_device.py"),
+    *("core/trial/timing/cuda/test_sample.py", "core/trial/timing/cuda/test_planted_faults.py", "simulated_cuda/"),
     # Whole commands beside quick tests.
     *("cli/test_letters.py::test_a_layer_is_measured", "cli/test_usage.py::test_a_reader_that_goes_away"),
     *("cli/test_usage.py::test_a_dry_run_prints", "extras/export/test_export_command.py::test_a_report_is_made"),
     *(
         "extras/export/test_pytest_benchmark.py",
-        "report/plots/test_draw.py",
-        "report/plots/test_ladder.py::test_a_run_of_many",
+        "study/report/plots/test_draw.py",
+        "study/report/plots/test_ladder.py::test_a_run_of_many",
     ),
     # Every other block, and a second reduced precision.
     "impls/test_layers.py::test_a_block_around_any_other",
     # Simulations of statistics.
     *(
-        "stats/test_coverage.py",
-        *(f"stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
-        "fit/test_prediction.py",
+        "core/stats/test_coverage.py",
+        *(f"core/stats/test_noise_prior.py::test_{name}" for name in ("95_in_100", "they_do", "of_three_cases")),
+        "study/laws/test_prediction.py",
     ),
-    *("fit/test_piecewise.py::test_a_law_that_only_bends", "fit/test_piecewise.py::test_a_law_of_four_terms"),
-    *("fit/test_fit.py::test_the_intervals", "fit/test_exponent.py::test_the_interval"),
-    *("stats/test_bimodality.py::test_noise", "stats/test_stopping.py::test_a_case_is_precise_when"),
+    *(
+        "study/laws/test_piecewise.py::test_a_law_that_only_bends",
+        "study/laws/test_piecewise.py::test_a_law_of_four_terms",
+    ),
+    *("study/laws/test_fit.py::test_the_intervals", "study/laws/test_exponent.py::test_the_interval"),
+    *("core/stats/test_bimodality.py::test_noise", "core/stats/test_stopping.py::test_a_case_is_precise_when"),
 )
 
 

@@ -1,16 +1,17 @@
 """How often a 95 % interval contains the true value, by kind of noise, with the stopping rule at work; in simulation.
 
-Rows: the kind of noise (`tests/stats/noise.py`). Columns: its spread, as a multiple of the precision asked for; in
+Rows: the kind of noise (`tests/core/stats/noise.py`). Columns: its spread, as a multiple of the precision asked for; in
 brackets the trials taken on average. First the rule as it is, for a case alone, then as it would be if it stopped at
-once. Then the cases of whole runs, which borrow strength from each other: by machine (`tests/stats/population.py`) and
-share of disturbed trials, with the width of the interval in brackets, and beside it each case alone.
+once. Then the cases of whole runs, which borrow strength from each other: by machine (see
+`tests/core/stats/population.py`) and share of disturbed trials, with the width of the interval in brackets, and beside
+it each case alone.
 """
 
 import numpy as np
 import pytest
-from stats.noise import KINDS
-from stats.population import MACHINES, Disturbance, population
-from stats.simulation import coverage
+from core.stats.noise import KINDS
+from core.stats.population import MACHINES, Disturbance, population
+from core.stats.simulation import coverage
 
 from harness.core.config import compose
 from harness.core.stats import estimate

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from faults.walk import Walk, random_walk
+from core.faults.walk import Walk, random_walk
 from rich.console import Console
 from rich.table import Table
 

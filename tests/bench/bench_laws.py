@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import big_o
 import numpy as np
-from fit.costs import DOUBLING, UNDETERMINED, attention, grid, law_name, noisy
+from study.laws.costs import DOUBLING, UNDETERMINED, attention, grid, law_name, noisy
 
 from harness.core.model.polynomial import Term
 from harness.study.laws.fit_law import fit_law

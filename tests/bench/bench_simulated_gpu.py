@@ -16,14 +16,14 @@ from statistics import median
 from typing import Any
 
 import pytest
+from core.trial.timing.cuda.gpus import GPUS
+from core.trial.timing.cuda.simulated_gpu import SimClock, SimGpu
+from core.trial.timing.cuda.test_coverage import DRAWS, QUICK, STANDARD, share_held, simulate_trials
+from core.trial.timing.cuda.test_sample import exponent_and_jump, sampled, sampled_beside_the_truth
 from rich.console import Console
 from rich.table import Table
 from simulated_cuda.commands import on_simulated_gpu
 from simulated_cuda.test_calibrate import GPU, PEAKS, POWER_CAP, TAKE_PEAKS
-from trial.timing.cuda.gpus import GPUS
-from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
-from trial.timing.cuda.test_coverage import DRAWS, QUICK, STANDARD, share_held, simulate_trials
-from trial.timing.cuda.test_sample import exponent_and_jump, sampled, sampled_beside_the_truth
 
 from harness.core.stats.estimate import median_between_ticks
 

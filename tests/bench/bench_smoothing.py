@@ -1,6 +1,6 @@
 """Times with the cost model: how often their intervals hold the truth, and how often any crossover is wrong.
 
-In simulation (`tests/analysis/smoothed_runs.py`), by kind of noise and machine. First without and then with the law:
+In simulation (`tests/study/laws/smoothed_runs.py`), by kind of noise and machine. First without and then with the law:
 the share of intervals that hold the true time, and the median of hi/lo. Then the share of runs in which any ratio of
 two layers is called above or below 1 wrongly, and how many of the 76 crossovers are decided: with intervals for each
 ratio alone, and with those for all ratios together.
@@ -8,9 +8,9 @@ ratio alone, and with those for all ratios together.
 
 import numpy as np
 import pytest
-from analysis.smoothed_runs import smoothed_run
-from stats.noise import KINDS
-from stats.population import MACHINES
+from core.stats.noise import KINDS
+from core.stats.population import MACHINES
+from study.laws.smoothed_runs import smoothed_run
 
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult

@@ -23,9 +23,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 _NESTED = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)
-_VAGUE = {
-    *["one", "found", "known", "held", "given", "own", "wanted", "taken", "ones", "got", "told", "others", "rest"]
-}
+_VAGUE = {"one", "ones", "found", "known", "held", "given", "got", "own", "wanted", "taken", "told", "others", "rest"}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(`*])")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 # Shorter pieces are headings and table cells.

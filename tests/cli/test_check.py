@@ -1,4 +1,4 @@
-"""`check`: measured again and held against a file. The rules themselves are in tests/gate."""
+"""`check`: measured again and held against a file. The rules themselves are in tests/study/check."""
 
 import json
 import sys
@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import planted_regressions as planted
 import pytest
-from gate import baselines
 from rich.console import Console
+from study.check import baselines
 
 from harness.cli.commands import main
 from harness.core.config import compose

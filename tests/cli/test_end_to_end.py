@@ -187,7 +187,7 @@ def test_a_sweep_killed_halfway_keeps_every_finished_row_and_leaves_no_process(s
 
 def test_an_interrupted_sweep_reports_what_it_has(sweeping) -> None:
     process, run = sweeping
-    process.send_signal(signal.SIGINT)  # SIGTERM: tests/faults/test_stopped.py
+    process.send_signal(signal.SIGINT)  # SIGTERM: tests/core/faults/test_stopped.py
     _, err = finish(process, 130)
     assert "interrupted" in err
     assert "Traceback" not in err

@@ -49,8 +49,8 @@ _ON_GPU = ("device=cuda", "dtype=bfloat16")
 # An interval needs two trials of a case.
 _TWO_ROUNDS = ("precision.min_rounds=2", "precision.max_rounds=2", "precision.patience_s=0")
 _ONE_ROUND = ("precision.min_rounds=1", "precision.max_rounds=1", "precision.patience_s=0")
-_CONTRACT = "tests/trial/timing/cuda/test_contract.py"
-_GPU_TESTS = "tests/trial/test_cuda.py"
+_CONTRACT = "tests/core/trial/timing/cuda/test_contract.py"
+_GPU_TESTS = "tests/core/trial/test_cuda.py"
 _ADAPTER_TESTS = "tests/impls/adapters/test_on_gpu.py"
 # All files with tests that are marked `cuda`. Collecting every test would take longer than running these.
 FILES_WITH_GPU_TESTS = (_CONTRACT, _GPU_TESTS, _ADAPTER_TESTS)
@@ -146,7 +146,7 @@ _SHORT = (
         "record",
         "what launches, events, the queue, the cache and the clock of this GPU cost, to simulate it",
         *(20, 20, 70),
-        (sys.executable, "-m", "trial.timing.cuda.recorder", "-o", "{folder}/record.json"),
+        (sys.executable, "-m", "core.trial.timing.cuda.recorder", "-o", "{folder}/record.json"),
         *("record.json", "record.json"),
     ),
     _tests(

@@ -11,7 +11,7 @@ from gpu_evidence.guards import Refused, known_gpu
 from gpu_evidence.part_folder import DONE, PartFolder, read_json
 from gpu_evidence.parts import DURATIONS, ROOT, Part
 
-RECORDED = ROOT / "tests" / "trial" / "timing" / "cuda" / "recorded"
+RECORDED = ROOT / "tests" / "core" / "trial" / "timing" / "cuda" / "recorded"
 _OF_A_PART = ("command.txt", "facts.json", "clock.jsonl", "comparisons.jsonl", "record.json", "passed.txt")
 _OF_A_SWEEP = ("config.yaml", "machine.json", "report.md")
 

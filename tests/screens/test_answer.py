@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report.found import FORWARD, some_findings, some_lines, some_origin
-from report.many import many_lines, without
 from rows import lines as lines_of
 from screens.states import failed, renamed, usual
 from screens.text_file import printed, terminal, titled
+from study.report.found import FORWARD, some_findings, some_lines, some_origin
+from study.report.many import many_lines, without
 from syrupy import SnapshotAssertion
 
 from harness.core.model.sweep_axes import Case

@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 
-from analysis.measured import attention, measured
-from analysis.test_table1 import own, usual
-from report.found import FORWARD, some_findings, some_lines
 from screens.text_file import table_text, titled
+from study.claims.test_table1 import own, usual
+from study.laws.measured import attention, measured
+from study.report.found import FORWARD, some_findings, some_lines
 from syrupy import SnapshotAssertion
 
 from harness.core.model.polynomial import Term

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gate.baselines import CASES, MEMORY, TIME, baseline, facts, law, with_counts
 from screens.text_file import printed, terminal, titled
+from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, law, with_counts
 from syrupy import SnapshotAssertion
 
 from harness.study.check.baseline import ClaimKept, FindingId, group

@@ -11,10 +11,10 @@ import pytest
 from attention_run import make_run
 from cli.known_runs import SIZES, cases, write
 from cli.test_baseline import run_of
-from gate.baselines import usual_baseline
-from results.test_benchmarks import benchmark
+from core.results.test_benchmarks import benchmark
 from rows import row
 from screens.text_file import without_paths
+from study.check.baselines import usual_baseline
 from syrupy import SnapshotAssertion
 
 from harness.cli.commands import COMMANDS, main

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from report.many import many_lines, without
-from report.test_reach import naive, run
 from rows import usual_lines
 from screens.text_file import titled
+from study.report.many import many_lines, without
+from study.report.test_reach import naive, run
 from syrupy import SnapshotAssertion
 
 from harness.cli.layers import WIDTH, verification_lines, verification_summary

@@ -14,13 +14,13 @@ from math import prod
 from typing import Any
 
 import torch
+from core.trial.timing.cuda.simulated_gpu import Kernel
 from simulated_cuda import process
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
-from trial.timing.cuda.simulated_gpu import Kernel
 
 # The host waits for the GPU to learn a number or a shape.
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "_unique2", "unique_dim")

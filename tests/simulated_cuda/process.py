@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trial.timing.cuda.records import clock_rates, launch_costs, read
-from trial.timing.cuda.simulated_gpu import SimClock, SimGpu
+from core.trial.timing.cuda.records import clock_rates, launch_costs, read
+from core.trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
 VARIABLE = "HARNESS_SIMULATED_CUDA"
 UUID = "51310000-0000-4000-8000-000000000001"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from core.trial.timing.cuda.gpus import OLDER, write_record
+from core.trial.timing.cuda.records import read, recorded_files
+from core.trial.timing.cuda.simulated_gpu import STALLED, SimClock, SimGpu
 from simulated_cuda.commands import NO_PLOTS, ONE_THREAD, STEADY, TWO_ROUNDS, harness, true_costs
 from simulated_cuda.process import HARDWARE, Settings
-from trial.timing.cuda.gpus import OLDER, write_record
-from trial.timing.cuda.records import read, recorded_files
-from trial.timing.cuda.simulated_gpu import STALLED, SimClock, SimGpu
 
 from harness.core.model.sweep_axes import Case
 

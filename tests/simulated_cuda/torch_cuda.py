@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from core.trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGenerator
 from simulated_cuda import process
 from simulated_cuda.operations import Costs, Repeated
 from torch.overrides import TorchFunctionMode
-from trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGenerator
 
 _GPU = re.compile(r"cuda(:0)?")
 _costs: list[Costs] = []

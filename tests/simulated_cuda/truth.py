@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from core.trial.timing.cuda.simulated_gpu import Kernel
 from simulated_cuda import process
-from trial.timing.cuda.simulated_gpu import Kernel
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.timing.cuda_device import FLUSH_FACTOR

@@ -71,7 +71,7 @@ START_S, REPORT_S = 3.0, 5.0
 _COMPILE_S = 5.0
 # A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
 _OF_MOST_ROUNDS = 0.95
-# Operations for each token of a reference that loops over tokens, as tests/measure/test_reference_time.py counts them.
+# Operations for each token of a reference that loops over tokens, as tests/core/run/test_reference_time.py counts them.
 # References are written for float64 and not for speed: these take longer than the layer itself. Others take a time not
 # worth counting, or compute a few rows alone.
 OPS_A_TOKEN = {

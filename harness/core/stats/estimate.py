@@ -8,8 +8,8 @@ tried, this one is among the most repeatable. The reasons are in `docs/explanati
 Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
 spread between trials alone. A wide interval means that the trials disagree about the position of the fast ones.
 
-Most functions are vectorised over leading axes. This allows simulating the coverage (`tests/stats/test_coverage.py`),
-and estimating all cases of a large run at once.
+Most functions are vectorised over leading axes. This allows simulating the coverage
+(`tests/core/stats/test_coverage.py`), and estimating all cases of a large run at once.
 
 A rule that stops as soon as the interval is narrow selects moments at which it is narrow by chance. The interval then
 contains the true value less often than stated: 91 times in 100 instead of 95, in simulation. Two measures correct this.

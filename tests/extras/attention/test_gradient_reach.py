@@ -100,7 +100,7 @@ def test_a_decoder_block_is_looked_at_from_its_last_token() -> None:
 
 
 def test_a_layer_with_a_wider_input_is_looked_inside_as_any_other() -> None:
-    case = Case("trial.wide:Weighted", 3, 4, 1)
+    case = Case("core.trial.wide:Weighted", 3, 4, 1)
     assert len(attention_map(case, 0, (1, 2, 3))["weights"][0]) == 3
     norms = gradient_reach(replace(case, seq_len=8, mode="train", mask="causal", dtype="float64"), 0)["norms"]
     assert len(norms) == 8

@@ -4,7 +4,6 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from test_gpus import own_locks  # noqa: F401  # a fixture of every test
 
 from harness.core.config.compose import compose
 from harness.core.run.executor import Executor

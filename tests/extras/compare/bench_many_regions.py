@@ -65,7 +65,7 @@ def test_comparisons_of_many_parallel_regions(tmp_path: Path) -> None:
 
 
 def _compare(head: str, threads: str, out: Path) -> float:
-    layers = f"impl=measure.many_regions:Deep,measure.many_regions:{head}"
+    layers = f"impl=core.run.many_regions:Deep,core.run.many_regions:{head}"
     command = [sys.executable, "-m", "harness", "compare", layers, *GRID, f"threads={threads}", f"out={out}"]
     began = time.monotonic()
     done = subprocess.run(

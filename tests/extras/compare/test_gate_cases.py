@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from core.trial.test_cuda_cases import refused
 from extras.compare import bench_gate
 from extras.compare.gate import cases as gate
 from extras.compare.gate import repeated
 from gpu_evidence import parts
-from trial.test_cuda_cases import refused
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.counts.flops import claimed_work

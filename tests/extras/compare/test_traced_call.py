@@ -63,6 +63,6 @@ def test_a_trace_repeats_exactly_and_its_chrome_trace_is_valid(trace: Any, tmp_p
 
 
 def test_a_layer_past_torch_has_shares_and_says_what_was_not_seen(trace: Any) -> None:
-    traced = trace(Case("trial.metrics.unseen:Numpy", N, D, 1))
+    traced = trace(Case("core.trial.counts.unseen:Numpy", N, D, 1))
     assert traced["unknown"]
     assert traced["shares"]

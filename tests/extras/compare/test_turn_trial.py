@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from measure.misbehaving import FLAG
+from core.run.misbehaving import FLAG
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
@@ -70,7 +70,7 @@ def _fork_servers() -> list[psutil.Process]:
 
 
 def misbehaving(layer: str) -> Case:
-    return Case(f"measure.misbehaving:{layer}", 32, 16, 2)
+    return Case(f"core.run.misbehaving:{layer}", 32, 16, 2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are watched on Linux only")
@@ -78,7 +78,7 @@ def misbehaving(layer: str) -> Case:
 def test_its_outcome_has_the_work_of_threads_after_a_call(
     impatient: Executor, layer: str, least: float, most: float
 ) -> None:
-    trial = begin_turns(impatient, Case(f"trial.late:{layer}", 32, 8, 1), TURN_S)
+    trial = begin_turns(impatient, Case(f"core.trial.late:{layer}", 32, 8, 1), TURN_S)
     trial.wait_until_warm()
     trial.turn()
     assert least <= trial.end().values["threads_after"] <= most

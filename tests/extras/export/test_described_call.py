@@ -1,9 +1,9 @@
 """How a trial describes a layer to a script, and what no script can hold."""
 
 import pytest
+from core.trial.test_packed_sequences import case_of as case_of_lengths
 from own_layer.test_factories import case_of as case_of_factory
 from own_layer.test_functions import case_of as case_of_function
-from trial.test_packed_sequences import case_of as case_of_lengths
 
 from harness.core.trial.workload import Unsupported
 from harness.extras.export.trials import describe_call

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from faults import test_endless_files
-from faults.test_endless_files import FAULTS, put_into
+from core.faults import test_endless_files
+from core.faults.test_endless_files import FAULTS, put_into
 
 from harness.cli.commands import main
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from cli.known_runs import cases, write
-from results.test_benchmarks import benchmark
-from results.test_benchmarks import write as write_benchmarks
+from core.results.test_benchmarks import benchmark
+from core.results.test_benchmarks import write as write_benchmarks
 
 import harness
 from harness.core.model.errors import UsageError

@@ -21,7 +21,7 @@ DTYPES = ("float16", "bfloat16")
 
 
 def case_of(impl: str, dtype: str, mode: str) -> Case:
-    """`tests/trial/test_cuda_cases.py` shows that none is refused."""
+    """`tests/core/trial/test_cuda_cases.py` shows that none is refused."""
     return Case(impl, 200, 256, 4, batch_size=2, mode=mode, dtype=dtype, device="cuda", mask="causal")
 
 

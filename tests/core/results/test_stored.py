@@ -1,0 +1,148 @@
+"""A run's directory is read whole, or it is said in one line why not."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rows import measured
+
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.file_validation import known_machine
+from harness.core.model.sweep_axes import Case
+from harness.core.results.columns import table
+from harness.core.results.row_files import SCHEMA
+from harness.core.results.stored_run import read_run_directory
+
+
+def make(path: Path, config: str | None = None, machine: str | None = '{"host": "vm"}') -> Path:
+    (path / "rows").mkdir(parents=True)
+    rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
+    (path / "rows" / "host-1.jsonl").write_text("\n".join([*rows, "torn"]))
+    (path / "config.yaml").write_text(compose([]).yaml if config is None else config)
+    if machine is not None:
+        (path / "machine.json").write_text(machine)
+    return path
+
+
+def test_lines_notices_configuration_and_machine_are_read(tmp_path: Path) -> None:
+    stored = read_run_directory(make(tmp_path / "run"))
+    (line,) = stored.lines
+    assert (line.impl, line.peak_bytes) == ("rnn.torch", 4096)
+    assert len(stored.notices) == 1
+    assert "not a whole row" in stored.notices[0]
+    assert stored.config["mode"] == "forward"
+    assert stored.machine == {"host": "vm"}
+
+
+_CONFIG = compose([]).yaml
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "[1]",
+        "precision: 3",
+        "precision: {target: 1}",
+        "\tnot: [yaml",
+        "[" * 5000,
+        *(_CONFIG.replace("min_rounds: 3", f"min_rounds: {value}") for value in ("x", "null", "[]", ".nan", ".inf")),
+    ],
+    ids=lambda config: config[-20:],
+)
+def test_a_configuration_that_no_sweep_left_is_named(tmp_path: Path, config: str) -> None:
+    with pytest.raises(UsageError, match="is not a sweep's configuration"):
+        read_run_directory(make(tmp_path / "run", config))
+
+
+@pytest.mark.parametrize("machine", [None, "{", "[1]", "[" * 100_000], ids=lambda machine: str(machine)[:2])
+def test_a_run_whose_machine_is_lost_is_a_run_with_one_more_notice(tmp_path: Path, machine: str | None) -> None:
+    stored = read_run_directory(make(tmp_path / "run", machine=machine))
+    assert stored.machine == {}
+    assert len(stored.lines) == 1
+    assert any("machine.json" in notice for notice in stored.notices)
+
+
+def test_a_run_of_several_hosts_says_so_without_their_machines(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    rows = [
+        json.dumps({"schema": SCHEMA, "host": host, **row})
+        for host, impl in (("n1", "rnn.torch"), ("n2", "rnn.elman"))
+        for row in measured(Case(impl, 64, 32, 1), 1e-3, 4096)
+    ]
+    (run / "rows" / "host-1.jsonl").write_text("\n".join([*rows, ""]))
+    said, warning = read_run_directory(run).notices
+    assert said == "measured by n1: 1 case; n2: 1 case"
+    assert warning.startswith("no file of the run describes n1, n2: ")
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", machine=None)
+    for name in ("machine.json", "rows/0001-pipe-1.jsonl"):
+        os.mkfifo(run / name)
+    stored = read_run_directory(run)
+    assert (stored.machine, len(stored.lines)) == ({}, 1)
+    assert f"{run / 'machine.json'}: cannot be read, the machine is not known" in stored.notices
+
+
+def test_a_link_to_nothing_among_the_rows_is_named(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    (run / "rows" / "0001-link-1.jsonl").symlink_to("nowhere")
+    stored = read_run_directory(run)
+    assert len(stored.lines) == 1
+    assert any("0001-link-1.jsonl: not a regular file, left out" in notice for notice in stored.notices)
+
+
+def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run"):
+        read_run_directory(tmp_path)
+
+
+def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Path) -> None:
+    whole = read_run_directory(make(tmp_path / "run"))
+    table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    shutil.rmtree(tmp_path / "run" / "rows")
+    read = read_run_directory(tmp_path / "run")
+    assert read.lines == whole.lines
+    assert read.notices == [f"{tmp_path / 'run'} has no rows/: rebuilt from summary.csv, which holds one line per case"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda whole: whole[:-7], "is not whole: it ends within a line"),
+        (lambda whole: b"\xff\xfe\x00", "is not a run's summary"),
+        (lambda whole: b"", "is not a run's summary"),
+    ],
+)
+def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
+    whole = read_run_directory(make(tmp_path / "run"))
+    table(whole.lines).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    shutil.rmtree(tmp_path / "run" / "rows")
+    file = tmp_path / "run" / "summary.csv"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(UsageError, match=message):
+        read_run_directory(tmp_path / "run")
+
+
+PUBLISHED = sorted((Path(__file__).resolve().parents[3] / "results" / "published").rglob("machine.json"))
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: f"{file.parent.parent.name}/{file.parent.name}")
+def test_the_machines_of_published_runs_are_read_whole(file: Path) -> None:
+    written = json.loads(file.read_text())
+    machine, damages = known_machine(written)
+    assert damages == []
+    for name in ("version", "cuda", "cudnn", "gpu"):
+        assert machine["torch"].get(name) == written["torch"].get(name)
+
+
+def test_a_bad_entry_of_a_machine_costs_no_entry_beside_it() -> None:
+    machine, damages = known_machine({"host": "here", "torch": {"version": "2.11", "gpu": ["H200"], "cudnn": 91900}})
+    assert machine == {"host": "here", "torch": {"version": "2.11", "cudnn": 91900}}
+    assert len(damages) == 1
+    assert "gpu" in damages[0]

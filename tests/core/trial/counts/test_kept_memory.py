@@ -1,0 +1,46 @@
+"""Memory that is still in use after a call: leaks, tables of the first call, and caches that grow."""
+
+import pytest
+
+from harness.core.model.sweep_axes import Case
+from harness.core.trial.counts.collect import collect_metrics
+
+N, D, FLOAT = 32, 8, 4
+OUTPUT, TABLE = N * D * FLOAT, N * N * FLOAT
+
+
+def facts(layer: str, mode: str = "forward") -> dict:
+    return collect_metrics(Case(f"core.trial.counts.keeping:{layer}", N, D, 1, mode=mode), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("layer", "first_call", "each_call"),
+    [
+        ("OwnLayer", 0, 0),
+        ("EveryOutput", 0, OUTPUT),
+        ("ATableAndEveryOutput", TABLE, OUTPUT),
+        ("TheLastOutput", OUTPUT, 0),
+        ("ATable", TABLE, 0),
+    ],
+)
+def test_what_calls_leave_behind_is_counted(layer: str, first_call: int, each_call: int) -> None:
+    found = facts(layer)
+    assert (found["first_call_bytes"], found["kept_bytes"]) == (first_call, each_call)
+
+
+def test_every_output_that_is_kept_in_training_keeps_what_its_backward_pass_needs() -> None:
+    assert facts("EveryOutput", "train")["kept_bytes"] >= OUTPUT
+
+
+def test_a_table_of_the_first_call_is_in_the_peak() -> None:
+    assert facts("ATable")["peak_bytes"] == facts("OwnLayer")["peak_bytes"] + OUTPUT + TABLE
+
+
+def test_an_output_that_each_call_keeps_is_in_the_peak_once() -> None:
+    assert facts("EveryOutput")["peak_bytes"] == facts("OwnLayer")["peak_bytes"]
+
+
+def test_a_cache_that_grows_is_held_with_all_tokens_before_the_timed_one() -> None:
+    found = facts("GrowingCache", "decode")
+    assert found["inputs_bytes"] == N * D * FLOAT  # the token, and the cache of those before
+    assert found["kept_bytes"] == 0

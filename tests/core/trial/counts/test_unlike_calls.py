@@ -1,0 +1,48 @@
+"""Facts of layers whose calls differ, or do what few layers do, against counts by hand. In bytes."""
+
+from typing import Any
+
+import pytest
+
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+
+N, D, FLOAT = 16, 8, 4
+X, W = FLOAT * N * D, FLOAT * D * D
+
+
+def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") -> Any:
+    return runner.run(purpose, Case(f"core.trial.counts.unlike:{layer}", N, D, 1, mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("layer", "mode", "right"),
+    [
+        # Each call keeps its rows; the first call's are part of the weights. Its peak has the old rows beside the new.
+        ("GrowingBuffer", "forward", {"kept_bytes": X, "first_call_bytes": 0, "weights_bytes": W + X}),
+        ("GrowingBuffer", "train", {"kept_bytes": X, "saved_bytes": None, "transient_bytes": None}),
+        ("KeepsAtEveryFourthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
+        # The workspace is never there twice.
+        ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),
+        ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
+        ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None}),
+        ("FillsWithTrue", "forward", {"depth": 5}),  # compare, convert, add, fill; the product with the mask
+        ("ShapedAfter", "forward", {"depth": 2}),
+        ("WithoutBeta", "forward", {"read_bytes": X + W, "flops": 2 * N * D * D}),
+        ("Marked", "forward", {"ops": 3, "weights_bytes": W}),
+    ],
+)
+def test_a_fact_is_right_or_unknown(runner: Executor, layer: str, mode: str, right: dict[str, int | None]) -> None:
+    facts = answer(runner, "facts", layer, mode).values
+    assert {name: facts[name] for name in right} == right
+    assert (None in right.values()) == bool(facts["facts_unknown"])
+
+
+def test_a_layer_that_does_more_at_every_second_call_keeps_no_result(runner: Executor) -> None:
+    assert answer(runner, "verify", "MoreAtEverySecondCall").ok
+
+
+def test_one_token_that_sees_the_next_one_is_found(runner: Executor) -> None:
+    outcome = answer(runner, "verify", "LeaksOnce")
+    assert outcome.status == "incorrect"
+    assert outcome.reason.startswith("it sees later tokens that the mask hides")

@@ -1,0 +1,222 @@
+"""Two baselines side by side: what got worse is named, with size and factor."""
+
+from dataclasses import replace
+
+import pytest
+from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
+
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.study.check.baseline import Baseline, ClaimKept, FindingId, group
+from harness.study.check.check import (
+    check_remarks,
+    choose_cases,
+    doubtful_cases,
+    judge_baseline,
+    split_filters,
+    with_confirmation,
+)
+from harness.study.check.check_rules import Outcome, Verdict, exit_status
+
+
+def changed(**values: object) -> Baseline:
+    return baseline(lambda case: with_counts(facts(case), **values))
+
+
+def test_the_same_passes_in_every_quantity() -> None:
+    found = judge_baseline(baseline(), baseline(), CASES, timed=True)
+    assert {outcome.verdict.outcome for outcome in found} == {"passed"}
+    quantities = ["kernel", "flops", "operations", "depth", "peak memory"]
+    assert [outcome.quantity for outcome in found] == [
+        *quantities * 3,
+        "exponent of memory in n",
+        "exponent of time in n",
+    ]
+    assert exit_status(found) == 0
+
+
+def test_memory_that_grows_faster_is_a_regression() -> None:
+    now = baseline(
+        lambda case: with_counts(facts(case), peak_bytes=8 * case.seq_len**2), laws={MEMORY: law(2.0), TIME: law(1.6)}
+    )
+    *_, of_law = wanting(baseline(), now)
+    assert (of_law.verdict.outcome, of_law.quantity) == ("regression", "exponent of memory in n")
+
+
+def test_one_operation_more_is_a_regression_and_one_less_an_improvement() -> None:
+    assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=15))] == ["regression"] * 3
+    assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=13))] == ["improved"] * 3
+
+
+def test_a_fact_that_is_not_known_any_more_is_unmeasured() -> None:
+    found = wanting(baseline(), changed(flops=None, flops_full=None))
+    assert {one.verdict.outcome for one in found} == {"unmeasured"}
+    assert exit_status(found) == 3
+
+
+def test_the_work_without_a_mask_is_judged_where_it_is_another_number() -> None:
+    was = changed(flops_full=10**9)
+    assert [one.quantity for one in wanting(was, changed(flops_full=10**9 + 1))] == ["flops without a mask"] * 3
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        ("ok", "oom", "unmeasured"),
+        ("ok", "incorrect", "unmeasured"),
+        ("oom", "oom", None),
+        ("oom", "unsupported", None),
+        ("unsupported", "incorrect", "unmeasured"),
+        ("oom", "ok", "improved"),
+    ],
+)
+def test_what_could_be_measured_must_still_be(was: str, now: str, verdict: str | None) -> None:
+    def of(status: str) -> Baseline:
+        largest = CASES[-1]
+        return baseline(
+            lambda case: facts_of(status, "some reason") if case == largest and status != "ok" else facts(case)
+        )
+
+    found = wanting(of(was), of(now))
+    assert [one.verdict.outcome for one in found] == ([verdict] if verdict else [])
+    assert verdict != "unmeasured" or "some reason" in found[0].reason
+
+
+def test_a_case_without_a_single_trial_is_unmeasured() -> None:
+    now = baseline(cases={case: facts(case) for case in CASES[1:]})
+    assert [one.verdict.outcome for one in wanting(baseline(), now)] == ["unmeasured"]
+
+
+def test_laws_are_judged_only_of_the_cases_that_they_were_found_in() -> None:
+    now = baseline(laws={MEMORY: law(2.0), TIME: law(1.6)})
+    chosen = CASES[:2]
+    found = judge_baseline(baseline(), now, chosen, timed=True)
+    assert {one.verdict.outcome for one in found} == {"passed"}
+    assert len(check_remarks(baseline(), now, chosen, found)) == 1
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(1.0, None), (1.6, "regression")])
+def test_a_time_without_its_fixed_costs_has_not_grown_faster(value: float, outcome: str | None) -> None:
+    was = law(0.45, 0.4, 0.5).model_copy(update={"law": "8e-08 n + 0.0001"})
+    now = law(value, value - 0.03, value + 0.03)
+    found = wanting(baseline(laws={TIME: was}), baseline(laws={TIME: now}))
+    assert [one.verdict.outcome for one in found] == ([outcome] if outcome else [])
+
+
+def test_a_law_of_time_counts_only_if_it_is_worse_twice() -> None:
+    was, steeper = baseline(), baseline(laws={MEMORY: law(1.0), TIME: law(1.9, 1.8, 2.0)})
+    first = judge_baseline(was, steeper, CASES, timed=True)
+    assert [one.quantity for one in first if one.verdict.outcome == "regression"] == ["exponent of time in n"]
+    assert doubtful_cases(was, first) == list(CASES)
+    assert exit_status(with_confirmation(first, first)) == 1
+    once = with_confirmation(first, judge_baseline(was, baseline(), CASES, timed=True))
+    assert exit_status(once) == 0
+    assert "not when measured a second time" in once[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("again", "verdict"),
+    [
+        (Verdict.UNDECIDED, Verdict.UNDECIDED),
+        (Verdict.UNMEASURED, Verdict.UNMEASURED),
+        (None, Verdict.UNMEASURED),
+    ],
+)
+def test_what_the_second_measurement_of_time_cannot_tell_is_no_pass(again: Verdict | None, verdict: Verdict) -> None:
+    first = [Outcome(TIME.subject, "exponent of time in n", Verdict.WORSE, "1.00", "2.00", "grown")]
+    second = [replace(first[0], verdict=again)] if again else []
+    assert [one.verdict for one in with_confirmation(first, second)] == [verdict]
+
+
+def test_facts_that_got_worse_need_no_second_look() -> None:
+    found = judge_baseline(baseline(), changed(ops=15), CASES, timed=True)
+    assert doubtful_cases(baseline(), found) == []
+    assert with_confirmation(found, []) == found
+
+
+def test_a_law_of_time_is_not_judged_where_one_of_both_is_not_determined() -> None:
+    vague = {MEMORY: law(1.0), TIME: law(2.5, 2.4, 2.6, determined=False)}
+    (found,) = wanting(baseline(), baseline(laws=vague))
+    assert (found.verdict.outcome, found.quantity) == ("undecided", "exponent of time in n")
+
+
+def test_without_timing_nothing_of_time_is_judged() -> None:
+    claim = {FindingId(*group(CASES[0]), "time"): ClaimKept(claimed="n^1.8", measured="n^1.8", verdict="confirmed")}
+    found = judge_baseline(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
+    assert not [one for one in found if "time" in one.quantity]
+    assert exit_status(found) == 0
+
+
+def test_a_newly_refuted_claim_is_a_regression() -> None:
+    name = FindingId(*group(CASES[0]), "memory")
+    was, now = (
+        baseline(claims={name: ClaimKept(claimed="O(n·d)", measured=measured, verdict=verdict)})
+        for measured, verdict in (("n^1.00", "confirmed"), ("n^2.00", "refuted"))
+    )
+    (found,) = wanting(was, now)
+    assert found.verdict.outcome == "regression"
+
+
+def test_cases_that_differ_in_anything_have_names_of_their_own() -> None:
+    others = [
+        replace(CASES[0], **{axis: value})
+        for axis, value in {
+            "batch_size": 2,
+            "mode": "train",
+            "dtype": "bfloat16",
+            "device": "cuda",
+            "threads": 2,
+            "allocator": "fresh",
+            "mask": "causal",
+            "padding_fraction": 0.5,
+            "kv_len": 8,
+        }.items()
+    ]
+    cases: list[Case] = [CASES[0], *others]
+    held = baseline(cases={case: facts(case) for case in cases}, laws={})
+    subjects = {one.subject for one in judge_baseline(held, held, cases, timed=False)}
+    assert len(subjects) == len(cases)
+
+
+def test_the_values_of_an_axis_are_listed_as_numbers() -> None:
+    first, second = CASES[0], replace(CASES[0], impl="own:Layer")
+    cases = [*(replace(first, kv_len=m) for m in (128, 256)), *(replace(second, kv_len=m) for m in (64, 1024))]
+    with pytest.raises(UsageError, match=r"kv_len=32: no case of b\.json has it; it has 64,128,256,1024"):
+        choose_cases(cases, ["kv_len=32"], "b.json")
+
+
+def test_an_error_that_grows_by_more_than_the_factor_is_a_regression() -> None:
+    was = baseline(lambda case: with_counts(facts(case), output_error=3e-7, gradient_error=None))
+    now = baseline(lambda case: with_counts(facts(case), output_error=3e-6, gradient_error=1e-6))
+    found = [one for one in judge_baseline(was, now, CASES, timed=False) if one.quantity == "output error"]
+    assert {(one.verdict.outcome, one.was, one.now) for one in found} == {("regression", "3.0e-07", "3.0e-06")}
+    assert "by more than error_factor=4" in found[0].reason
+    kept = judge_baseline(was, now, CASES, timed=False, error_factor=20.0)
+    assert all(one.verdict.outcome == "passed" for one in kept if one.quantity == "output error")
+
+
+def test_an_option_that_is_the_default_of_one_layer_chooses_no_usual_case_of_another() -> None:
+    of_64, of_128 = (replace(CASES[0], impl=impl) for impl in ("own:Of64", "own:Of128"))
+    given = replace(of_128, options="window=64")
+    cases = {
+        case: with_counts(facts(case), own_axes=f'{{"window": ["w", {default}]}}')
+        for case, default in ((of_64, 64), (of_128, 128), (given, 128))
+    }
+    assert set(choose_cases(cases, split_filters(["options=window=64"])[0], "b.json")) == {of_64, given}
+    assert set(choose_cases(cases, split_filters(["options=none,window=128"])[0], "b.json")) == {of_64, of_128}
+    with pytest.raises(UsageError, match=r"options=window=32: no case of b\.json has it; it has none,window=64"):
+        choose_cases(cases, split_filters(["options=window=64,window=32"])[0], "b.json")
+
+
+def test_cases_come_by_the_size_of_their_options() -> None:
+    cases = [replace(CASES[0], options=options) for options in ("none", "block=64", "block=128", "kind=auto")]
+    assert choose_cases(cases[::-1], [], "b.json") == cases
+
+
+def test_a_default_that_no_axis_declares_chooses_the_usual_case_as_in_a_sweep() -> None:
+    usual, other = (replace(CASES[0], options=options) for options in ("none", "block=64"))
+    cases = {case: facts(case) for case in (usual, other)}
+    axes = split_filters(["layer.block=32"])[0]
+    assert choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "32"}) == [usual]
+    with pytest.raises(UsageError, match=r"options=block=32: no case of b\.json has it"):
+        choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "16"})

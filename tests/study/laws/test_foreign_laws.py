@@ -1,0 +1,88 @@
+"""Costs that are no sum of the candidate terms: the law is undetermined, or its exponent's interval holds the truth."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from study.laws.costs import grid, noisy
+
+from harness.core.model.polynomial import Term
+from harness.study.laws.laws import Floats, exponent_of, power_exponents
+from harness.study.laws.piecewise import fit_pieces
+
+TWELVE, MANY = (tuple(np.round(np.geomspace(64, 4096, points)).astype(int)) for points in (12, 24))
+DOUBLINGS = tuple(64 * 2**i for i in range(8))
+COUNTS = (Term(), Term(n=1), Term(n=2))
+
+Curve = Callable[[Floats], Floats]
+
+
+# The exponent of n^p is p, that of n²·log n is 2 + 1/ln n.
+@pytest.mark.parametrize("expected", [(), COUNTS])
+@pytest.mark.parametrize("noise", [0.0, 0.005, 0.02, 0.05])
+@pytest.mark.parametrize("sizes", [DOUBLINGS, TWELVE, MANY])
+@pytest.mark.parametrize(
+    ("curve", "exponent"),
+    [
+        (lambda n: n**1.5, lambda n: 1.5),
+        (lambda n: n**1.8, lambda n: 1.8),
+        (lambda n: n**2.5, lambda n: 2.5),
+        (lambda n: n**2 * np.log(n), lambda n: 2 + 1 / np.log(n)),
+        (lambda n: n**2 * np.where(n >= 700, 1.5, 1.0), lambda n: 2),
+        (lambda n: n * np.where(n >= 700, 2.0, 1.0), lambda n: 1),
+    ],
+    ids=["n^1.5", "n^1.8", "n^2.5", "n^2 log n", "n^2 with a cliff", "n with a cliff"],
+)
+def test_the_interval_of_a_determined_law_holds_the_exponent(
+    curve: Curve, exponent: Curve, sizes: tuple[int, ...], noise: float, expected: tuple[Term, ...]
+) -> None:
+    points = grid(sizes)
+    for seed in range(2):
+        costs = noisy(1e-6 * curve(points.n), noise, seed)
+        law = fit_pieces(points, costs, np.full(len(sizes), max(noise, 0.002)), expected)
+        at_largest = exponent_of(law, "n", sizes[-1], 256, 8)
+        assert at_largest is not None
+        assert not law.determined or at_largest.lo <= exponent(sizes[-1]) <= at_largest.hi
+
+
+@pytest.mark.parametrize("power", [1.5, 1.8, 2.5])
+def test_twelve_exact_sizes_of_a_fractional_power_determine_no_wrong_exponent(power: float) -> None:
+    points = grid(TWELVE)
+    law = fit_pieces(points, 1e-6 * points.n**power)
+    at_largest = exponent_of(law, "n", TWELVE[-1], 256, 8)
+    assert at_largest is not None
+    assert at_largest.lo <= power <= at_largest.hi
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.005, 0.02])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda n: 1e-5 + 2e-7 * n + 4e-10 * n**2,
+        lambda n: 1e-6 * n + 2e-9 * n**2,
+        lambda n: 8e-5 + 1.1e-8 * n**2,
+    ],
+    ids=["1 + n + n^2", "n + n^2", "1 + n^2"],
+)
+def test_ordinary_laws_keep_their_determination(curve: Curve, noise: float) -> None:
+    for sizes in (DOUBLINGS, TWELVE):
+        points = grid(sizes)
+        for seed in range(10):
+            law = fit_pieces(
+                points, noisy(curve(points.n), noise, seed), np.full(len(sizes), max(noise, 0.002)), COUNTS
+            )
+            assert law.determined
+            assert law.terms[-1] == Term(n=2)
+
+
+def test_exact_points_of_a_power_have_its_exponent() -> None:
+    n = np.array(TWELVE, dtype=float)
+    exponents = power_exponents(n, np.ones(12), n**-1.5, 1.0)
+    assert exponents is not None
+    assert exponents == pytest.approx((1.48, 1.52))
+
+
+def test_no_curve_counts_beside_an_exact_law_or_with_four_points() -> None:
+    n = np.array(DOUBLINGS, dtype=float)
+    assert power_exponents(n, np.ones(8), 1 / (1e3 * n + n**2), 0.0) is None
+    assert power_exponents(n[:4], np.ones(4), 1 / n[:4], 1.0) is None
