@@ -8,7 +8,7 @@ from cli.in_scratch import Scratch, violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-# What is made up is the same at every run; the soak in tests/bench draws others.
+# What is made up is the same at every run; the soak in benchmarks draws others.
 _often = settings(max_examples=20, derandomize=True, deadline=None, database=None)
 
 

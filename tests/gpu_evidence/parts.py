@@ -79,7 +79,7 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
 
 
 def _bench(name: str, shows: str, seconds: tuple[int, int, int], evidence: str, settings: str, *chosen: str) -> Part:
-    """A file of `tests/bench/` with settings of its own. What it has recorded is not measured again."""
+    """A file of `benchmarks/` with settings of its own. What it has recorded is not measured again."""
     pairs = [setting.split("=") for setting in (*settings.split(), "RECORDS={folder}")]
     variables = tuple((f"HARNESS_BENCH_{setting}", value) for setting, value in pairs)
     command = _pytest("-s", "-q", *chosen)
@@ -122,7 +122,7 @@ _FIRST = (
         "clock",
         "twelve calls timed by this harness, by do_bench and by CUPTI",
         (90, 40, 170),
-        *("clock.jsonl", "TURNS=3", "tests/bench/bench_do_bench.py"),
+        *("clock.jsonl", "TURNS=3", "benchmarks/bench_do_bench.py"),
     ),
     _sweep(
         "table1",

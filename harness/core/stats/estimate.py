@@ -3,7 +3,7 @@
 Noise on a busy machine mostly adds time: a neighbour, a page fault, a lower clock. The value of a trial is therefore
 made of its fastest samples, one of every three. The time of a case is a low quantile of these values. Of the estimators
 tried, this one is among the most repeatable. The reasons are in `docs/explanation/estimator.md`;
-`tests/bench/bench_estimators.py` prints the figures.
+`benchmarks/bench_estimators.py` prints the figures.
 
 Trials are independent of each other, but samples of one trial are not. The interval is therefore computed from the
 spread between trials alone. A wide interval means that the trials disagree about the position of the fast ones.

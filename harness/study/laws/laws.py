@@ -293,7 +293,7 @@ LAW_ERROR = 0.02
 # No relative error is taken to be smaller than this.
 _LEAST = 1e-3
 # Low, because a law competes with many rivals. At this level no law was named wrongly in the draws of
-# tests/bench/bench_laws.py. At ten times this level, one in four thousand was.
+# benchmarks/bench_laws.py. At ten times this level, one in four thousand was.
 REJECTED_BELOW = 1e-4
 # Residuals below this share of the cost are rounding and count as none.
 ROUNDING = 1e-7

@@ -1,6 +1,6 @@
 """Signals end the processes of a sweep at random moments. The same command continues the sweep.
 
-`tests/bench/bench_faults.py` tries more moments.
+`benchmarks/bench_faults.py` tries more moments.
 """
 
 import contextlib

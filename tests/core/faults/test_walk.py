@@ -1,6 +1,6 @@
 """A walk through fixed faults, and tests that a walk notices violations.
 
-`tests/bench/bench_faults.py` draws random faults from the table for a given time.
+`benchmarks/bench_faults.py` draws random faults from the table for a given time.
 """
 
 import os

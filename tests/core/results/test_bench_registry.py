@@ -24,7 +24,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bench") / "layers.json"
     # Among xdist's workers pytest-benchmark measures nothing.
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/bench/bench_registry.py", "-rs"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "benchmarks/bench_registry.py", "-rs"]
     done = subprocess.run(
         [*command, f"--benchmark-json={out}", *QUICK],
         cwd=ROOT,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 from adapters import test_on_gpu as adapters
-from bench import bench_do_bench
 from core.trial import test_cuda
 
+from benchmarks import bench_do_bench
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.trial_kinds import refusals
 from impls.adapters.entries import ADAPTERS

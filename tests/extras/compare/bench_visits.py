@@ -10,8 +10,8 @@ import time
 from contextlib import ExitStack
 
 import numpy as np
-from bench.peers.grid import CASES
 
+from benchmarks.peers.grid import CASES
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.extras.compare.turn_trial import begin_turns

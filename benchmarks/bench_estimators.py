@@ -16,11 +16,11 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
-from bench.candidates import BETWEEN, WITHIN
-from bench.peers.grid import CASES, ROUNDS
-from bench.peers.noise import errors, rms
-from bench.peers.with_harness import Harness, SampledTrial, estimates_of, trials_of
 
+from benchmarks.candidates import BETWEEN, WITHIN
+from benchmarks.peers.grid import CASES, ROUNDS
+from benchmarks.peers.noise import errors, rms
+from benchmarks.peers.with_harness import Harness, SampledTrial, estimates_of, trials_of
 from harness.core.model.sweep_axes import Case
 from harness.core.stats.estimate import are_quiet, best_probe, counted
 from harness.core.stats.interval import low_quantile

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from bench.peers.equal_error import Point, curve, enough
-from bench.peers.with_harness import Repeat
 
+from benchmarks.peers.equal_error import Point, curve, enough
+from benchmarks.peers.with_harness import Repeat
 from harness.core.model.sweep_axes import Case
 
 CASES = [Case("rnn.torch", n, 64, 1) for n in (128, 256)]

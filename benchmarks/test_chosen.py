@@ -1,8 +1,8 @@
 """Which layers the benchmark over the registry times."""
 
 import pytest
-from bench.chosen import impls, lengths, others
 
+from benchmarks.chosen import impls, lengths, others
 from impls.registry import IMPLS
 
 

@@ -1,6 +1,6 @@
 """What the registry's layers take on the CPU, by pytest-benchmark's own fixture: a test a layer and a length.
 
-    python -m pytest tests/bench/bench_registry.py --benchmark-json=layers.json
+    python -m pytest benchmarks/bench_registry.py --benchmark-json=layers.json
     python -m harness report layers.json -o layers
 
 The axes stand in `extra_info`, and beside them what is exact, from a trial of its own. Which layers and sizes is said
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from bench.chosen import impls, lengths, others
 from ladder import case_of
 
+from benchmarks.chosen import impls, lengths, others
 from harness.core.results.row import FACTS, facts_of_row
 from harness.core.run.executor import Executor
 from harness.core.trial.workload import build

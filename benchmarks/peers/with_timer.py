@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench.peers.method import OneProcess, Readings, child
-
+from benchmarks.peers.method import OneProcess, Readings, child
 from harness.core.model.sweep_axes import Case
 
 # Of the time that is left, divided by the cases that are left, a case gets between these two, by the Timer's own rule.

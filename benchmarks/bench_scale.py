@@ -25,7 +25,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 MEMORY = Path("/dev/shm")
 SIZES = {
     "pretended": os.environ.get("HARNESS_BENCH_SCALE", "100,1000,10000"),

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from bench.peers.noise import errors, rms
-from bench.peers.with_harness import Repeat, estimates_of, trials_of
 
+from benchmarks.peers.noise import errors, rms
+from benchmarks.peers.with_harness import Repeat, estimates_of, trials_of
 from harness.core.model.sweep_axes import Case
 
 

@@ -16,7 +16,7 @@ from harness.core.model.sweep_axes import Case
 # What a method gives: by the name of the statistic that it reports, seconds a call of each case.
 Readings = dict[str, dict[Case, float]]
 
-_TESTS = Path(__file__).parents[2]
+_TESTS = Path(__file__).parents[2] / "tests"
 _LEAST_SHARE_S = 0.02
 # Short, but long against the few calls that a method makes before it keeps to any time.
 _PROBE_SHARE_S = 0.2

@@ -2,7 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from bench.peers.noise import error_interval, errors, ratio_interval, rms
+
+from benchmarks.peers.noise import error_interval, errors, ratio_interval, rms
 
 
 def noisy(sigma: float, repeats: int = 8, seed: int = 0) -> np.ndarray:

@@ -1,6 +1,6 @@
 """How far reported GPU times are from the true ones, on simulated GPUs; no clock.
 
-    python -m pytest -s tests/bench/bench_simulated_gpu.py
+    python -m pytest -s benchmarks/bench_simulated_gpu.py
 
 Each line is of GPUs that differ by the seed of their jitter. They cost what a GPU of today does, or what a record says:
 the record of a simulated one, and those of real ones (`trial/timing/cuda/recorded`). To be reached: errors below 1 % or

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/explanation/laws.md from a run of the default sweep.
 
-    .venv/bin/python tests/bench/law_pictures.py results/latest     writes docs/pictures/law_*.png
+    .venv/bin/python benchmarks/law_pictures.py results/latest     writes docs/pictures/law_*.png
 
 The run needs the columns `block_sizes` and `page_fault_s`.
 """
@@ -27,7 +27,7 @@ from harness.study.laws.laws import Sizes
 from harness.study.laws.series import Point
 from harness.study.laws.smoothing import smooth_points
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 RAW, SMOOTHED, LAW = "#9aa5b1", "#1b6ca8", "#c1440e"
 
 

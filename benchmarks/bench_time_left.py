@@ -1,6 +1,6 @@
 """How well a sweep knows how long it takes: the dry run's time and the time left, against what happened.
 
-    .venv/bin/python tests/bench/bench_time_left.py [default|ladder|PAPER …]
+    .venv/bin/python benchmarks/bench_time_left.py [default|ladder|PAPER …]
 
 Without arguments: the default sweep and every paper at scale=cpu. Each sweep writes to a temporary directory. A figure
 is the expected total time over the actual one, at the beginning (`--dry-run`), and when a tenth, a quarter, a half and
@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 MOMENTS = (0.1, 0.25, 0.5, 0.75)
 _DURATION = r"(\d+(?:\.\d+)?) (s|min|h)"

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.synthetic_run import Shape, write_run
+from benchmarks.synthetic_run import Shape, write_run
 
 MOST_ROWS = int(os.environ.get("HARNESS_BENCH_MOST_ROWS", "1000000"))
 USUAL = Path(os.environ.get("HARNESS_BENCH_RUN", "results/latest"))

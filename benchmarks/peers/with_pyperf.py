@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyperf
-from bench.peers.method import Readings, child
 
+from benchmarks.peers.method import Readings, child
 from harness.core.model.sweep_axes import Case
 
 OPTIONS = os.environ.get("HARNESS_BENCH_PYPERF_OPTIONS", "--fast")

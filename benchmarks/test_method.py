@@ -2,9 +2,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
-from bench.peers import method
-from bench.peers.method import OneProcess, Readings, child
 
+from benchmarks.peers import method
+from benchmarks.peers.method import OneProcess, Readings, child
 from harness.core.model.sweep_axes import Case
 
 

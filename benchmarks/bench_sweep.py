@@ -37,7 +37,7 @@ def test_default_sweep(tmp_path: Path) -> None:
     )
 
 
-_REPEATS = Path(__file__).parents[1] / "own_layer" / "repeats.py"
+_REPEATS = Path(__file__).parents[1] / "tests" / "own_layer" / "repeats.py"
 # As many cases of the same average cost, each verified by itself: lengths, an own axis, and an option without a letter.
 _AXES = {
     "16 lengths": ("seq_len=" + ",".join(map(str, range(16, 257, 16))), "layer.times=8"),

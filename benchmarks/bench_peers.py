@@ -20,15 +20,15 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bench.peers.equal_error import curve, enough
-from bench.peers.grid import CASES, FEW_CASES, REPEATS, ROUNDS
-from bench.peers.method import Method
-from bench.peers.noise import error_interval, errors, ratio_interval, rms
-from bench.peers.with_harness import Harness
-from bench.peers.with_pyperf import Pyperf
-from bench.peers.with_pytest_benchmark import PytestBenchmark
-from bench.peers.with_timer import AdaptiveAutorange, BlockedAutorange
 
+from benchmarks.peers.equal_error import curve, enough
+from benchmarks.peers.grid import CASES, FEW_CASES, REPEATS, ROUNDS
+from benchmarks.peers.method import Method
+from benchmarks.peers.noise import error_interval, errors, ratio_interval, rms
+from benchmarks.peers.with_harness import Harness
+from benchmarks.peers.with_pyperf import Pyperf
+from benchmarks.peers.with_pytest_benchmark import PytestBenchmark
+from benchmarks.peers.with_timer import AdaptiveAutorange, BlockedAutorange
 from harness.core.model.sweep_axes import Case
 
 PYPERF_REPEATS = min(REPEATS, int(os.environ.get("HARNESS_BENCH_PYPERF_REPEATS", "3")))

@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.peers.grid import ROUNDS, TRIAL_S
-from bench.peers.method import Readings
-
+from benchmarks.peers.grid import ROUNDS, TRIAL_S
+from benchmarks.peers.method import Readings
 from harness.core.config import Precision
 from harness.core.layers.layer_lookup import traits
 from harness.core.model.sweep_axes import Case

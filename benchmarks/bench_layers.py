@@ -1,6 +1,6 @@
 """What our layers cost beside the library calls that they wrap, and beside one another: ratios within one run.
 
-    python -m pytest -s tests/bench/bench_layers.py
+    python -m pytest -s benchmarks/bench_layers.py
 
 Sizes: d = 256, 8 heads, one sequence, float32, unless the environment says otherwise.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from bench.bare import WRAPPED
-from bench.paired import ratio
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import scaled_dot_product_attention
 
+from benchmarks.bare import WRAPPED
+from benchmarks.paired import ratio
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.workload import Workload, build

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from bench import bench_do_bench
-from bench.bench_do_bench import Turns, busy
 
+from benchmarks import bench_do_bench
+from benchmarks.bench_do_bench import Turns, busy
 from harness.core.model.sweep_axes import Case
 
 MHZ = 1e6

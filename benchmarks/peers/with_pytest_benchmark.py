@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.peers.method import OneProcess, Readings, child
-
+from benchmarks.peers.method import OneProcess, Readings, child
 from harness.core.model.sweep_axes import Case
 
 _CASES = Path(__file__).with_name("pytest_benchmark_cases.py")

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/explanation/estimator.md from a run.
 
-.venv/bin/python tests/bench/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
+.venv/bin/python benchmarks/estimator_pictures.py results/latest     writes docs/pictures/estimator_*.png
 """
 
 import math
@@ -22,7 +22,7 @@ from harness.core.stats import noise_prior
 from harness.core.stats.estimate import counted, trial_statistics
 from harness.core.stats.interval import Floats, simulated
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 OWN, MODERATED, PRIOR = "#9aa5b1", "#1b6ca8", "#c1440e"
 # The cases of the first picture, evenly spread over the times.
 SHOWN = 12

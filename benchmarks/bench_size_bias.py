@@ -13,7 +13,7 @@ import numpy as np
 
 REPEATS = int(os.environ.get("HARNESS_BENCH_REPEATS", "8"))
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-_TESTS = Path(__file__).parents[1]
+_TESTS = Path(__file__).parents[1] / "tests"
 
 
 def test_size_bias(tmp_path: Path) -> None:

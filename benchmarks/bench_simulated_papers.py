@@ -1,6 +1,6 @@
 """How far the times of all published settings are from the true ones, on a simulated GPU; no clock.
 
-    python -m pytest -s tests/bench/bench_simulated_papers.py
+    python -m pytest -s benchmarks/bench_simulated_papers.py
 
 Each paper's layers and modes at small sizes. To be reached: errors below 1 %.
 """
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from simulated_cuda.test_paper import summary_with_errors
 
-PAPERS = sorted(file.stem for file in (Path(__file__).parents[2] / "conf" / "paper").glob("*.yaml"))
+PAPERS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "paper").glob("*.yaml"))
 
 
 def test_every_paper(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,6 +1,6 @@
 """The same call timed by this harness and by triton.testing.do_bench, in turns in one process; on a GPU.
 
-    python -m pytest -s tests/bench/bench_do_bench.py
+    python -m pytest -s benchmarks/bench_do_bench.py
 
 Both clear the L2 cache before each sample and time between two events. Compared is what a trial reports, its median.
 do_bench does not subtract the time of an empty pair of events, so that is added back: it has a column of its own. A
