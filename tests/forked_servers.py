@@ -57,7 +57,7 @@ while True:
 
 # Has the origin import all layers, too: for fork servers that have the same ones.
 WITH_LAYERS = """
-from harness import layer_lookup
+from harness.core.layers import layer_lookup
 from harness.core.trial import fork_server
 for name in layer_lookup.names():
     layer_lookup.load_class(name)

@@ -18,7 +18,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_nothing_else(there: Path) -> None:
-    code = "from harness import file_io; print(file_io.make_scratch())"
+    code = "from harness.core.model import file_io; print(file_io.make_scratch())"
     env = {**os.environ, "TMPDIR": str(there)}
     left = Path(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.strip())
     (left / "file").touch()

@@ -63,7 +63,7 @@ def test_tritons_driver_of_a_gpu_is_compiled_for_the_first_case_alone(tmp_path: 
 def test_neither_the_process_that_trials_are_forked_from_nor_a_layer_nor_a_counted_call_imports_the_compiler() -> None:
     code = (
         "import sys\n"
-        "from harness import layer_lookup\n"
+        "from harness.core.layers import layer_lookup\n"
         "from harness.core.model.sweep_axes import Case\n"
         "from harness.core.trial import accuracy, fork_server, workload\n"
         "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"

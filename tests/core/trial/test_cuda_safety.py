@@ -47,7 +47,7 @@ for module, names in {
     for name in names:
         if hasattr(module, name):
             setattr(module, name, touched)
-from harness import layer_lookup
+from harness.core.layers import layer_lookup
 from harness.core.config.machine import keep_gpus_initialised
 from harness.core.trial import compilation, fork_server, trial_kinds
 for name in layer_lookup.names():
