@@ -14,12 +14,15 @@ import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from numpy import ndarray
+from torch import Tensor, UntypedStorage, nn
 from torch.utils._pytree import tree_leaves
 
 from harness.trial.device import allocator_peak
@@ -121,9 +124,18 @@ _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
 def reachable_bytes() -> int:
-    """Return the bytes of all tensors that Python can reach."""
+    """Return the bytes of all tensors, storages and numpy arrays that Python can reach."""
     gc.collect()
-    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
+    objects = gc.get_objects()
+    tensors = [one for one in objects if type(one) in _REAL_TENSORS]
+    storages = (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta")
+    tensors += [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in storages]
+    # The garbage collector knows an array only by what refers to it, and its memory by its views.
+    arrays = [one for one in gc.get_referents(*objects) if type(one) is ndarray]
+    arrays += [one.base for one in arrays]
+    return bytes_of(tensors) + sum(
+        {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}.values()
+    )
 
 
 def weights_bytes(work: Workload) -> int:
@@ -131,26 +143,36 @@ def weights_bytes(work: Workload) -> int:
     return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
 
 
-# A list that the first calls fill, such as a ring of the last results, is full after this many more.
+# A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps
+# memory at every eighth call, or more often, has then done so, and does so again in as many more calls.
 _FILLING_CALLS = 8
+_FILLING_S = 2.0  # calls that keep nothing are watched no longer
 
 
-def kept_by_further_calls(work: Workload) -> int:
-    """Return the bytes that each further call keeps; 0 if one of the next calls keeps nothing."""
-    reachable = reachable_bytes()
+def kept_by_further_calls(work: Workload, reachable: int) -> tuple[list[int], int]:
+    """Return the bytes that each of eight calls keeps, and the bytes that the first call left reachable.
+
+    `reachable` is what was reachable after the first call. Memory that a later call makes once, and that stays, is
+    added to it. Raises Unobservable if eight calls that keep nothing take too long.
+    """
+    ends = perf_counter() + _FILLING_S
     for _ in range(_FILLING_CALLS):
-        before = reachable
+        if perf_counter() > ends and reachable_bytes() <= reachable:
+            raise Unobservable(f"{_FILLING_CALLS} calls take too long to be watched")
         work.call()
-        work.sync()
         work.forget()
-        reachable = reachable_bytes()
-        if reachable <= before:
-            return 0
-    return reachable - before
+    readings = [reachable_bytes()]
+    if readings[0] <= reachable:
+        return [0], reachable
+    for _ in range(_FILLING_CALLS):
+        work.call()
+        work.forget()
+        readings.append(reachable_bytes())
+    if readings[-1] <= readings[0]:
+        return [0], readings[-1]
+    return [after - before for before, after in pairwise(readings)], reachable
 
 
-# Calls to save hooks go through this module, whatever wraps them.
-_AUTOGRAD: Any = torch._C._autograd
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
 _BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
 
@@ -177,21 +199,19 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     def keep_graph() -> None:
         graph.append(forward().grad_fn)
 
-    push = torch._C._autograd._push_saved_tensors_default_hooks
+    autograd: Any = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
+    push = autograd._push_saved_tensors_default_hooks
 
     def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
         push(lambda tensor: note(pack(tensor)), unpack)
 
-    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
-    try:
+    with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         # Only a backward pass frees what a hook saves as it is.
         train = train_call(forward, [], gradient)
         with_graph = allocator_peak(keep_graph, device).kept_bytes
         graph.clear()
         after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
         again = allocator_peak(keep_graph, device).kept_bytes
-    finally:
-        _AUTOGRAD._push_saved_tensors_default_hooks = push
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:

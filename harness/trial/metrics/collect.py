@@ -8,8 +8,10 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -30,9 +32,11 @@ from harness.trial.metrics import after_call
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
+    TAKES_IN,
     Chain,
     Depth,
     Observer,
+    Operation,
     Storages,
     Traffic,
     Unobservable,
@@ -86,39 +90,69 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
 
     Raises Unobservable, or whatever the layer raises under observation.
     """
-    observer = Observer(storages, counts)
+    outside = _Outside(storages)
+    observer = Observer(storages, [*counts, outside.add])
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
     with compilation.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
-        with observer, _noting_what_passes_torch(storages):
+        with observer, outside.noting():
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     return ObservedCall(len(observer.seen), leaves, [*tensors_of(result), *gradients], (call, result))
 
 
-@contextlib.contextmanager
-def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
-    """Note the lengths that `pad_packed_sequence` returns, which torch's C++ fills past its dispatcher, and numpy."""
-    torchs: Any = torch._VF
-    tensors: Any = Tensor
-    unpack, numpy = torchs._pad_packed_sequence, Tensor.numpy
+class _Outside:
+    """Detects work outside torch: whatever numpy reads in a call, and numbers with which Python computes.
 
-    def noted(*arguments: Any) -> tuple[Tensor, Tensor]:
-        padded, lengths = unpack(*arguments)
-        storages.filled.add(storages.key(lengths))
-        return padded, lengths
+    A fraction that the call has computed is one. Other numbers may be lengths or settings: they count once the call
+    makes a tensor of several of Python's numbers. A single truth value never counts.
+    """
 
-    def as_numpy(tensor: Tensor, **options: Any) -> Any:
-        storages.is_read_by_numpy = True
-        return numpy(tensor, **options)
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._made: set[int] = set()
+        self._numbers_left = False
 
-    torchs._pad_packed_sequence, tensors.numpy = noted, as_numpy
-    try:
-        yield
-    finally:
-        del torchs._pad_packed_sequence, tensors.numpy
+    def add(self, operation: Operation) -> None:
+        self._made.update(operation.written, operation.fresh)
+        name = operation.traits.name
+        if name == "aten::_local_scalar_dense" and not isinstance(operation.out, bool):
+            self._leave(operation.args[0])
+        elif name == TAKES_IN and operation.out.numel() > 1:
+            self._storages.is_read_outside |= self._numbers_left
+
+    def _leave(self, tensor: Tensor) -> None:
+        is_made = self._storages.key(tensor) in self._made
+        is_fraction = not torch.can_cast(tensor.dtype, torch.int64)
+        self._numbers_left |= is_made or is_fraction
+        self._storages.is_read_outside |= is_made and is_fraction
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is not dispatched; also the lengths of `pad_packed_sequence`, which torch's C++ fills."""
+        torchs: Any = torch._VF
+        unpack = torchs._pad_packed_sequence
+
+        def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
+            padded, lengths = unpack(*arguments)
+            self._storages.filled.add(self._storages.key(lengths))
+            return padded, lengths
+
+        def noted(name: str) -> Callable[..., Any]:
+            method = getattr(Tensor, name)
+
+            def noting(tensor: Tensor, *arguments: Any, **options: Any) -> Any:
+                self._storages.is_read_outside |= name != "tolist"
+                self._leave(tensor)
+                return method(tensor, *arguments, **options)
+
+            return noting
+
+        methods = {name: noted(name) for name in ("numpy", "__dlpack__", "tolist")}
+        with patch.object(torchs, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **methods):
+            yield
 
 
 def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
@@ -171,7 +205,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
     | `first_call_bytes` | the part of the peak that the first call has made and that stays, such as a table |
-    | `kept_bytes` | the bytes that each further call keeps beyond its results |
+    | `kept_bytes` | the bytes that each further call keeps beyond its results, the mean of eight |
     | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
     | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
     | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
@@ -217,14 +251,15 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     has_threads &= has_threads_again
     work.forget()
     traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
-    kept_bytes = 0
-    if after_call.reachable_bytes() > reachable:
-        kept_bytes = after_call.kept_by_further_calls(work)
-        reachable = reachable if kept_bytes else after_call.reachable_bytes()
-    first_call_bytes = max(0, reachable - held_before - kept_bytes)  # the first call keeps as much as every other one
+    unknown: list[str] = []
+    watch = partial(after_call.kept_by_further_calls, work, reachable)
+    keeping, reachable = told(watch, "kept_bytes", unknown) or ([], reachable)
+    kept_bytes = sum(keeping) // len(keeping) if keeping else None
+    is_uneven = len(set(keeping)) > 1
+    # The first call keeps as much as every other one.
+    first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
-    unknown: list[str] = []
     saved = 0
     if work.gradient is not None:
         kept = (work.forward, work.gradient, kind, work.forget)
@@ -241,6 +276,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(kind)
     partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
+    if is_uneven:
+        partly = ["first_call_bytes, peak_bytes: its calls keep unlike amounts of memory"]
     if has_threads:
         partly = [f"peak_bytes: {_OWN_THREADS}"]
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
@@ -266,7 +303,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         "weights_bytes": None if packed is None else weights_bytes + packed,
         "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
         **_peak(case, None if partly else traced + first_call_bytes, saved),
-        "first_call_bytes": first_call_bytes,
+        "first_call_bytes": None if is_uneven else first_call_bytes,
         "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
@@ -335,7 +372,7 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
     if past_torch:
         return (
             "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
-            "numpy, or of an earlier call"
+            "numpy or Python's numbers, or of an earlier call"
         )
     return ""
 

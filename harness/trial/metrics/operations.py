@@ -138,7 +138,7 @@ class Storages:
     memory go.
     """
 
-    is_read_by_numpy = False
+    is_read_outside = False
 
     def __init__(self) -> None:
         self.nbytes: dict[int, int] = {}
@@ -399,7 +399,7 @@ class Traffic:
 
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be
 # resized.
-_TAKES_IN = "aten::lift_fresh"
+TAKES_IN = "aten::lift_fresh"
 
 
 class UntrackedWrites:
@@ -428,7 +428,7 @@ class UntrackedWrites:
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
-        if operation.traits.name == _TAKES_IN:
+        if operation.traits.name == TAKES_IN:
             for tensor in tensors_of(operation.out):
                 if tensor.untyped_storage().resizable():
                     self._made.add(self._storages.key(tensor))
@@ -446,5 +446,5 @@ class UntrackedWrites:
         written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        left = self._storages.is_read_by_numpy or self._unwritten_was_read
+        left = self._storages.is_read_outside or self._unwritten_was_read
         return left or bool(passing) or not written.issuperset(given)
