@@ -176,8 +176,9 @@ def is_empty_scratch(directory: Path) -> bool:
 
 
 def remove_scratch(directory: Path) -> None:
-    """Remove the directory with its content as far as possible."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Remove the directory with its content as far as possible. What is nested too deeply for Python stays."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _pid_namespace() -> int:

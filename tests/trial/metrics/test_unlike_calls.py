@@ -59,3 +59,9 @@ def test_one_token_that_sees_the_next_one_is_found(runner: Executor) -> None:
     outcome = answer(runner, "verify", "LeaksOnce")
     assert outcome.status == "incorrect"
     assert outcome.reason.startswith("it sees later tokens that the mask hides")
+
+
+def test_an_error_that_no_sequence_length_mends_is_told_none(runner: Executor) -> None:
+    reason = answer(runner, "verify", "GrowingState").reason
+    assert "size mismatch for seen" in reason
+    assert "must be a multiple" not in reason

@@ -32,6 +32,14 @@ class GrowingBuffer(Product):
         return super().forward(x)
 
 
+class GrowingState(GrowingBuffer):
+    """A reference of its own size cannot load its state."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("seen", torch.zeros(0, d_model))
+
+
 class KeepsAtEveryFourthCall(Product):
     every = 4
 
