@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -30,7 +30,6 @@ from harness.trial.metrics.operations import Unobservable, bytes_of
 from harness.trial.result_checks import WrongResult
 from harness.trial.workload import Forward, Workload, tensors_in, train_call
 
-T = TypeVar("T")
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
 # longer.
@@ -67,19 +66,19 @@ class OtherThreads:
         new = _threads() - self._own.keys() - before
         if not before | new:
             return 0.0
-        tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
-        early = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
+        tensors = list(tensors_in(results))
+        early = [tensor.detach().clone() for tensor in tensors]
         for step in range(_STEPS_OF_NEW):
             if step >= _STEPS and not new & _threads():
                 break
             sleep(_STEP_S)
         worked_s, watched_s = self._cpu_s() - worked_s, perf_counter() - returned
-        if any(_differs(one, other) for one, other in zip(early, tensors, strict=True)):
+        if not all(map(_are_equal, early, tensors)):
             raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
         caused_s = worked_s - idle * watched_s
         return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
 
-    def work_during(self, call: Callable[[], T]) -> tuple[T, bool]:
+    def work_during(self, call: Callable[[], Any]) -> tuple[Any, bool]:
         """Call, and return the result and whether other threads worked meanwhile."""
         _, idle = self._wait_until_idle()
         began, worked_s = perf_counter(), self._cpu_s()  # the calling thread's time since its clock was read is in it …
@@ -111,8 +110,8 @@ class OtherThreads:
         return process_time() - sum(self._own.values())
 
 
-def _differs(early: Tensor | None, late: Tensor | None) -> bool:
-    return early is not None and late is not None and not torch.equal(early.nan_to_num(), late.detach().nan_to_num())
+def _are_equal(early: Tensor, late: Tensor) -> bool:
+    return torch.equal(early.nan_to_num(), late.detach().nan_to_num())
 
 
 def _threads() -> set[str]:
@@ -127,13 +126,12 @@ def reachable_bytes() -> int:
     """Return the bytes of all tensors, storages and numpy arrays that Python can reach."""
     gc.collect()
     objects = gc.get_objects()
-    tensors = [one for one in objects if type(one) in _REAL_TENSORS]
+    tensors = (one for one in objects if type(one) in _REAL_TENSORS)
     storages = (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta")
-    tensors += [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in storages]
     # The garbage collector knows an array only by what refers to it, and its memory by its views.
     arrays = [one for one in gc.get_referents(*objects) if type(one) is ndarray]
     arrays += [one.base for one in arrays]
-    return bytes_of(tensors) + sum(
+    return bytes_of(tensors, storages) + sum(
         {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}.values()
     )
 
@@ -149,11 +147,11 @@ _FILLING_CALLS = 8
 _FILLING_S = 2.0  # calls that keep nothing are watched no longer
 
 
-def kept_by_further_calls(work: Workload, reachable: int) -> tuple[list[int], int]:
-    """Return the bytes that each of eight calls keeps, and the bytes that the first call left reachable.
+def kept_by_further_calls(work: Workload, reachable: int) -> tuple[int, bool, int]:
+    """Return the bytes that each of eight calls keeps on average, whether they keep unlike amounts, and `reachable`.
 
-    `reachable` is what was reachable after the first call. Memory that a later call makes once, and that stays, is
-    added to it. Raises Unobservable if eight calls that keep nothing take too long.
+    The last is what was reachable after the first call, here with memory that a later call makes once and that stays.
+    Raises Unobservable if eight calls that keep nothing take too long.
     """
     ends = perf_counter() + _FILLING_S
     for _ in range(_FILLING_CALLS):
@@ -162,15 +160,15 @@ def kept_by_further_calls(work: Workload, reachable: int) -> tuple[list[int], in
         work.call()
         work.forget()
     readings = [reachable_bytes()]
-    if readings[0] <= reachable:
-        return [0], reachable
-    for _ in range(_FILLING_CALLS):
+    while readings[0] > reachable and len(readings) <= _FILLING_CALLS:
         work.call()
         work.forget()
         readings.append(reachable_bytes())
-    if readings[-1] <= readings[0]:
-        return [0], readings[-1]
-    return [after - before for before, after in pairwise(readings)], reachable
+    kept = readings[-1] - readings[0]
+    if kept <= 0:
+        return 0, False, max(reachable, readings[-1])
+    steps = {after - before for before, after in pairwise(readings)}
+    return kept // _FILLING_CALLS, len(steps) > 1, reachable
 
 
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.

@@ -5,10 +5,9 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, partialmethod
 from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -32,11 +31,9 @@ from harness.trial.metrics import after_call
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
-    TAKES_IN,
     Chain,
     Depth,
     Observer,
-    Operation,
     Storages,
     Traffic,
     Unobservable,
@@ -73,14 +70,14 @@ class Observation:
 
 
 class ObservedCall(NamedTuple):
-    """The number of operations of one call, its leaves and its outputs.
+    """The number of operations of one call, the tensors that are `known` to exist before it, and its outputs.
 
     `kept` holds what else the call has read, such as the tensors that a forward pass saved for a backward pass. Freed
     memory would look like memory that was made outside torch during the call.
     """
 
     ops: int
-    leaves: list[Tensor]
+    known: list[Tensor]
     outputs: list[Tensor]
     kept: Any
 
@@ -90,69 +87,40 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
 
     Raises Unobservable, or whatever the layer raises under observation.
     """
-    outside = _Outside(storages)
-    observer = Observer(storages, [*counts, outside.add])
+    observer = Observer(storages, counts)
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
     with compilation.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
-        with observer, outside.noting():
+        with observer, _noting_what_passes_torch(storages):
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    return ObservedCall(len(observer.seen), leaves, [*tensors_of(result), *gradients], (call, result))
+    known = [*leaves, *work.constants, *tensors_of(work.gradient)]
+    return ObservedCall(len(observer.seen), known, [*tensors_of(result), *gradients], (call, result))
 
 
-class _Outside:
-    """Detects work outside torch: whatever numpy reads in a call, and numbers with which Python computes.
+@contextlib.contextmanager
+def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
+    """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
+    torchs: Any = torch._VF
+    unpack = torchs._pad_packed_sequence
+    methods = {name: getattr(Tensor, name) for name in ("numpy", "__dlpack__", "tolist")}
 
-    A fraction that the call has computed is one. Other numbers may be lengths or settings: they count once the call
-    makes a tensor of several of Python's numbers. A single truth value never counts.
-    """
+    def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
+        padded, lengths = unpack(*arguments)
+        storages.filled.add(storages.key(lengths))
+        return padded, lengths
 
-    def __init__(self, storages: Storages) -> None:
-        self._storages = storages
-        self._made: set[int] = set()
-        self._numbers_left = False
+    def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
+        storages.is_read_outside |= name != "tolist"
+        is_whole = torch.can_cast(tensor.dtype, torch.int64)
+        (storages.whole if is_whole else storages.fractions).add(storages.key(tensor))
+        return methods[name](tensor, *arguments, **options)
 
-    def add(self, operation: Operation) -> None:
-        self._made.update(operation.written, operation.fresh)
-        name = operation.traits.name
-        if name == "aten::_local_scalar_dense" and not isinstance(operation.out, bool):
-            self._leave(operation.args[0])
-        elif name == TAKES_IN and operation.out.numel() > 1:
-            self._storages.is_read_outside |= self._numbers_left
-
-    def _leave(self, tensor: Tensor) -> None:
-        is_made = self._storages.key(tensor) in self._made
-        is_fraction = not torch.can_cast(tensor.dtype, torch.int64)
-        self._numbers_left |= is_made or is_fraction
-        self._storages.is_read_outside |= is_made and is_fraction
-
-    @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Note what is not dispatched; also the lengths of `pad_packed_sequence`, which torch's C++ fills."""
-        torchs: Any = torch._VF
-        unpack = torchs._pad_packed_sequence
-
-        def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
-            padded, lengths = unpack(*arguments)
-            self._storages.filled.add(self._storages.key(lengths))
-            return padded, lengths
-
-        def noted(name: str) -> Callable[..., Any]:
-            method = getattr(Tensor, name)
-
-            def noting(tensor: Tensor, *arguments: Any, **options: Any) -> Any:
-                self._storages.is_read_outside |= name != "tolist"
-                self._leave(tensor)
-                return method(tensor, *arguments, **options)
-
-            return noting
-
-        methods = {name: noted(name) for name in ("numpy", "__dlpack__", "tolist")}
-        with patch.object(torchs, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **methods):
-            yield
+    noting = {name: partialmethod(noted, name) for name in methods}
+    with patch.object(torchs, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):
+        yield
 
 
 def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
@@ -164,7 +132,6 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
-    given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
@@ -174,7 +141,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         made_bytes=traffic.made_bytes(seen.outputs),
         output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
         fallback=fallback.reason,
-        past_torch=written.past_torch(given, seen.outputs),
+        past_torch=written.past_torch(seen.known, seen.outputs),
         past_allocator=written.somebody_elses,
     )
 
@@ -253,17 +220,15 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
     unknown: list[str] = []
     watch = partial(after_call.kept_by_further_calls, work, reachable)
-    keeping, reachable = told(watch, "kept_bytes", unknown) or ([], reachable)
-    kept_bytes = sum(keeping) // len(keeping) if keeping else None
-    is_uneven = len(set(keeping)) > 1
+    kept_bytes, is_uneven, reachable = told(watch, "kept_bytes", unknown) or (None, False, reachable)
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
     saved = 0
     if work.gradient is not None:
-        kept = (work.forward, work.gradient, kind, work.forget)
-        saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
+        measure = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
+        saved = told(measure, "saved_bytes", unknown)
     work.forget()
     what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
     seen = told(lambda: trace_call(work, operations), what, unknown)
@@ -275,13 +240,15 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(kind)
-    partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
-    if is_uneven:
-        partly = ["first_call_bytes, peak_bytes: its calls keep unlike amounts of memory"]
-    if has_threads:
-        partly = [f"peak_bytes: {_OWN_THREADS}"]
+    partly = f"{why_uncounted}, which does not count" if why_uncounted else ""
     partly = partly or _outside_torch(seen, resident, traced, case.threads)
-    unknown += partly
+    if is_uneven:
+        partly = "its calls keep unlike amounts of memory"
+        unknown.append(f"first_call_bytes: {partly}")
+    if has_threads:
+        partly = _OWN_THREADS
+    if partly:
+        unknown.append(f"peak_bytes: {partly}")
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
     with torch.no_grad():  # a layer may have changed its input
         for tensor, value in first:
@@ -295,50 +262,43 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
             trained = replace(case, mode="train", batch_size=1)
             if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
                 unknown.append(f"path: {missing}")
-    return {
+    in_peak = 0 if case.mode == "backward" else saved
+    collected = {
         **facts,
         **errors,
         **claimed,
         **lengths_facts(case),
         "weights_bytes": None if packed is None else weights_bytes + packed,
-        "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
-        **_peak(case, None if partly else traced + first_call_bytes, saved),
+        "inputs_bytes": bytes_of([*inputs, *tensors_of(work.gradient)]),
+        "peak_bytes": traced + first_call_bytes,
+        "saved_bytes": saved,
+        "transient_bytes": None if in_peak is None else traced + first_call_bytes - in_peak,
         "first_call_bytes": None if is_uneven else first_call_bytes,
         "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
-        **_mapped(None if partly else blocks, case.allocator),
+        "mapped_bytes": None if blocks is None else mapped_bytes(blocks, case.allocator),
+        "block_sizes": None if blocks is None else dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]),
         "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
     }
+    return collected | dict.fromkeys(_OF_PEAK if partly else ())
 
 
-def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
-    """Return why the peak traced by torch is only a part of the peak, or an empty list if it is all of it."""
+_OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
+
+
+def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> str:
+    """Return why the peak traced by torch is only a part of the peak, or an empty text if it is all of it."""
     if seen is not None and seen.past_torch and seen.past_allocator:
-        return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
+        return "memory that torch has not allocated is a part of it, as numpy's is"
     if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
-        return [
-            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
-            "`peak_traced_bytes`): the layer allocates outside torch"
-        ]
-    return []
-
-
-def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
-    """Return the peak and its parts, None for each unknown value."""
-    if peak is None:
-        return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
-    transient = peak if case.mode == "backward" else None if saved is None else peak - saved
-    return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
-
-
-def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
-    if blocks is None:
-        return {"mapped_bytes": None, "block_sizes": None}
-    largest = sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]
-    return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
+        return (
+            "the process grew by far more memory than torch allocated (`peak_resident_bytes`, `peak_traced_bytes`): "
+            "the layer allocates outside torch"
+        )
+    return ""
 
 
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
@@ -348,18 +308,17 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     except (UsageError, MemoryError):
         raise
     except Unobservable as error:
-        unknown.append(f"{what}: {error}")
-        return None
+        reason = str(error)
     except torch.OutOfMemoryError:
         # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
         torch.cuda.empty_cache()
-        unknown.append(f"{what}: out of memory while the layer was watched, where it runs uncompiled")
-        return None
+        reason = "out of memory while the layer was watched, where it runs uncompiled"
     except Exception as error:
         # The layer has run before, so only its observation fails. All other facts remain valid.
         line = " ".join(str(error).split())[:200]
-        unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
-        return None
+        reason = f"the layer does not run under watch: {type(error).__name__}: {line}"
+    unknown.append(f"{what}: {reason}")
+    return None
 
 
 _OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
@@ -392,8 +351,8 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     if seen is None:
         return nothing
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
-    undeclared = "depth: {} may be a loop of many steps; the layer's `kernels` may give its depth"
-    unknown += [undeclared.format(name) for name in seen.flops.undeclared]
+    why = "may be a loop of many steps; the layer's `kernels` may give its depth"
+    unknown += [f"depth: {name} {why}" for name in seen.flops.undeclared]
     compiled = compilation.graphs() > 0
     if seen.flops.flex_is_dense:
         unknown.append(
