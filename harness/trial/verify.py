@@ -254,16 +254,14 @@ def _verify_twin(twin: Case, seed: int) -> None:
     """
     if layer_protocol.unsupported_reason(layer_lookup.load_class(twin.impl), twin) is not None:
         return
-    torch.set_grad_enabled(True)
-    try:
-        _verify(twin, seed)
-    except Exception as error:
-        # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
-        # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
-        if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
-            raise
-    finally:
-        torch.set_grad_enabled(True)
+    with torch.enable_grad():  # building the twin may disable it
+        try:
+            _verify(twin, seed)
+        except Exception as error:
+            # GPU kernels often support half precision only. Without a `supports` that declares this, they raise
+            # exceptions of any kind. Any other failure occurs again when the caller verifies the case itself.
+            if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
+                raise
 
 
 def _verify(case: Case, seed: int) -> Answer:

@@ -126,13 +126,13 @@ def reachable_bytes() -> int:
     """Return the bytes of all tensors, storages and numpy arrays that Python can reach."""
     gc.collect()
     objects = gc.get_objects()
-    tensors = (one for one in objects if type(one) in _REAL_TENSORS)
-    storages = (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta")
     # The garbage collector knows an array only by what refers to it, and its memory by its views.
     arrays = [one for one in gc.get_referents(*objects) if type(one) is ndarray]
-    arrays += [one.base for one in arrays]
-    return bytes_of(tensors, storages) + sum(
-        {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}.values()
+    arrays += [one.base for one in arrays]  # type: ignore[misc]
+    owned = {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}
+    return sum(owned.values()) + bytes_of(
+        (one for one in objects if type(one) in _REAL_TENSORS),
+        (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta"),
     )
 
 
@@ -166,9 +166,8 @@ def kept_by_further_calls(work: Workload, reachable: int) -> tuple[int, bool, in
         readings.append(reachable_bytes())
     kept = readings[-1] - readings[0]
     if kept <= 0:
-        return 0, False, max(reachable, readings[-1])
-    steps = {after - before for before, after in pairwise(readings)}
-    return kept // _FILLING_CALLS, len(steps) > 1, reachable
+        return 0, False, readings[-1]
+    return kept // _FILLING_CALLS, len({after - before for before, after in pairwise(readings)}) > 1, reachable
 
 
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.

@@ -6,7 +6,7 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, partialmethod
 from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from torch import Tensor
 from harness.errors import UsageError
 from harness.fit.page_faults import RECORDED_SIZES
 from harness.sweep_axes import EQUAL, Case, device_kind
-from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks
+from harness.trial import compilation, environment, layer_protocol, peak_rates, result_checks, reuse_between_calls
 from harness.trial.device import (
     allocator_peak,
     exceeds_traced,
@@ -31,7 +31,6 @@ from harness.trial.metrics import after_call
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
-    Chain,
     Depth,
     Observer,
     Storages,
@@ -45,26 +44,18 @@ from harness.trial.packed_sequences import lengths_facts
 from harness.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """Results of one observed call.
 
-    - `ops`: the number of dispatched operations.
+    - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
-    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
-    - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
     """
 
     flops: Flops
-    depth: Chain
-    ops: int
+    facts: dict[str, Any]
     packed_bytes: int | None
-    read_bytes: int
-    made_bytes: int
-    output_bytes: int
-    fallback: str | None
     past_torch: bool
     past_allocator: bool
 
@@ -103,8 +94,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
 @contextlib.contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
-    torchs: Any = torch._VF
-    unpack = torchs._pad_packed_sequence
+    unpack = torch._VF._pad_packed_sequence
     methods = {name: getattr(Tensor, name) for name in ("numpy", "__dlpack__", "tolist")}
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
@@ -114,12 +104,11 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
 
     def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
         storages.is_read_outside |= name != "tolist"
-        is_whole = torch.can_cast(tensor.dtype, torch.int64)
-        (storages.whole if is_whole else storages.fractions).add(storages.key(tensor))
+        storages.left[torch.can_cast(tensor.dtype, torch.int64)].add(storages.key(tensor))
         return methods[name](tensor, *arguments, **options)
 
     noting = {name: partialmethod(noted, name) for name in methods}
-    with patch.object(torchs, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):
+    with patch.object(torch._VF, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):  # type: ignore[call-overload]
         yield
 
 
@@ -132,18 +121,24 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
-    return Observation(
-        flops=flops,
-        depth=depth.longest,
-        ops=seen.ops,
-        packed_bytes=packed.bytes(),
-        read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
-        made_bytes=traffic.made_bytes(seen.outputs),
-        output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
-        fallback=fallback.reason,
-        past_torch=written.past_torch(seen.known, seen.outputs),
-        past_allocator=written.somebody_elses,
-    )
+    work_done, full = flops.work or (None, None)
+    read_bytes = traffic.read_bytes() + (packed.bytes() or 0)
+    output_bytes = sum(tensor.nbytes for tensor in seen.outputs)
+    facts = {
+        "flops": work_done,
+        "flops_full": full,
+        "flops_unknown": flops.unknown,
+        "ops": seen.ops,
+        "depth": depth.longest.length,
+        "depth_declared": depth.longest.declared,
+        "fused_depth_declared": depth.longest.declared > 0,
+        "min_bytes": read_bytes + traffic.made_bytes(seen.outputs) + output_bytes,
+        "read_bytes": read_bytes,
+        "output_bytes": output_bytes,
+        "backend_fallback": fallback.reason,
+    }
+    past_torch = written.past_torch(seen.known, seen.outputs)
+    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses)
 
 
 # Measures the errors of a workload (see `harness.trial.accuracy`).
@@ -197,7 +192,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
-    first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
+    changed = [*work.inputs, *work.varying]
+    first = [tensor.detach().clone() for tensor in changed]
     drawn = torch.get_rng_state()
     held_before = after_call.reachable_bytes() - after_call.weights_bytes(work)
     # The first call loads pools, caches and code, which are not the call's memory.
@@ -211,7 +207,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
     reachable, weights_bytes = after_call.reachable_bytes(), after_call.weights_bytes(work)
-    held_before += weights_bytes + bytes_of([] if y is None else [y])
+    held_before += weights_bytes + bytes_of(tensors_of(y))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
@@ -219,40 +215,48 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work.forget()
     traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
     unknown: list[str] = []
-    watch = partial(after_call.kept_by_further_calls, work, reachable)
-    kept_bytes, is_uneven, reachable = told(watch, "kept_bytes", unknown) or (None, False, reachable)
+    kept_bytes, is_uneven, reachable = told(
+        partial(after_call.kept_by_further_calls, work, reachable), "kept_bytes", unknown
+    ) or (None, False, reachable)
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
     saved = 0
     if work.gradient is not None:
-        measure = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
-        saved = told(measure, "saved_bytes", unknown)
+        saved = told(
+            partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget), "saved_bytes", unknown
+        )
     work.forget()
-    what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
-    seen = told(lambda: trace_call(work, operations), what, unknown)
+    seen = told(
+        lambda: trace_call(work, operations), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown
+    )
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = layer_protocol.decodes_in_steps(work.layer, case)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    packed = 0 if seen is None else seen.packed_bytes
+    packed = seen.packed_bytes if seen else 0
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(kind)
-    partly = f"{why_uncounted}, which does not count" if why_uncounted else ""
-    partly = partly or _outside_torch(seen, resident, traced, case.threads)
+    partly = ""
     if is_uneven:
-        partly = "its calls keep unlike amounts of memory"
-        unknown.append(f"first_call_bytes: {partly}")
-    if has_threads:
-        partly = _OWN_THREADS
+        partly = "peak_bytes, first_call_bytes: its calls keep unlike amounts of memory"
+    elif has_threads:
+        partly = f"peak_bytes: {_OWN_THREADS}"
+    elif why_uncounted:
+        partly = f"peak_bytes: {why_uncounted}, which does not count"
+    elif seen and seen.past_torch and seen.past_allocator:
+        partly = "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
+    elif exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
+        partly = (
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        )
     if partly:
-        unknown.append(f"peak_bytes: {partly}")
+        unknown.append(partly)
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
-    with torch.no_grad():  # a layer may have changed its input
-        for tensor, value in first:
-            tensor.copy_(value)
+    reuse_between_calls.fill_tensors(changed, first)  # a layer may have changed its input
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
     errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
@@ -287,18 +291,6 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
 
 
 _OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
-
-
-def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> str:
-    """Return why the peak traced by torch is only a part of the peak, or an empty text if it is all of it."""
-    if seen is not None and seen.past_torch and seen.past_allocator:
-        return "memory that torch has not allocated is a part of it, as numpy's is"
-    if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
-        return (
-            "the process grew by far more memory than torch allocated (`peak_resident_bytes`, `peak_traced_bytes`): "
-            "the layer allocates outside torch"
-        )
-    return ""
 
 
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
@@ -365,21 +357,6 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     hidden = _OWN_THREADS if has_threads else hidden
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
-        return nothing | {"output_bytes": seen.output_bytes}
-    flops, full = seen.flops.work or (None, None)
-    facts = {
-        "flops": flops,
-        "flops_full": full,
-        "flops_unknown": seen.flops.unknown,
-        "ops": seen.ops,
-        "depth": seen.depth.length,
-        "depth_declared": seen.depth.declared,
-        "fused_depth_declared": seen.depth.declared > 0,
-        "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
-        "read_bytes": seen.read_bytes,
-        "output_bytes": seen.output_bytes,
-        "backend_fallback": seen.fallback,
-    }
-    if seen.flops.undeclared:
-        facts |= dict.fromkeys(_OF_DEPTH)
-    return facts | dict.fromkeys(_OF_COMPUTING if compiled else ())
+        return nothing | {"output_bytes": seen.facts["output_bytes"]}
+    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared else ())
+    return seen.facts | of_depth | dict.fromkeys(_OF_COMPUTING if compiled else ())

@@ -140,7 +140,7 @@ class Storages:
 
     def __init__(self) -> None:
         self.is_read_outside = False
-        self.whole, self.fractions = set[int](), set[int]()  # whose whole numbers, or others, Python got
+        self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
         self._held: dict[int, StorageWeakRef] = {}
@@ -427,12 +427,11 @@ class UntrackedWrites:
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
-        out, whole, fractions = operation.out, self._storages.whole, self._storages.fractions
+        out, left = operation.out, self._storages.left
         if operation.traits.name == _LEAVES and not isinstance(out, bool):
-            (whole if isinstance(out, int) else fractions).update(operation.reads)
+            left[isinstance(out, int)].update(operation.reads)
         elif operation.traits.name == _TAKES_IN:
-            if out.numel() > 1 and (fractions or self._made & whole):
-                self._storages.is_read_outside = True
+            self._unwritten_was_read |= out.numel() > 1 and bool(left[0] or self._made & left[1])
             if out.untyped_storage().resizable():
                 self._made.add(self._storages.key(out))
             else:
@@ -446,6 +445,6 @@ class UntrackedWrites:
         written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        passing |= self._made & self._storages.fractions
+        passing |= self._made & self._storages.left[0]
         left = self._storages.is_read_outside or self._unwritten_was_read
         return left or bool(passing) or not written.issuperset(given)
