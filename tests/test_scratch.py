@@ -27,3 +27,13 @@ def test_what_processes_left_that_were_killed_is_removed_at_the_next_start_and_n
     assert left.parent == there
     made = file_io.make_scratch()
     assert sorted(there.iterdir()) == sorted([*others, made])
+
+
+def test_a_directory_that_is_nested_too_deeply_ends_nothing(there: Path) -> None:
+    scratch = file_io.make_scratch()
+    script = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-c", script], cwd=scratch, check=True)
+    try:
+        file_io.remove_scratch(scratch)
+    finally:
+        subprocess.run(["rm", "-rf", str(there)], check=True)  # pytest cannot remove it either

@@ -169,7 +169,7 @@ def test_the_flops_of_a_block_are_its_claimed_sum_too(impl: str, mode: str) -> N
 @pytest.mark.parametrize("impl", [name for name in VARIED if "depth" in layer_lookup.claims_of_impl(name)])
 def test_the_depth_of_a_forward_pass_is_of_the_claimed_order(impl: str) -> None:
     claim = layer_lookup.claims_of_impl(impl)["depth"]
-    depths = [observed(impl, 1, n, 8, 4, "forward").depth.length for n in (128, 256, 512)]
+    depths = [observed(impl, 1, n, 8, 4, "forward").facts["depth"] for n in (128, 256, 512)]
     first, second = depths[1] - depths[0], depths[2] - depths[1]
     if any(term.log for term in claim.terms):
         assert first == second > 0

@@ -126,7 +126,7 @@ def test_by_the_kernels_of_a_gpu_a_layer_does_the_work_that_it_claims(name: str)
             seen = trace_call(build(case, seed=0))
         assert seen.flops.work is not None, (case, seen.flops.unknown)
         assert seen.flops.work.full == 2 * claim(n=N, d=case.d_model, h=case.num_heads), case
-        assert seen.fallback is None, case
+        assert seen.facts["backend_fallback"] is None, case
 
 
 @pytest.mark.parametrize(

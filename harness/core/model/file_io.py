@@ -81,8 +81,13 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
     A device, a pipe or a file of many gigabytes could block the process or fill its memory.
     """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     # Without O_NONBLOCK, opening a pipe without a writer would block here.
-    with os.fdopen(os.open(_regular(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         content = file.read(most + 1)
     if content is None:  # nothing to read yet: a stream that the kernel presents as a file
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -105,15 +110,6 @@ def read_json(path: Path) -> Any:
         return json.loads(read_text(path))
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply") from error
-
-
-def _regular(path: Path) -> Path:
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return path
 
 
 _END = ".part"
@@ -176,8 +172,9 @@ def is_empty_scratch(directory: Path) -> bool:
 
 
 def remove_scratch(directory: Path) -> None:
-    """Remove the directory with its content as far as possible."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Remove the directory with its content as far as possible. What is nested too deeply for Python stays."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _pid_namespace() -> int:
@@ -203,8 +200,8 @@ def escaped_cell(cell: Any) -> Any:
     """
     if isinstance(cell, str):
         cell = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
-    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
-        return f"'{cell}"
+        if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+            return f"'{cell}"
     return cell
 
 

@@ -238,7 +238,9 @@ class CaseResult(Case):
     first_call_bytes: int | None = _unheld(
         "the part of the peak that the first call has made and that stays, such as a table or a workspace", "B"
     )
-    kept_bytes: int | None = _unheld("the bytes that each further call keeps beyond its results: a leak", "B")
+    kept_bytes: int | None = _unheld(
+        "the bytes that a further call keeps beyond its results, the mean of 8: a leak", "B"
+    )
     read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 
     def as_dict(self) -> dict[str, Any]:

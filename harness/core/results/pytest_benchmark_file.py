@@ -30,11 +30,18 @@ def _check_version(version: str) -> str:
     return version
 
 
+_Spread = Annotated[FiniteFloat, Field(ge=0)]
+
+
 class _Stats(OpenModel):
     min: Annotated[float, Field(gt=0)]
     median: Annotated[float, Field(gt=0, lt=1e12)]
     max: Annotated[float, Field(gt=0)] = math.inf
-    stddev: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+    mean: FiniteFloat | None = None
+    q1: FiniteFloat | None = None
+    q3: FiniteFloat | None = None
+    iqr: _Spread = 0.0
+    stddev: _Spread = 0.0
     rounds: Annotated[int, Field(ge=1)] = 1
 
 
@@ -151,9 +158,11 @@ def _check_values(record: Mapping[str, Any]) -> None:
 
 
 def _time(stats: _Stats) -> dict[str, float]:
+    for names in ("min q1 median q3 max", "min mean max"):
+        values = [value for name in names.split() if (value := getattr(stats, name)) is not None]
+        if values != sorted(values):
+            raise Damaged(f"stats: {names} must not fall: {values}")
     fastest, middle = stats.min, stats.median
-    if not fastest <= middle <= stats.max:
-        raise Damaged(f"stats: median={middle} is not within min={fastest} and max={stats.max}")
     time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0}
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time

@@ -8,7 +8,7 @@ import ctypes
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -299,3 +299,10 @@ def exceeds_traced(resident: int | None, traced: int, threads: int, operations: 
     """Return whether the layer allocates outside torch: its `resident` peak is far above torch's `traced` one."""
     scratch = _SCRATCH_BYTES + threads * _SCRATCH_BYTES_PER_THREAD + operations * _BYTES_PER_OPERATION
     return resident is not None and resident > _TIMES_TRACED * traced + scratch
+
+
+def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Write the values into the tensors in place."""
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)

@@ -21,7 +21,7 @@ from harness.core.model.sweep_axes import Case
 
 from .compilation import compilations, functions_offered
 from .counts.operations import Observer, Storages
-from .device import in_precision, to_float64
+from .device import fill_tensors, in_precision, to_float64
 from .result_checks import WrongResult, check_error, check_plain, scale_of, tolerance, without_padding
 from .sandbox import is_out_of_memory
 from .workload import Call, Workload, build, check_switches, counted_tokens, tensors_in
@@ -123,13 +123,6 @@ def check_second_input(
 def _another(first: Tensor, of_any_sign: bool) -> Tensor:
     dims = _last_two(first)
     return first.roll((1,) * len(dims), dims) * (-1 if of_any_sign else 1)
-
-
-def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Write the values into the tensors in place."""
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
-            tensor.copy_(value)
 
 
 _ROUNDS = 3

@@ -20,7 +20,7 @@ from impls.attention.reference import softmax_attention
 from . import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
 from .compilation import uncompiled_calls
 from .counts.flops import product_dtypes
-from .device import cast_layer, has_drawn, reference_device, to_float64
+from .device import cast_layer, fill_tensors, has_drawn, reference_device, to_float64
 from .function_layer import FunctionLayer, is_usual_reference, uncompiled
 from .result_checks import WrongResult, check_error, check_reference, same_draws
 from .sandbox import Answer
@@ -91,14 +91,14 @@ def _check_unchanged(
     state = workload.copied_state(work.layer)
     torch.manual_seed(seed)
     before = to_float64(seen(work.forward()))
-    reuse_between_calls.fill_tensors(work.inputs, kept)
+    fill_tensors(work.inputs, kept)
     workload.copy_weights(state, work.layer)
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
     torch.manual_seed(seed)
     after = seen(work.forward()).detach().clone()
-    reuse_between_calls.fill_tensors(work.inputs, kept)
+    fill_tensors(work.inputs, kept)
     try:
         check_error("its output", after, before, limit)
     except WrongResult as error:
@@ -155,7 +155,7 @@ def check_decoding(case: Case, work: Workload, reference: nn.Module, seed: int, 
     token = [tensor.clone() for tensor in work.varying]
     last = work.call().clone()  # the timed call: the cache is prefilled, and only the last step runs
     errors.append(check_error("the last token after a prefill", last, expected[:, -1], limit))
-    reuse_between_calls.fill_tensors(work.varying, token)
+    fill_tensors(work.varying, token)
     errors.append(check_error("the same step taken again", work.call(), expected[:, -1], limit))
     if hasattr(layer, "prefill") and (half := case.seq_len // 2):
         state = layer.prefill(x[:, :half].clone(), workload.start_decoding(layer, case, source))  # type: ignore[operator]
@@ -226,10 +226,10 @@ def verify(case: Case, seed: int) -> Answer:
 
 
 def _note(case: Case, seed: int) -> str:
-    """What to write if the layer runs at the next power of two, or with q, k and v in the other layout; else empty."""
+    """What to write if the layer fails and runs at the next power of two, or in the other layout; else empty."""
     layer_class: Any = layer_lookup.load_class(case.impl)
     larger, hint = replace(case, seq_len=1 << case.seq_len.bit_length()), getattr(layer_class, "layout_hint", "")
-    if _output(larger, seed) is not None:
+    if _output(case, seed) is None and _output(larger, seed) is not None:
         reason = f"as it runs at n={larger.seq_len} and fails at n={case.seq_len}"
         supports = 'supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
         return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
@@ -255,16 +255,14 @@ def _verify_twin(twin: Case, seed: int) -> None:
     """
     if layer_protocol.unsupported_reason(layer_lookup.load_class(twin.impl), twin) is not None:
         return
-    torch.set_grad_enabled(True)
-    try:
-        _verify(twin, seed)
-    except Exception as error:
-        # GPU kernels often support half precision only. Without a `supports` that declares this, they raise exceptions
-        # of any kind. Any other failure occurs again when the caller verifies the case in its own precision.
-        if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
-            raise
-    finally:
-        torch.set_grad_enabled(True)
+    with torch.enable_grad():  # building the twin may disable it
+        try:
+            _verify(twin, seed)
+        except Exception as error:
+            # GPU kernels often support half precision only. Without a `supports` that declares this, they raise
+            # exceptions of any kind. Any other failure occurs again when the caller verifies the case itself.
+            if isinstance(error, WrongResult) or not layer_lookup.is_foreign(twin.impl):
+                raise
 
 
 def _verify(case: Case, seed: int) -> Answer:

@@ -403,18 +403,16 @@ def forward_pass(case: Case, layer: Any, inputs: Sequence[Tensor]) -> tuple[Forw
 def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[str, Any]) -> tuple[Any, float]:
     """The keywords that `prepare` returns, and the seconds it took. Raises TypeError for others than the layer's."""
     name, target = type(layer).__name__, layer.call if isinstance(layer, FunctionLayer) else layer
-    drawn = torch.default_generator.get_state()
-    try:
+    with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(0)  # random features, say, are the same in the layer and in its reference
-        began = perf_counter()
-        made = layer.prepare(*given, **keywords)
-        WAITS[device_kind(case.device)]()
-        prepare_s = perf_counter() - began
-    except Exception as error:
-        error.add_note(f"{name}.prepare fails:")
-        raise
-    finally:
-        torch.default_generator.set_state(drawn)
+        try:
+            began = perf_counter()
+            made = layer.prepare(*given, **keywords)
+            WAITS[device_kind(case.device)]()
+            prepare_s = perf_counter() - began
+        except Exception as error:
+            error.add_note(f"{name}.prepare fails:")
+            raise
     must = f"{name}.prepare must return a dict of {name}'s keywords"
     if not isinstance(made, dict):
         raise TypeError(f"{must}, and returned {made!r}"[:200])

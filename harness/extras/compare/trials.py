@@ -185,11 +185,10 @@ def observed_operations(work: Workload, unknown: list[str], ran: Iterable[str] =
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     totals, written = OperationTotals(storages, flops), UntrackedWrites(storages)
     seen = observe_call(work, storages, (totals.add, written.add, storages.add))
-    known = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     unknown += [f"FLOPs of {name}: it has no formula; the layer's `kernels` may give one" for name in flops.unknown]
     if compilation.graphs() > 0:
         unknown.append("operations: the layer is compiled, and runs uncompiled while its operations are observed")
-    elif hidden := hidden_part(flops, written.past_torch(known, seen.outputs)):
+    elif hidden := hidden_part(flops, written.past_torch(seen.known, seen.outputs)):
         unknown.append(f"operations: {hidden}")
     return {"operations": totals.rows(), "tensors": storages.at_peak()}
 

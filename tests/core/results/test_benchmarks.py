@@ -82,8 +82,14 @@ def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("stats", "message"),
     [
-        ({"min": 2.0, "median": 1.5}, "stats: median=1.5 is not within min=2.0 and max=inf"),
-        ({"median": 1.5, "max": 1.25}, "stats: median=1.5 is not within min=1.0 and max=1.25"),
+        ({"min": 2.0, "median": 1.5}, "stats: min q1 median q3 max must not fall: [2.0, 1.5, inf]"),
+        ({"median": 1.5, "max": 1.25}, "stats: min q1 median q3 max must not fall: [1.0, 1.5, 1.25]"),
+        ({"q1": 1.5, "q3": 1.125}, "stats: min q1 median q3 max must not fall: [1.0, 1.5, 1.25, 1.125, inf]"),
+        ({"q1": 0.5}, "stats: min q1 median q3 max must not fall: [1.0, 0.5, 1.25, inf]"),
+        ({"mean": 0.5}, "stats: min mean max must not fall: [1.0, 0.5, inf]"),
+        ({"mean": 3.0, "max": 2.0}, "stats: min mean max must not fall: [1.0, 3.0, 2.0]"),
+        ({"iqr": -0.1}, "stats: iqr is -0.1, not greater than or equal to 0"),
+        ({"q3": float("nan")}, "stats: q3 is nan, not a finite number"),
         ({"max": float("nan")}, "stats: max is nan, not greater than 0"),
         ({"stddev": -0.1}, "stats: stddev is -0.1, not greater than or equal to 0"),
         ({"stddev": float("nan")}, "stats: stddev is nan, not a finite number"),

@@ -42,7 +42,7 @@ def test_a_part_of_a_chunk_costs_as_much_as_a_whole_one_but_for_the_projections(
 
 
 def test_chunks_need_no_more_steps_one_after_another_however_many_there_are() -> None:
-    assert len({observed("attention.linear.chunked", n, 8, 2).depth.length for n in (128, 256, 1024)}) == 1
+    assert len({observed("attention.linear.chunked", n, 8, 2).facts["depth"] for n in (128, 256, 1024)}) == 1
 
 
 @pytest.mark.parametrize("n", [16, 100])

@@ -14,12 +14,15 @@ import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
-from typing import Any, TypeVar
+from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from numpy import ndarray
+from torch import Tensor, UntypedStorage, nn
 from torch.utils._pytree import tree_leaves
 
 from harness.core.trial.device import allocator_peak
@@ -28,7 +31,6 @@ from harness.core.trial.workload import Forward, Workload, tensors_in, train_cal
 
 from .operations import Unobservable, bytes_of
 
-T = TypeVar("T")
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
 # longer.
@@ -65,19 +67,19 @@ class OtherThreads:
         new = _threads() - self._own.keys() - before
         if not before | new:
             return 0.0
-        tensors = list(results) if isinstance(results, tuple) else list(tensors_in(results))
-        early = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
+        tensors = list(tensors_in(results))
+        early = [tensor.detach().clone() for tensor in tensors]
         for step in range(_STEPS_OF_NEW):
             if step >= _STEPS and not new & _threads():
                 break
             sleep(_STEP_S)
         worked_s, watched_s = self._cpu_s() - worked_s, perf_counter() - returned
-        if any(_differs(one, other) for one, other in zip(early, tensors, strict=True)):
+        if not all(map(_are_equal, early, tensors)):
             raise WrongResult("its output changes after the call has returned: a thread of its own computes it")
         caused_s = worked_s - idle * watched_s
         return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
 
-    def work_during(self, call: Callable[[], T]) -> tuple[T, bool]:
+    def work_during(self, call: Callable[[], Any]) -> tuple[Any, bool]:
         """Call, and return the result and whether other threads worked meanwhile."""
         _, idle = self._wait_until_idle()
         began, worked_s = perf_counter(), self._cpu_s()  # the calling thread's time since its clock was read is in it …
@@ -109,8 +111,8 @@ class OtherThreads:
         return process_time() - sum(self._own.values())
 
 
-def _differs(early: Tensor | None, late: Tensor | None) -> bool:
-    return early is not None and late is not None and not torch.equal(early.nan_to_num(), late.detach().nan_to_num())
+def _are_equal(early: Tensor, late: Tensor) -> bool:
+    return torch.equal(early.nan_to_num(), late.detach().nan_to_num())
 
 
 def _threads() -> set[str]:
@@ -122,9 +124,17 @@ _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
 def reachable_bytes() -> int:
-    """Return the bytes of all tensors that Python can reach."""
+    """Return the bytes of all tensors, storages and numpy arrays that Python can reach."""
     gc.collect()
-    return bytes_of(one for one in gc.get_objects() if type(one) in _REAL_TENSORS)
+    objects = gc.get_objects()
+    # The garbage collector knows an array only by what refers to it, and its memory by its views.
+    arrays = [one for one in gc.get_referents(*objects) if type(one) is ndarray]
+    arrays += [one.base for one in arrays]  # type: ignore[misc]
+    owned = {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}
+    return sum(owned.values()) + bytes_of(
+        (one for one in objects if type(one) in _REAL_TENSORS),
+        (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta"),
+    )
 
 
 def weights_bytes(work: Workload) -> int:
@@ -132,26 +142,35 @@ def weights_bytes(work: Workload) -> int:
     return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
 
 
-# A list that the first calls fill, such as a ring of the last results, is full after this many more.
+# A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps
+# memory at every eighth call, or more often, has then done so, and does so again in as many more calls.
 _FILLING_CALLS = 8
+_FILLING_S = 2.0  # calls that keep nothing are watched no longer
 
 
-def kept_by_further_calls(work: Workload) -> int:
-    """Return the bytes that each further call keeps; 0 if one of the next calls keeps nothing."""
-    reachable = reachable_bytes()
+def kept_by_further_calls(work: Workload, reachable: int) -> tuple[int, bool, int]:
+    """Return the bytes that each of eight calls keeps on average, whether they keep unlike amounts, and `reachable`.
+
+    The last is what was reachable after the first call, here with memory that a later call makes once and that stays.
+    Raises Unobservable if eight calls that keep nothing take too long.
+    """
+    ends = perf_counter() + _FILLING_S
     for _ in range(_FILLING_CALLS):
-        before = reachable
+        if perf_counter() > ends and reachable_bytes() <= reachable:
+            raise Unobservable(f"{_FILLING_CALLS} calls take too long to be watched")
         work.call()
-        work.sync()
         work.forget()
-        reachable = reachable_bytes()
-        if reachable <= before:
-            return 0
-    return reachable - before
+    readings = [reachable_bytes()]
+    while readings[0] > reachable and len(readings) <= _FILLING_CALLS:
+        work.call()
+        work.forget()
+        readings.append(reachable_bytes())
+    kept = readings[-1] - readings[0]
+    if kept <= 0:
+        return 0, False, readings[-1]
+    return kept // _FILLING_CALLS, len({after - before for before, after in pairwise(readings)}) > 1, reachable
 
 
-# Calls to save hooks go through this module, whatever wraps them.
-_AUTOGRAD: Any = torch._C._autograd
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.
 _BESIDE_TENSORS = (Tensor, int, float, torch.dtype, torch.device, type(None))
 
@@ -178,21 +197,19 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     def keep_graph() -> None:
         graph.append(forward().grad_fn)
 
-    push = torch._C._autograd._push_saved_tensors_default_hooks
+    autograd: Any = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
+    push = autograd._push_saved_tensors_default_hooks
 
     def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
         push(lambda tensor: note(pack(tensor)), unpack)
 
-    _AUTOGRAD._push_saved_tensors_default_hooks = push_noting
-    try:
+    with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         # Only a backward pass frees what a hook saves as it is.
         train = train_call(forward, [], gradient)
         with_graph = allocator_peak(keep_graph, device).kept_bytes
         graph.clear()
         after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
         again = allocator_peak(keep_graph, device).kept_bytes
-    finally:
-        _AUTOGRAD._push_saved_tensors_default_hooks = push
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:

@@ -5,11 +5,12 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial, partialmethod
 from json import dumps  # bound before a layer may replace it
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from harness.core.trial import compilation, environment, layer_protocol, peak_ra
 from harness.core.trial.device import (
     allocator_peak,
     exceeds_traced,
+    fill_tensors,
     leave_out_workspaces,
     mapped_bytes,
     resident_peak,
@@ -32,42 +34,34 @@ from harness.core.trial.workload import Unsupported, Workload, build, counted_to
 from . import after_call
 from .flops import Flops, claimed_work
 from .opaque_kernels import Fallback, PackedWeights, backend_name
-from .operations import Chain, Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, tensors_of
+from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, tensors_of
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """Results of one observed call.
 
-    - `ops`: the number of dispatched operations.
+    - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
-    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
-    - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
     """
 
     flops: Flops
-    depth: Chain
-    ops: int
+    facts: dict[str, Any]
     packed_bytes: int | None
-    read_bytes: int
-    made_bytes: int
-    output_bytes: int
-    fallback: str | None
     past_torch: bool
     past_allocator: bool
 
 
 class ObservedCall(NamedTuple):
-    """The number of operations of one call, its leaves and its outputs.
+    """The number of operations of one call, the tensors that are `known` to exist before it, and its outputs.
 
     `kept` holds what else the call has read, such as the tensors that a forward pass saved for a backward pass. Freed
     memory would look like memory that was made outside torch during the call.
     """
 
     ops: int
-    leaves: list[Tensor]
+    known: list[Tensor]
     outputs: list[Tensor]
     kept: Any
 
@@ -86,30 +80,29 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
         with observer, _noting_what_passes_torch(storages):
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
-    return ObservedCall(len(observer.seen), leaves, [*tensors_of(result), *gradients], (call, result))
+    known = [*leaves, *work.constants, *tensors_of(work.gradient)]
+    return ObservedCall(len(observer.seen), known, [*tensors_of(result), *gradients], (call, result))
 
 
 @contextlib.contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
-    """Note the lengths that `pad_packed_sequence` returns, which torch's C++ fills past its dispatcher, and numpy."""
-    torchs: Any = torch._VF
-    tensors: Any = Tensor
-    unpack, numpy = torchs._pad_packed_sequence, Tensor.numpy
+    """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
+    unpack = torch._VF._pad_packed_sequence
+    methods = {name: getattr(Tensor, name) for name in ("numpy", "__dlpack__", "tolist")}
 
-    def noted(*arguments: Any) -> tuple[Tensor, Tensor]:
+    def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
         storages.filled.add(storages.key(lengths))
         return padded, lengths
 
-    def as_numpy(tensor: Tensor, **options: Any) -> Any:
-        storages.is_read_by_numpy = True
-        return numpy(tensor, **options)
+    def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
+        storages.is_read_outside |= name != "tolist"
+        storages.left[torch.can_cast(tensor.dtype, torch.int64)].add(storages.key(tensor))
+        return methods[name](tensor, *arguments, **options)
 
-    torchs._pad_packed_sequence, tensors.numpy = noted, as_numpy
-    try:
+    noting = {name: partialmethod(noted, name) for name in methods}
+    with patch.object(torch._VF, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):  # type: ignore[call-overload]
         yield
-    finally:
-        del torchs._pad_packed_sequence, tensors.numpy
 
 
 def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
@@ -121,19 +114,24 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
-    given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
-    return Observation(
-        flops=flops,
-        depth=depth.longest,
-        ops=seen.ops,
-        packed_bytes=packed.bytes(),
-        read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
-        made_bytes=traffic.made_bytes(seen.outputs),
-        output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
-        fallback=fallback.reason,
-        past_torch=written.past_torch(given, seen.outputs),
-        past_allocator=written.somebody_elses,
-    )
+    work_done, full = flops.work or (None, None)
+    read_bytes = traffic.read_bytes() + (packed.bytes() or 0)
+    output_bytes = sum(tensor.nbytes for tensor in seen.outputs)
+    facts = {
+        "flops": work_done,
+        "flops_full": full,
+        "flops_unknown": flops.unknown,
+        "ops": seen.ops,
+        "depth": depth.longest.length,
+        "depth_declared": depth.longest.declared,
+        "fused_depth_declared": depth.longest.declared > 0,
+        "min_bytes": read_bytes + traffic.made_bytes(seen.outputs) + output_bytes,
+        "read_bytes": read_bytes,
+        "output_bytes": output_bytes,
+        "backend_fallback": fallback.reason,
+    }
+    past_torch = written.past_torch(seen.known, seen.outputs)
+    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses)
 
 
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
@@ -162,7 +160,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
     | `first_call_bytes` | the part of the peak that the first call has made and that stays, such as a table |
-    | `kept_bytes` | the bytes that each further call keeps beyond its results |
+    | `kept_bytes` | the bytes that each further call keeps beyond its results, the mean of eight |
     | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
     | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
     | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
@@ -187,7 +185,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
-    first = [(tensor, tensor.detach().clone()) for tensor in (*work.inputs, *work.varying)]
+    changed = [*work.inputs, *work.varying]
+    first = [tensor.detach().clone() for tensor in changed]
     drawn = torch.get_rng_state()
     held_before = after_call.reachable_bytes() - after_call.weights_bytes(work)
     # The first call loads pools, caches and code, which are not the call's memory.
@@ -201,45 +200,56 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
     reachable, weights_bytes = after_call.reachable_bytes(), after_call.weights_bytes(work)
-    held_before += weights_bytes + bytes_of([] if y is None else [y])
+    held_before += weights_bytes + bytes_of(tensors_of(y))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
     has_threads &= has_threads_again
     work.forget()
     traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
-    kept_bytes = 0
-    if after_call.reachable_bytes() > reachable:
-        kept_bytes = after_call.kept_by_further_calls(work)
-        reachable = reachable if kept_bytes else after_call.reachable_bytes()
-    first_call_bytes = max(0, reachable - held_before - kept_bytes)  # the first call keeps as much as every other one
+    unknown: list[str] = []
+    kept_bytes, is_uneven, reachable = told(
+        partial(after_call.kept_by_further_calls, work, reachable), "kept_bytes", unknown
+    ) or (None, False, reachable)
+    # The first call keeps as much as every other one.
+    first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
-    unknown: list[str] = []
     saved = 0
     if work.gradient is not None:
-        kept = (work.forward, work.gradient, kind, work.forget)
-        saved = told(lambda: after_call.saved_bytes(*kept), "saved_bytes", unknown)
+        saved = told(
+            partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget), "saved_bytes", unknown
+        )
     work.forget()
-    what = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
-    seen = told(lambda: trace_call(work, operations), what, unknown)
+    seen = told(
+        lambda: trace_call(work, operations), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown
+    )
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     decodes = layer_protocol.decodes_in_steps(work.layer, case)
     inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    packed = 0 if seen is None else seen.packed_bytes
+    packed = seen.packed_bytes if seen else 0
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
     why_uncounted = uncounted(kind)
-    partly = [f"peak_bytes: {why_uncounted}, which does not count"] if why_uncounted else []
-    if has_threads:
-        partly = [f"peak_bytes: {_OWN_THREADS}"]
-    partly = partly or _outside_torch(seen, resident, traced, case.threads)
-    unknown += partly
+    partly = ""
+    if is_uneven:
+        partly = "peak_bytes, first_call_bytes: its calls keep unlike amounts of memory"
+    elif has_threads:
+        partly = f"peak_bytes: {_OWN_THREADS}"
+    elif why_uncounted:
+        partly = f"peak_bytes: {why_uncounted}, which does not count"
+    elif seen and seen.past_torch and seen.past_allocator:
+        partly = "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
+    elif exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
+        partly = (
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        )
+    if partly:
+        unknown.append(partly)
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
-    with torch.no_grad():  # a layer may have changed its input
-        for tensor, value in first:
-            tensor.copy_(value)
+    fill_tensors(changed, first)  # a layer may have changed its input
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
     errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
@@ -249,50 +259,31 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
             trained = replace(case, mode="train", batch_size=1)
             if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
                 unknown.append(f"path: {missing}")
-    return {
+    in_peak = 0 if case.mode == "backward" else saved
+    collected = {
         **facts,
         **errors,
         **claimed,
         **lengths_facts(case),
         "weights_bytes": None if packed is None else weights_bytes + packed,
-        "inputs_bytes": bytes_of([*inputs, *([] if work.gradient is None else [work.gradient])]),
-        **_peak(case, None if partly else traced + first_call_bytes, saved),
-        "first_call_bytes": first_call_bytes,
+        "inputs_bytes": bytes_of([*inputs, *tensors_of(work.gradient)]),
+        "peak_bytes": traced + first_call_bytes,
+        "saved_bytes": saved,
+        "transient_bytes": None if in_peak is None else traced + first_call_bytes - in_peak,
+        "first_call_bytes": None if is_uneven else first_call_bytes,
         "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
-        **_mapped(None if partly else blocks, case.allocator),
+        "mapped_bytes": None if blocks is None else mapped_bytes(blocks, case.allocator),
+        "block_sizes": None if blocks is None else dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]),
         "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
     }
+    return collected | dict.fromkeys(_OF_PEAK if partly else ())
 
 
-def _outside_torch(seen: Observation | None, resident: int | None, traced: int, threads: int) -> list[str]:
-    """Return why the peak traced by torch is only a part of the peak, or an empty list if it is all of it."""
-    if seen is not None and seen.past_torch and seen.past_allocator:
-        return ["peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"]
-    if exceeds_traced(resident, traced, threads, seen.ops if seen is not None else 0):
-        return [
-            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
-            "`peak_traced_bytes`): the layer allocates outside torch"
-        ]
-    return []
-
-
-def _peak(case: Case, peak: int | None, saved: int | None) -> dict[str, int | None]:
-    """Return the peak and its parts, None for each unknown value."""
-    if peak is None:
-        return dict.fromkeys(("peak_bytes", "saved_bytes", "transient_bytes"))
-    transient = peak if case.mode == "backward" else None if saved is None else peak - saved
-    return {"peak_bytes": peak, "saved_bytes": saved, "transient_bytes": transient}
-
-
-def _mapped(blocks: Counter[int] | None, allocator: str) -> dict[str, Any]:
-    if blocks is None:
-        return {"mapped_bytes": None, "block_sizes": None}
-    largest = sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]
-    return {"mapped_bytes": mapped_bytes(blocks, allocator), "block_sizes": dumps(largest)}
+_OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
 
 
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
@@ -302,18 +293,17 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     except (UsageError, MemoryError):
         raise
     except Unobservable as error:
-        unknown.append(f"{what}: {error}")
-        return None
+        reason = str(error)
     except torch.OutOfMemoryError:
         # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
         torch.cuda.empty_cache()
-        unknown.append(f"{what}: out of memory while the layer was watched, where it runs uncompiled")
-        return None
+        reason = "out of memory while the layer was watched, where it runs uncompiled"
     except Exception as error:
         # The layer has run before, so only its observation fails. All other facts remain valid.
         line = " ".join(str(error).split())[:200]
-        unknown.append(f"{what}: the layer does not run under watch: {type(error).__name__}: {line}")
-        return None
+        reason = f"the layer does not run under watch: {type(error).__name__}: {line}"
+    unknown.append(f"{what}: {reason}")
+    return None
 
 
 _OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
@@ -326,7 +316,7 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
     if past_torch:
         return (
             "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
-            "numpy, or of an earlier call"
+            "numpy or Python's numbers, or of an earlier call"
         )
     return ""
 
@@ -346,8 +336,8 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     if seen is None:
         return nothing
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
-    undeclared = "depth: {} may be a loop of many steps; the layer's `kernels` may give its depth"
-    unknown += [undeclared.format(name) for name in seen.flops.undeclared]
+    why = "may be a loop of many steps; the layer's `kernels` may give its depth"
+    unknown += [f"depth: {name} {why}" for name in seen.flops.undeclared]
     compiled = compilation.graphs() > 0
     if seen.flops.flex_is_dense:
         unknown.append(
@@ -360,21 +350,6 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     hidden = _OWN_THREADS if has_threads else hidden
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
-        return nothing | {"output_bytes": seen.output_bytes}
-    flops, full = seen.flops.work or (None, None)
-    facts = {
-        "flops": flops,
-        "flops_full": full,
-        "flops_unknown": seen.flops.unknown,
-        "ops": seen.ops,
-        "depth": seen.depth.length,
-        "depth_declared": seen.depth.declared,
-        "fused_depth_declared": seen.depth.declared > 0,
-        "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
-        "read_bytes": seen.read_bytes,
-        "output_bytes": seen.output_bytes,
-        "backend_fallback": seen.fallback,
-    }
-    if seen.flops.undeclared:
-        facts |= dict.fromkeys(_OF_DEPTH)
-    return facts | dict.fromkeys(_OF_COMPUTING if compiled else ())
+        return nothing | {"output_bytes": seen.facts["output_bytes"]}
+    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared else ())
+    return seen.facts | of_depth | dict.fromkeys(_OF_COMPUTING if compiled else ())

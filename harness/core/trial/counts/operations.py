@@ -122,13 +122,13 @@ def _dense_parts(tensor: Tensor) -> list[Tensor]:
     return [tensor] if names is None else [getattr(tensor, name)() for name in names]
 
 
-def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """Return the size of the tensors' storages, each counted once.
+def bytes_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> int:
+    """Return the size of `storages` and of the tensors' storages, each counted once.
 
     Tied weights and expanded buffers therefore count only for the memory that they occupy.
     """
-    storages = (part.untyped_storage() for tensor in tensors for part in _dense_parts(tensor))
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+    of_tensors = (part.untyped_storage() for tensor in tensors for part in _dense_parts(tensor))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in (*storages, *of_tensors)}.values())
 
 
 class Storages:
@@ -138,9 +138,9 @@ class Storages:
     memory go.
     """
 
-    is_read_by_numpy = False
-
     def __init__(self) -> None:
+        self.is_read_outside = False
+        self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
         self._held: dict[int, StorageWeakRef] = {}
@@ -397,18 +397,17 @@ class Traffic:
         return key
 
 
-# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be
-# resized.
-_TAKES_IN = "aten::lift_fresh"
+# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
+_TAKES_IN, _LEAVES = "aten::lift_fresh", "aten::_local_scalar_dense"
 
 
 class UntrackedWrites:
-    """Detects memory written past torch: by a kernel bound to Python by hand, by numpy, or by an earlier call.
+    """Detects memory written past torch: by a kernel bound to Python by hand, numpy, Python, or an earlier call.
 
-    It follows which memory the operations of a call have written, and whether any reads memory that none has written.
-    Storages that existed before the call may have any content. Storages allocated during it start unwritten. A storage
-    that no dispatched operation created and that is freed again was made outside torch during the call.
-    `somebody_elses`: memory that is not torch's entered the call.
+    It follows which memory operations have written, and whether any reads memory that none has written. What existed
+    before may have any content. A new storage that no operation created, and that is freed again, was made outside.
+    Python computes with a fraction that the call has computed. It may do so if a tensor of several numbers follows on
+    numbers that left, unless they are whole and existed before. `somebody_elses`: memory not of torch entered the call.
     """
 
     def __init__(self, storages: Storages) -> None:
@@ -428,23 +427,24 @@ class UntrackedWrites:
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten.difference_update(operation.written)
         self._made.update(operation.written, operation.fresh)
-        if operation.traits.name == _TAKES_IN:
-            for tensor in tensors_of(operation.out):
-                if tensor.untyped_storage().resizable():
-                    self._made.add(self._storages.key(tensor))
-                else:
-                    self.somebody_elses = True
+        out, left = operation.out, self._storages.left
+        if operation.traits.name == _LEAVES and not isinstance(out, bool):
+            left[isinstance(out, int)].update(operation.reads)
+        elif operation.traits.name == _TAKES_IN:
+            self._unwritten_was_read |= out.numel() > 1 and bool(left[0] or self._made & left[1])
+            if out.untyped_storage().resizable():
+                self._made.add(self._storages.key(out))
+            else:
+                self.somebody_elses = True
         if operation.traits.leaves_unwritten:
             self._unwritten.update(operation.fresh)
 
     def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
-        """Return whether an output, or anything an operation has read, was written past torch.
-
-        `known` existed before.
-        """
+        """Return whether an output, or what an operation has read, was written past torch. `known` existed before."""
         before = {self._storages.key(tensor) for tensor in known}
         written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed()
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        left = self._storages.is_read_by_numpy or self._unwritten_was_read
+        passing |= self._made & self._storages.left[0]
+        left = self._storages.is_read_outside or self._unwritten_was_read
         return left or bool(passing) or not written.issuperset(given)

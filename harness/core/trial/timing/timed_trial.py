@@ -19,7 +19,7 @@ from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.trial import environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
 from harness.core.trial.counts.after_call import OtherThreads
-from harness.core.trial.device import to_float64
+from harness.core.trial.device import fill_tensors, to_float64
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
@@ -179,7 +179,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
             for one in reuse_between_calls.results_of(work, called, seed)
             if one is not None
         ]
-        reuse_between_calls.fill_tensors(work.varying, kept)
+        fill_tensors(work.varying, kept)
         return found
 
     # The graph runs first: the call replaces the gradients by others than the graph's.

@@ -168,7 +168,7 @@ def _kept_memory(lines: Lines) -> list[str]:
     text = []
     if leaks:
         most = formatting.size(max(line.kept_bytes or 0 for line in leaks))
-        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results.")
+        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results, on average.")
     if held:
         most = formatting.size(max(line.first_call_bytes or 0 for line in held))
         text.append(

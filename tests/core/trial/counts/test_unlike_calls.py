@@ -22,10 +22,23 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("GrowingBuffer", "forward", {"kept_bytes": X, "first_call_bytes": 0, "weights_bytes": W + X}),
         ("GrowingBuffer", "train", {"kept_bytes": X, "saved_bytes": None, "transient_bytes": None}),
         ("KeepsAtEveryFourthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
+        # Two of eight calls keep 100 rows, and one of eight. A call's peak depends on which it is.
+        ("KeepsAtEveryFourthCall", "forward", {"kept_bytes": 100 * D * FLOAT // 4, "peak_bytes": None}),
+        ("KeepsAtEverySeventhCall", "forward", {"kept_bytes": 100 * D * FLOAT // 8, "peak_bytes": None}),
+        ("KeepsStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
+        ("KeepsOldStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
+        ("KeepsArrays", "forward", {"kept_bytes": X, "first_call_bytes": 0, "flops": None}),
+        ("KeepsViewsOfArrays", "forward", {"kept_bytes": X, "flops": None}),
         # The workspace is never there twice.
         ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
         ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None}),
+        ("ByList", "forward", {"flops": None, "depth": None, "min_bytes": None}),
+        ("ByNumbers", "forward", {"flops": None, "depth": None}),
+        ("ScaledByItem", "forward", {"flops": None, "depth": None}),
+        ("OrderedByList", "forward", {"flops": None, "depth": None}),
+        ("ByDlpack", "forward", {"flops": None, "depth": None}),
+        ("ReadsItsLengths", "forward", {"flops": 2 * N * D * D, "depth": 3}),  # |x|, compare, any
         ("FillsWithTrue", "forward", {"depth": 5}),  # compare, convert, add, fill; the product with the mask
         ("ShapedAfter", "forward", {"depth": 2}),
         ("WithoutBeta", "forward", {"read_bytes": X + W, "flops": 2 * N * D * D}),
@@ -46,3 +59,9 @@ def test_one_token_that_sees_the_next_one_is_found(runner: Executor) -> None:
     outcome = answer(runner, "verify", "LeaksOnce")
     assert outcome.status == "incorrect"
     assert outcome.reason.startswith("it sees later tokens that the mask hides")
+
+
+def test_an_error_that_no_sequence_length_mends_is_told_none(runner: Executor) -> None:
+    reason = answer(runner, "verify", "GrowingState").reason
+    assert "size mismatch for seen" in reason
+    assert "must be a multiple" not in reason

@@ -1,7 +1,10 @@
 """Layers whose calls differ from one another, or do what few layers do. Each is a product with `w` and more."""
 
 from collections import deque
+from operator import mul
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,16 +32,64 @@ class GrowingBuffer(Product):
         return super().forward(x)
 
 
+class GrowingState(GrowingBuffer):
+    """A reference of its own size cannot load its state."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("seen", torch.zeros(0, d_model))
+
+
 class KeepsAtEveryFourthCall(Product):
+    every = 4
+
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
         self.kept: list[Tensor] = []
 
     def forward(self, x: Tensor) -> Tensor:
         y = super().forward(x).tanh()
-        if self.calls % 4 == 0:
+        if self.calls % self.every == 0:
             self.kept.append(torch.ones(100, x.shape[-1]))
         return y
+
+
+class KeepsAtEverySeventhCall(KeepsAtEveryFourthCall):
+    every = 7
+
+
+class Keeps(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.kept: list[Any] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        self.kept.append(self.kept_of(y.detach()))
+        return y
+
+    def kept_of(self, y: Tensor) -> Any:
+        raise NotImplementedError
+
+
+class KeepsStorages(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return (y + 1).untyped_storage()
+
+
+class KeepsOldStorages(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return (y + 1).storage()
+
+
+class KeepsArrays(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return y.numpy().copy()
+
+
+class KeepsViewsOfArrays(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return y.numpy().copy()[0, :1].T
 
 
 class RenewsItsWorkspace(Product):
@@ -66,6 +117,57 @@ class KeepsTheLastFour(Product):
 class ByNumpy(Product):
     def forward(self, x: Tensor) -> Tensor:
         return torch.tensor((x.detach().numpy() @ self.w.detach().numpy()).tolist())
+
+
+class ByList(Product):
+    """Its product is one of Python's numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = self.w.t().tolist()
+        rows = [[sum(map(mul, row, column)) for column in columns] for row in x[0].tolist()]
+        return torch.tensor(rows)[None]
+
+
+class ByNumbers(ByList):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([torch.tensor([float(one) * 2.0 for one in row]) for row in x[0]])[None]
+
+
+class ScaledByItem(Product):
+    """Its scale is as deep as its product, and leaves torch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y / y.abs().max().item()
+
+
+class OrderedByList(Product):
+    """Computes whole numbers, and takes them in again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        order = super().forward(x)[0, :, 0].argsort().tolist()
+        return x[:, torch.tensor(sorted(order, reverse=True))]
+
+
+class ByDlpack(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tensor(np.from_dlpack(x.detach()) * 2)
+
+
+class ReadsItsLengths(Product):
+    """Reads numbers for lengths and for control flow alone, and has a constant of its own."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.alpha = nn.Parameter(torch.ones(()))
+        self.register_buffer("lengths", torch.tensor([7, 9]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, _ = self.lengths.tolist()
+        ends = torch.tensor([first, x.shape[1]])
+        if bool((x.abs() > 1e9).any()) or int(ends.max()) > x.shape[1]:
+            return x
+        return (x @ self.w) * self.alpha.item()
 
 
 class FillsWithTrue(Product):
