@@ -31,7 +31,7 @@ from harness.stats.interval import CONFIDENCE, NORMAL
 _REJECTED_BELOW = 1e-4
 # The cost must jump by at least this share at a break, up or down, because no law is more accurate than this. It must
 # also jump by more than `_SCATTERS` times the scatter of the points.
-LEAST_JUMP = 0.03
+_LEAST_JUMP = 0.03
 _SCATTERS = 3.0
 # Each piece needs at least this many sizes.
 _FEWEST_OF_PIECE = 2
@@ -137,7 +137,7 @@ def find_break(
         off = np.empty(len(costs))
         for part, side in ((~above, left), (above, right)):
             off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
-        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
+        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -195,6 +195,25 @@ def test_a_constant_depth_at_n_that_one_block_may_hold_does_not_refute_a_depth_o
     assert recurrent(lambda n, d, h: 11, 16, 32, 128)[quantity].verdict == REFUTED
 
 
+@pytest.mark.parametrize(
+    ("claim", "windows", "expected"),
+    [("1", (16, 32, 64), REFUTED), ("1", (16, 32), UNDETERMINED), ("w", (16, 32, 64), CONFIRMED)],
+)
+def test_depth_that_grows_along_an_own_axis_must_be_claimed(
+    claim: str, windows: tuple[int, ...], expected: str
+) -> None:
+    own = {"own_axes": '{"window": ["w", 8]}', "claims": json.dumps({"depth": claim})}
+    of = []
+    for window in windows:
+        depth = 2 * window + 1
+        of += measured("their:Layer", depth=lambda n, d, h, depth=depth: depth, options=f"window={window}", **own)
+    one = verdict("depth", of)
+    assert one.verdict == expected
+    if expected == REFUTED:
+        assert one.measured == "2w + 1"
+        assert one.reason == "33 at w = 16 and 129 at w = 64, where the claim is a constant"
+
+
 @pytest.mark.parametrize("quantity", BOTH)
 def test_one_series_that_tells_a_depth_refutes_it_beside_one_that_does_not(quantity: str) -> None:
     short = measured("rnn.elman", depth=lambda n, d, h: 5, heads=(1,), widths=(256,), sizes=(40, 50))
