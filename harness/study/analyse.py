@@ -77,7 +77,7 @@ def analyse(
         verdicts=found,
         table1=_compared_kinds(rows),
         beyond_table1=_compared_kinds(beyond),
-        crossovers=crossovers(lines),
+        crossovers=crossovers(lines, laws),
         held_out=held_out,
         roofs=known,
         roof_points=roof_points(lines, known),

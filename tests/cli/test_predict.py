@@ -119,7 +119,7 @@ def test_a_source_that_was_not_measured_is_predicted(
     assert out.startswith(f"At n = 512, d = 64, h = 1, batch 1 (forward, source of {m}, float32, cpu, 1 ")
     flops, time = (next(line for line in out.splitlines() if f" {cost} " in line) for cost in ("flops", "time"))
     assert formatting.count(4 * 512 * m * 64) in flops
-    assert "exact law" in flops
+    assert ("exact law" in flops) == (m <= 1024)  # beyond the measured sources, the law may end
     assert formatting.seconds(2e-5 + 4 * 512 * m * 64 / 1e11) in time
 
 

@@ -51,7 +51,7 @@ def crossover(n: float | None, lo: float | None, hi: float | None) -> Crossover:
 def test_a_crossing_is_one_sentence_and_one_cell(snapshot: SnapshotAssertion) -> None:
     states = {
         "at an n": crossover(768.0, 700.0, 900.0),
-        "exactly at an n": crossover(512.0, 512.0, 512.0),
+        "exactly at an n": crossover(512.4, 512.0, 513.0),
         "at every n": crossover(0.0, 0.0, 0.0),
         "at the one n": replace(crossover(0.0, 0.0, 0.0), measured_to=64),
         "at no n": crossover(None, 2048.0, None),

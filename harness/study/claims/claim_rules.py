@@ -168,20 +168,22 @@ def _claimed(line: CaseResult, claim: Polynomial | None) -> int | None:
 
 
 def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
-    """Judge the claimed sequential depth by its order in n; constants are free."""
+    """Judge the claimed sequential depth by its order in n; constants are free. Along no axis may it grow faster."""
     found = _depth_orders(lines, claim)
-    if not found:
+    along_n = [one for one in found if one.axis == "n"]
+    if not along_n:
         known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
         return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
-    others, declared = [one for one in found if one.beside or one.doubt], _declared_share(lines)
-    if not others:
-        longest = max(found, key=lambda one: len(one.depths))
-        return Judgement(longest.measured, CONFIRMED, f"{longest.ends}{declared}")
-    one = min(others, key=lambda one: bool(one.doubt))
-    claimed, exponent = claim.growth("n"), f"{_exponent(one.depths):.2f}"
-    beside = f": exponent {exponent} where the claim is of order {Term(*claimed)}"
-    if exponent == "0.00" and not any(claimed):  # it rises by a few steps
-        beside = ", where the claim is a constant"
+    declared = _declared_share(lines)
+    longest = max(along_n, key=lambda one: (not one.doubt, len(one.depths)))
+    one = min((order for order in found if order.beside), key=lambda order: bool(order.doubt), default=longest)
+    if not one.beside and not one.doubt:
+        return Judgement(one.measured, CONFIRMED, f"{one.ends}{declared}")
+    power, log = claim.growth(one.axis)
+    beside = ", where the claim is a constant"
+    if power or log:
+        claimed = Term.of({one.axis: power, "log": log})
+        beside = f": exponent {_exponent(one.depths):.2f} where the claim is of order {claimed}"
     text = one.doubt or beside
     return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
 
@@ -224,67 +226,66 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class _DepthOrder:
-    """The depth by n at one (d, h, b), and its order beside a claimed one: −1 if lower, 0 if equal, 1 if higher.
+    """The depth by size along one axis, and its order beside a claimed one: −1 if lower, 0 if equal, 1 if higher.
 
-    `doubt` says why larger n may show another order; it is empty if they cannot.
+    `doubt` says why larger sizes may show another order; it is empty if they cannot.
     """
 
+    axis: str
     depths: Mapping[int, int]
     measured: str
     beside: int
     doubt: str = ""
 
     @classmethod
-    def of(cls, depths: Mapping[int, int], claim: Polynomial) -> "_DepthOrder":
+    def of(cls, axis: str, depths: Mapping[int, int], claim: Polynomial) -> "_DepthOrder":
         """Judge by the exact law. Without a determined one, judge by the measured exponent."""
-        claimed = claim.growth("n")
+        claimed = claim.growth(axis)
         # A claimed log n is rounded up to a whole number, as it is at a power of two.
         sizes = [1 << (n - 1).bit_length() if claimed[1] else n for n in depths]
         law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
-        if law is not None and law.determined and len(sizes_factor_two_apart(depths)) > 1:
+        if law is not None and law.determined:
             order = law.polynomial.growth("n")
-            measured = str(law.polynomial.by_growth() * constant(Fraction(1, _BLOCK)))
+            measured = str(law.polynomial.by_growth() * constant(Fraction(1, _BLOCK))).replace("n", axis)
             hides = _HIDES_LOG if not claimed[0] else _HIDES_N if max(depths) <= _BLOCK else ""
-            return cls(depths, measured, (order > claimed) - (order < claimed), hides if order < claimed else "")
-        return cls(depths, f"{depths[max(depths)]} at n = {max(depths)}", *_compare_exponent(depths, *claimed))
+            return cls(axis, depths, measured, (order > claimed) - (order < claimed), hides if order < claimed else "")
+        at_largest = f"{depths[max(depths)]} at {axis} = {max(depths)}"
+        return cls(axis, depths, at_largest, *_compare_exponent(axis, depths, *claimed))
 
     @property
     def ends(self) -> str:
-        """The depth at the smallest and the largest n, as text."""
+        """The depth at the smallest and the largest size, as text."""
         small, large = min(self.depths), max(self.depths)
         if len(set(self.depths.values())) == 1:
-            return f"{self.depths[small]} at every n from {small} to {large}"
-        return f"{self.depths[small]} at n = {small} and {self.depths[large]} at n = {large}"
+            return f"{self.depths[small]} at every {self.axis} from {small} to {large}"
+        return f"{self.depths[small]} at {self.axis} = {small} and {self.depths[large]} at {self.axis} = {large}"
 
 
 def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_DepthOrder]:
-    """The order of the depth for each (d, h, b) where it is known at two or more n."""
-    along = series_along([line for line in lines if line.depth is not None], "n")
-    return [_DepthOrder.of({n: line.depth or 0 for n, line in by.items()}, claim) for by in along if len(by) > 1]
+    """The order of the depth along n where it is known at two or more n, and along other axes where it is too high."""
+    known = [line for line in lines if line.depth is not None]
+    axes = sizes_by_letter(known[0].size) if known else ()
+    series = [(axis, by) for axis in axes for by in series_along(known, axis) if len(by) > 1]
+    orders = [_DepthOrder.of(axis, {at: line.depth or 0 for at, line in by.items()}, claim) for axis, by in series]
+    return [order for order in orders if order.axis == "n" or order.beside > 0]
 
 
-def _compare_exponent(depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
+def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
     """Compare the exponent of a depth with the claimed power, as `_DepthOrder`. The constants are free, however large.
 
     Without an exact law, a depth that rises is of higher order than a constant or log n. If it is the same at the three
-    largest n, it does not rise: a kernel may take a step less where n is small.
+    largest sizes, it does not rise: a kernel may take a step less where n is small. Two sizes decide nothing.
     """
-    ends = sizes_factor_two_apart(depths)[-3:]
-    if not power and not log and len(ends) == 3 and len({depths[n] for n in ends}) == 1:
-        return 0, ""
-    if not power:
-        is_open = log and len(depths) < 3
-        return int(bool(log) or len(set(depths.values())) > 1), ": two n cannot tell its order" if is_open else ""
-    exponent = _exponent(depths)
+    ends, exponent = sizes_factor_two_apart(depths)[-3:], _exponent(depths)
     beside = (exponent > power + RESOLUTION) - (exponent < power - RESOLUTION)
-    if len(ends) < 2:
-        return beside, ": no n is twice another, which cannot tell its order"
-    if len(ends) == 2:
-        return beside, ": two n cannot tell its order" if beside and depths[ends[1]] > depths[ends[0]] else ""
+    if not power:
+        beside = int(bool(log) or exponent > 0 or len({depths[end] for end in ends}) > 1)
+    if len(ends) < FEWEST_SIZES:
+        return beside, f": three {axis}, each at least twice the one before, would tell its order"
     # A constant cancels out of these differences. The tolerance ignores a step more or less.
-    early, late = ((depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends))
-    is_rising = late > 0 and late >= early * (ends[1] / ends[2]) ** RESOLUTION
-    return beside, ", and still rising: larger n would tell" if beside < 0 and is_rising else ""
+    rises = [(depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends) if power]
+    is_rising = beside < 0 < rises[1] and rises[1] >= rises[0] * (ends[1] / ends[2]) ** RESOLUTION
+    return beside, ", and still rising: larger n would tell" if is_rising else ""
 
 
 def _exponent(costs: Mapping[int, int]) -> float:

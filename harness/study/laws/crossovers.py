@@ -1,17 +1,18 @@
 """Crossovers: the sequence length n from which one layer's time or memory stays above another's, with an interval.
 
 Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
-these n, the gap and both ends of its interval are interpolated linearly in log n. Where the gap jumps, the crossing may
-lie anywhere between the two n.
+these n, costs may bend or jump, so the crossing may lie anywhere between them. Determined laws of both layers tell the
+gap at an n in between, to within the intervals of both predictions. Times follow a law where the FLOPs surely do.
 
 The probe is timed beside every trial. If it took longer beside one layer than beside another, the machine was slower,
 and so was the layer: by less or by more than the probe, which is another piece of work.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise, permutations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,14 +25,14 @@ from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 from impls.registry import IMPLS
 
+from .fitted_laws import FittedLaw
 from .laws import Floats
-from .piecewise import LEAST_JUMP
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class CostRatio:
     """The gap log(cost / other) at `n` and its 95 % interval. An end is infinite if nothing bounds it."""
 
@@ -54,7 +55,7 @@ class Overtaking:
 
     | n | lo | hi | meaning |
     | --- | --- | --- | --- |
-    | a number | a number | a number | crossing at `n`: surely not above at `lo`, surely above from `hi` on |
+    | a number | a number | a number | crossing near `n`: surely not above at `lo`, surely above from `hi` on |
     | 0 | 0 | 0 | above at every n |
     | None | the largest n | None | surely not above at the largest n: no crossing below it |
     | None | 0 | a number | surely above from `hi` on, at no n surely not above: noise could make a crossing |
@@ -124,56 +125,24 @@ def log_distance(small: float, large: float) -> float:
 
 
 def find_overtaking(gaps: Sequence[CostRatio]) -> Overtaking:
-    """Find where the gap rises above 0 for good.
+    """Find where the gap rises above 0 for good. Both ends are among the n of the gaps.
 
     `gaps` are in ascending order of n. Raises ValueError if `gaps` is empty.
     """
     if not gaps:
         raise ValueError("a crossing needs a size at which both costs are known")
-    last = gaps[-1]
-    if last.hi <= 0:
-        return Overtaking(None, last.n, None)
-    if last.lo <= 0:
-        return Overtaking(None, _rise(gaps, lambda gap: gap.hi) or 0.0, None)
-    above = _rise(gaps, lambda gap: gap.lo, at_jump=1)
-    if above is None:
+    below = max((gap.n for gap in gaps if gap.hi <= 0), default=0.0)
+    if gaps[-1].lo <= 0:
+        return Overtaking(None, below, None)
+    unsure = [i for i, gap in enumerate(gaps) if gap.lo <= 0]
+    if not unsure:
         return Overtaking(0.0, 0.0, 0.0)
-    below = _rise(gaps, lambda gap: gap.hi, at_jump=0)
-    return Overtaking(_rise(gaps, lambda gap: gap.value) if below is not None else None, below or 0.0, above)
-
-
-def _rise(gaps: Sequence[CostRatio], side: Callable[[CostRatio], float], at_jump: float | None = None) -> float | None:
-    """The n where one side of the gap is last at or below 0; None if it never is.
-
-    Between two sizes where the gap jumps, the n lies at the share `at_jump` of the way, if given.
-    """
-    for i in range(len(gaps) - 1, -1, -1):
-        before = side(gaps[i])
-        if before > 0:
-            continue
-        if i == len(gaps) - 1:
-            return gaps[i].n
-        after = side(gaps[i + 1])
-        # An infinite end cannot be interpolated. The crossing is then put at whichever n widens the interval.
-        share = 1.0 if before == -math.inf else 0.0 if after == math.inf else before / (before - after)
-        if at_jump is not None and _jumps_after(gaps, i):
-            share = at_jump
-        return math.exp((1 - share) * math.log(gaps[i].n) + share * math.log(gaps[i + 1].n))
-    return None
-
-
-def _jumps_after(gaps: Sequence[CostRatio], i: int) -> bool:
-    """Whether the gap rises faster after its size `i` than before and beyond, by more than its error: at a break.
-
-    Without a size before and one beyond, a jump cannot be told from a bend.
-    """
-    around = gaps[max(i - 1, 0) : i + 3]
-    if len(around) < 4:
-        return False
-    n, values = np.log([gap.n for gap in around]), [gap.value for gap in around]
-    before, rise, beyond = np.diff(values) / np.diff(n)
-    error = math.hypot(*(gap.hi - gap.lo for gap in around[1:3])) / 2
-    return bool((rise - max(before, beyond)) * (n[2] - n[1]) > max(error, LEAST_JUMP))
+    above = gaps[unsure[-1] + 1].n
+    if not below:
+        return Overtaking(None, 0.0, above)
+    before, after = next(pair for pair in reversed(list(pairwise(gaps))) if pair[0].value <= 0)
+    share = before.value / (before.value - after.value)
+    return Overtaking(before.n ** (1 - share) * after.n**share, below, above)
 
 
 METRICS = ("time", "memory")
@@ -188,8 +157,8 @@ class Crossover:
     If `slower` costs more at every measured n, `seq_len` is 0. If it surely does not cost more at the largest n,
     `seq_len` is None and `seq_len_lo` equals `measured_to`.
 
-    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n where the 95 % interval of
-    the cost ratio is at most 1, and the n from which it stays above 1.
+    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n known where the 95 %
+    interval of the cost ratio is at most 1, and the n from which it stays above 1. Between them, `seq_len` is a guess.
 
     If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more from `seq_len_hi` on,
     unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless `seq_len_lo` is 0.
@@ -220,8 +189,7 @@ class Crossover:
         if self.seq_len == 0:
             return f"at every n measured, {at_all}" if several else f"at {at_all}"
         if self.seq_len is not None:
-            ends = f" ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f})" if self.seq_len_lo != self.seq_len_hi else ""
-            return f"from n = {self.seq_len:.0f}{ends} on"
+            return f"from n = {self.seq_len:.0f} ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f}) on"
         if self.seq_len_lo == self.measured_to:
             return f"not below {self.measured_to}" if several else f"not at {at_all}"
         if self.seq_len_hi is not None:
@@ -231,6 +199,8 @@ class Crossover:
         return f"undecided: within the measurement error at {at_all}"
 
 
+# Between the ends of a crossing, this many n are tried, and then between the ends found.
+_TRIED, _PASSES = 8, 3
 # A cost and its interval, and the same with its line.
 _Known = tuple[float, float, float]
 _Cost = tuple[_Known, CaseResult]
@@ -276,8 +246,8 @@ def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviat
     return quantile if math.isfinite(quantile) else NORMAL
 
 
-def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
-    """Find the crossover of every ordered pair of layers measured at a common n.
+def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> list[Crossover]:
+    """Find the crossover of every ordered pair of layers measured at a common n. The `laws` narrow their intervals.
 
     In at most one run in twenty, any ratio is called above or below 1 wrongly: the intervals are widened accordingly.
 
@@ -292,11 +262,19 @@ def crossovers(lines: Iterable[CaseResult]) -> list[Crossover]:
         group.setdefault(line.impl, []).append(line)
     compared = list(_compared(groups, without))
     factors = {metric: _factor([one for one in compared if one.metric == metric]) for metric in METRICS}
+    determined = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws if law.law.determined}
     found = []
     for one in compared:
-        gaps = [_widened(ratio_at(*costs), factors[one.metric]) for costs in one.costs]
+        factor = factors[one.metric]
+        gaps = [_widened(ratio_at(*costs), factor) for costs in one.costs]
         over = find_overtaking(gaps)
-        found.append(Crossover(*one.pair, over.n, over.lo, over.hi, int(gaps[0].n), int(gaps[-1].n)))
+        reach = min(gap.hi - gap.lo for gap in gaps) / 2 / factor
+        for _ in range(_PASSES if over.n else 0):
+            tried = {int(n) for n in np.geomspace(over.lo or 1, over.hi or 1, _TRIED)}
+            for n in tried.difference(gap.n for gap in gaps):
+                gaps += [_widened(gap, factor) for gap in one.predicted(n, determined, reach)]
+            over = find_overtaking(sorted(gaps))
+        found.append(Crossover(*one.pair, over.n, over.lo, over.hi, one.costs[0][0], one.costs[-1][0]))
     return found
 
 
@@ -305,6 +283,25 @@ class _Compared(NamedTuple):
 
     pair: tuple[str, str, Setting, str, int, int, int]
     costs: list[tuple[int, _Known, _Known, float]]
+    lines: tuple[CaseResult, CaseResult]
+
+    def predicted(self, n: int, laws: Mapping[tuple[str, Setting, str], FittedLaw], reach: float) -> list[CostRatio]:
+        """The gap at an n that was not measured; empty if the laws of both layers do not tell it.
+
+        It holds all costs within both intervals, and reaches at least as far as given to either side.
+        """
+        metrics = ("time", "flops") if self.metric == "time" else ("memory",)
+        with suppress(KeyError, ValueError):
+            one, other, *counts = (
+                laws[line.impl, line.law_setting, metric].predict(n, *line.size[1:])
+                for metric in metrics
+                for line in self.lines
+            )
+            if all(count.exact for count in counts):
+                middle = math.log(one.value / other.value)
+                lo = min(middle - reach, -log_distance(one.lo, other.hi))
+                return [CostRatio(n, middle, lo, max(middle + reach, log_distance(other.lo, one.hi)))]
+        return []
 
     @property
     def metric(self) -> str:
@@ -317,7 +314,7 @@ def _compared(
     for (setting, batch_size, d_model), members in groups.items():
         for metric in METRICS:
             costs = {impl: _costs(own, metric, impl in without) for impl, own in members.items()}
-            for slower, faster in itertools.permutations(costs, 2):
+            for slower, faster in permutations(costs, 2):
                 with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
                 for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
                     of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
@@ -326,7 +323,9 @@ def _compared(
                         (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
                         compared.append((n, cost, other_cost, unlikeness(line, other)))
                     if compared:
-                        yield _Compared((slower, faster, setting, metric, d_model, h, batch_size), compared)
+                        yield _Compared(
+                            (slower, faster, setting, metric, d_model, h, batch_size), compared, (line, other)
+                        )
 
 
 def _factor(compared: Iterable[_Compared]) -> float:

@@ -161,9 +161,11 @@ class _Piece:
             raise ValueError(f"no law is known of n below {self.until:g}")
         return below
 
-    @property
-    def _is_counted(self) -> bool:
-        return self.fitted.series.metric != "time"
+    @cached_property
+    def measured(self) -> dict[str, list[float]]:
+        """The measured values along each axis, in ascending order."""
+        sizes = [sizes_by_letter(point.size) for point in self.points]
+        return {axis: sorted({size[axis] for size in sizes}) for axis in sizes[0]}
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -172,106 +174,109 @@ class _Piece:
         alone = one if self.until == math.inf else replace(one, points=self.points)
         return predictor_of(alone, self.law, self.fitted.expected)
 
+    def _key(self, axis: str) -> str:
+        """The key by which a size along an axis is given."""
+        return LETTERS.get(axis) or f"layer.{self.fitted.series.names[axis]}"
+
     def predict(self, *size: Any) -> Prediction:
         predict = self._predictor
-        names = self.fitted.series.names
+        at = sizes_by_letter(size)
         # No law can predict the cost along an axis of which one value was measured.
         fixed = [
-            f"{_name(axis, names)}={wanted:g} was requested and only {_name(axis, names)}={measured[0]:g} measured"
-            for axis, wanted in sizes_by_letter(size).items()
-            if len(measured := _measured_values(self.points, axis)) == 1 and measured != [wanted]
+            f"{self._key(axis)}={at[axis]:g} was requested and only {self._key(axis)}={values[0]:g} measured"
+            for axis, values in self.measured.items()
+            if len(values) == 1 and values != [at[axis]]
         ]
         if fixed:
             raise ValueError("; ".join(fixed))
-        predicted, warnings = predict(*size), _warnings(self.points, predict, size, names)
+        predicted, warnings = predict(*size), self._warnings(at)
         if predicted.value <= 0:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
-        beside: dict[str, tuple[float, ...]] = {}
-        for axis, wanted in sizes_by_letter(size).items():
-            beside[axis], known = self._known_beside(axis, wanted)
-            if known and self.law.exact:
-                key = _name(axis, names)
-                warnings += (f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between",)
-        letters = [*beside][4:]
-        corners = (
-            (n, d, h, b, tuple(zip(letters, own, strict=True))) for n, d, h, b, *own in product(*beside.values())
-        )
-        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self._is_counted else ())]
-        lo, hi = float(min(costs)), float(max(costs))
-        return Prediction(predicted.value, lo, hi, False, warnings, self.law.exact and self.law.determined and lo == hi)
+        beside = {axis: self._known_beside(axis, wanted) for axis, wanted in at.items()}
+        warnings += [why for _, why in beside.values() if why]
+        known_costs = {point.size: point.value for point in self.points}
+        costs = [predicted.value]
+        for n, d, h, b, *own in product(*(values for values, _ in beside.values())):
+            corner: Any = n, d, h, b, tuple(zip([*beside][4:], own, strict=True))
+            found = predict(*corner)
+            costs += [known_costs[corner]] if corner in known_costs else [found.lo, found.hi]
+        lo, hi = min(costs), max(costs)
+        is_exact = self.law.exact and self.law.determined and lo == hi
+        return Prediction(predicted.value, lo, hi, False, tuple(warnings), is_exact)
+
+    def _warnings(self, at: Mapping[str, float]) -> list[str]:
+        warnings = []
+        for axis, values in self.measured.items():
+            low, high, key = values[0], values[-1], self._key(axis)
+            factor = max(at[axis] / high, low / at[axis])
+            if math.log2(factor) >= FAR:
+                warnings.append(
+                    f"far outside what was measured: {key}={at[axis]:g} is {factor:.3g} times beyond {low:g} to "
+                    f"{high:g}; take it as a guess"
+                )
+            elif factor > 1 and self.law.exact and self.law.determined:
+                warnings.append(f"extrapolated: exact from {key}={low:g} to {high:g} only")
+            if factor > 1 and len(values) == 2 and (axis != "n" or self.law.determined):
+                warnings.append(
+                    f"the cost model is fitted to two values of {key} ({low:g} and {high:g}), so growth "
+                    "beyond them is uncertain: measure a third"
+                )
+        if not self.law.determined:
+            warnings.append(f"the law is undetermined: {self.law.reason}")
+            if self.law.varied == ("n",):  # of several axes, another than n may leave the law undetermined
+                low, *_, high = self.measured["n"]
+                sizes = f"{len(self.measured['n'])} values of seq_len from {low} to {high}"
+                more = f",{4 * high}" if at["n"] >= 4 * high else ""
+                warnings[-1] += f"; {sizes}: measure seq_len={2 * high}{more} too"
+        return warnings
 
     def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
-        """The values around the wanted one at which the law of counts is known, and which those are in words.
+        """The values around the wanted one at which counts are known, and why an exact law is not known at it.
 
-        Counts may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law is known at the
-        measured values alone. Without steps, the wanted value is returned, and no words.
+        Counts may have steps: ⌈n/64⌉ blocks, ⌈log₂ n⌉ rounds or padding to a power of two, for example. Only a
+        determined exact law is known at other values than the measured ones, and without steps or with counts as
+        claimed at all between them. Where the law is known, the wanted value is returned, and no words.
         """
-        values = _measured_values(self.points, axis)
-        constant = [term.without(axis) == term for term in self.law.terms]
-        if not self._is_counted or wanted in values or all(constant):
+        values = self.measured[axis]
+        if self.fitted.series.metric == "time" or wanted in values:
             return (wanted,), ""
-        if not self.law.determined:
-            below = max((value for value in values if value < wanted), default=wanted)
-            return (below, min((value for value in values if value > wanted), default=wanted)), ""
-        # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
-        first = int(values[0]) if any(constant) else 0
-        step = math.gcd(*(int(value) - first for value in values)) or first
-        more = first % step
-        known = f"{more} more than multiples of {step}" if more else f"multiples of {step}"
-        if axis == "n" and any(term.log for term in self.law.terms):
-            step, more, known = 1 << int(wanted).bit_length() - 1, 0, "powers of two"
-        below = (wanted - more) // step * step + more
-        return ((wanted,), "") if below == wanted else ((max(below, 1), below + step), known)
+        below = max((value for value in values if value < wanted), default=wanted)
+        above = min((value for value in values if value > wanted), default=wanted)
+        if not (self.law.exact and self.law.determined):
+            return (below, above), ""
+        key = self._key(axis)
+        constant = [term.without(axis) == term for term in self.law.terms]
+        step, offset, is_doubling = _spacing(values, any(constant))
+        known = f"{offset} more than " if offset else ""
+        known += f"{'powers of two times' if is_doubling else 'multiples of'} {step}"
+        if is_doubling:
+            step <<= max(int(wanted - offset) // step, 1).bit_length() - 1
+        lower = (wanted - offset) // step * step + offset
+        upper = wanted if lower == wanted else lower + step
+        if wanted in (below, above):
+            return (min(max(lower, 1), below), max(upper, above)), ""
+        if upper == wanted or all(constant) or self.fitted.series.declared:
+            return (wanted,), ""
+        return (lower, upper), f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
 
 
-def _measured_values(points: Iterable[Point], axis: str) -> list[float]:
-    return sorted({sizes_by_letter(point.size)[axis] for point in points})
-
-
-def _name(axis: str, names: Mapping[str, str]) -> str:
-    """The key by which a size along an axis is given."""
-    return LETTERS.get(axis) or f"layer.{names[axis]}"
+def _spacing(values: Sequence[float], has_constant: bool) -> tuple[int, int, bool]:
+    """The step and the offset of values that are `offset + step·k`, and whether each k is a power of two."""
+    # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
+    for first in (0, int(values[0]) if has_constant else 0):
+        step = math.gcd(*(int(value) - first for value in values)) or 1
+        offset = first % step
+        multiples = [int(value - offset) // step for value in values]
+        is_doubling = not any(k & (k - 1) for k in multiples)
+        if is_doubling:
+            break
+    return step, offset, is_doubling
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:
     between = "between the sizes measured here another law begins: the interval holds both"
     middle, lo, hi = math.sqrt(below.value * above.value), min(below.lo, above.lo), max(below.hi, above.hi)
     return Prediction(middle, lo, hi, False, tuple(dict.fromkeys((between, *below.warnings, *above.warnings))))
-
-
-def _warnings(points: Sequence[Point], predict: Predictor, size: Size, names: Mapping[str, str]) -> tuple[str, ...]:
-    warnings = []
-    wanted = sizes_by_letter(size)
-    for axis, highest in predict.highest.items():
-        factor = max(wanted[axis] / highest, predict.lowest[axis] / wanted[axis])
-        if math.log2(factor) >= FAR:
-            warnings.append(
-                f"far outside what was measured: {_name(axis, names)}={wanted[axis]:g} is {factor:.3g} times beyond "
-                f"{predict.lowest[axis]:g} to {highest:g}; take it as a guess"
-            )
-        values = _measured_values(points, axis)
-        if factor > 1 and len(values) == 2 and (axis != "n" or predict.law.determined):
-            low, high = values
-            warnings.append(
-                f"the cost model is fitted to two values of {_name(axis, names)} ({low:g} and {high:g}), so growth "
-                "beyond them is uncertain: measure a third"
-            )
-    if not predict.law.determined:
-        # If several axes vary, another axis than n may leave the law undetermined.
-        more = _further_warnings(points, size[0]) if set(predict.highest) == {"n"} else ""
-        warnings.append(f"the law is undetermined: {predict.law.reason}{more}")
-    return tuple(warnings)
-
-
-def _further_warnings(points: Sequence[Point], most: float) -> str:
-    """Advice on what to measure to determine the law: the next two doublings of n.
-
-    The second one is left out if it exceeds the requested n.
-    """
-    sizes = sorted({point.n for point in points})
-    beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(most, 2 * sizes[-1])]
-    number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"
-    return f"; {number} from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"
 
 
 def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
@@ -340,9 +345,7 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """Return the predictor of the series at other sizes."""
-    found = predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
-    # FLOPs and depth have no phases, so no other phase can dominate beyond the measured sizes.
-    return replace(found, drift=0.0) if law.exact and law.determined and one.metric in COUNTS else found
+    return predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
 
 
 def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":

@@ -32,7 +32,7 @@ from .laws import (
 _REJECTED_BELOW = 1e-4
 # The cost must jump by at least this share at a break, up or down, because no law is more accurate than this. It must
 # also jump by more than `_SCATTERS` times the scatter of the points.
-LEAST_JUMP = 0.03
+_LEAST_JUMP = 0.03
 _SCATTERS = 3.0
 # Each piece needs at least this many sizes.
 _FEWEST_OF_PIECE = 2
@@ -138,7 +138,7 @@ def find_break(
         off = np.empty(len(costs))
         for part, side in ((~above, left), (above, right)):
             off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
-        least = max(LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
+        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(np.log(jump)) >= np.log1p(least):
             found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
@@ -149,8 +149,8 @@ def find_break(
 # Where the page faults of larger sizes are not known, the error is larger and less certain.
 PRIOR_DRIFT, _PRIOR_WEIGHT = 0.045, 16.0
 UNKNOWN_DRIFT, _UNKNOWN_WEIGHT = 0.10, 2.0
-# The same for the peak of memory, which another phase of a layer may take over.
-_PEAK_DRIFT = 0.10
+# The same for exact laws: beyond the measured sizes, another phase or branch of a layer may take over.
+_EXACT_DRIFT = 0.10
 # The law's uncertainty widens an interval by this factor at most. Unknown coefficients would make it infinite.
 _FARTHEST = 100.0
 # At most this many cuts between smaller and larger sizes are tried.
@@ -186,11 +186,8 @@ class Predictor:
         expected, least, most = self._unmeasured(size)
         fitted = self._averaged(size)
         value = fitted + expected
-        if value == 0 or (self.law.exact and self.law.determined):
-            # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
-            # cost may be higher but not lower.
-            more = NORMAL * self.drift * self.outside(n, d, h, b, own)
-            return Range(value, value, value * math.exp(more))
+        if value == 0:
+            return Range(0.0, 0.0, 0.0)
         deviation = math.hypot(
             self._of_the_law(size, fitted),
             self.scatter,
@@ -244,7 +241,7 @@ class Predictor:
 
         It is the root of the variance within the laws and between them (Hoeting et al. 1999, equation 6).
         """
-        if self.law.exact or value <= 0:
+        if value <= 0:
             return 0.0
         within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / float(self.law(size)[0])
         weights, predicted = self._weighted(size)
@@ -265,11 +262,11 @@ def predictor(
     # An uncertain point says little about the scatter around the law.
     weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
-    drift, checks = (_PEAK_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
+    drift, checks = (_EXACT_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
     ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
-        scatter=float(np.sqrt(weights @ off**2 / weights.sum())),
+        scatter=0.0 if law.exact else float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
         checks=checks,
         lowest={axis: float(values.min()) for axis, values in ends.items()},

@@ -48,7 +48,7 @@ class Series:
     """One metric of one layer in one setting, by size: seconds, bytes, FLOPs or operations.
 
     The cost of the page faults of times is in `faults`, None if it is not known. The layer's own axes have the `names`,
-    by letter, and so has the length m of a source.
+    by letter, and so has the length m of a source. FLOPs are `declared` if the layer claims each of them.
     """
 
     impl: str
@@ -57,6 +57,7 @@ class Series:
     points: tuple[Point, ...]
     faults: PageFaults | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    declared: bool = False
 
     @property
     def shown_setting(self) -> Setting:
@@ -131,7 +132,8 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     names = own_axes.names_of_letters(line.own_axes for line in held)
     if held[0].kv_len:
         names["m"] = "kv_len"
-    return Series(held[0].impl, held[0].law_setting, metric, tuple(points), faults, names) if points else None
+    declared = metric == "flops" and all(line.flops in (None, line.flops_claimed) for line in held)
+    return Series(held[0].impl, held[0].law_setting, metric, tuple(points), faults, names, declared) if points else None
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:

@@ -80,9 +80,9 @@ def test_along_n_only_the_widest_layers_are_looked_at() -> None:
 @pytest.mark.parametrize(
     ("lines", "between", "verdict", "measured"),
     [
-        (pair(lambda n: n / 700), [512, 1024], CONFIRMED, "from n = 700 (690 to 710) on"),
-        (pair(lambda n: n / 700), [1024, 2048], REFUTED, "from n = 700 (690 to 710) on"),
-        (pair(lambda n: n / 700), [700, 1024], UNDETERMINED, "from n = 700 (690 to 710) on"),
+        (pair(lambda n: n / 700), [512, 1024], CONFIRMED, "from n = 700 (512 to 1024) on"),
+        (pair(lambda n: n / 700), [1025, 2048], REFUTED, "from n = 700 (512 to 1024) on"),
+        (pair(lambda n: n / 700), [700, 1024], UNDETERMINED, "from n = 700 (512 to 1024) on"),
         (pair(lambda n: 2.0), [0, 512], CONFIRMED, "at every n measured, from 256 on"),
         (pair(lambda n: 2.0), [0, 128], UNDETERMINED, "at every n measured, from 256 on"),
         (pair(lambda n: 2.0), [100, 512], UNDETERMINED, "at every n measured, from 256 on"),

@@ -116,12 +116,20 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     step = measured("attention.fused", depth=lambda n, d, h: 5 + (n > 1000))
     chain = measured("attention.naive", depth=lambda n, d, h: 3 * n)
     heads = measured("attention.naive", depth=lambda n, d, h: 4 + 3 * h)
+    more_heads = measured("attention.naive", depth=lambda n, d, h: 4 + 3 * h, heads=(2, 4, 8))
+    wide = measured("attention.naive", depth=lambda n, d, h: d // 2, widths=(64, 128, 256))
+    short = measured("attention.naive", depth=lambda n, d, h: 5, sizes=(64, 128))
+    partly = [*short, *measured("attention.naive", depth=lambda n, d, h: 5, widths=(64,))]
     masked = measured("attention.linear.parallel", attention, depth=lambda n, d, h: 3 * n, mask="causal")
     # A path is at most as long as the longest chain. A long chain does not show that no short path exists.
     unseen = REFUTED if quantity == "depth" else UNDETERMINED
     known = [
         ("the same at every n", CONFIRMED, flat),
-        ("other with h, the same at every n", CONFIRMED, heads),
+        ("other with two h, the same at every n", UNDETERMINED, heads),
+        ("of order h, the same at every n", unseen, more_heads),
+        ("of order d, the same at every n", unseen, wide),
+        ("the same at two n", UNDETERMINED, short),
+        ("the same at two n of some widths, and at every n of another", CONFIRMED, partly),
         ("a step", unseen, step),
         ("of order n where 1 is claimed", unseen, chain),
         ("under a mask that was not claimed", UNDETERMINED, masked),
@@ -137,9 +145,9 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("bends up out of its constant", UNDETERMINED, recurrent(lambda n, d, h: 500 + n + -(-n // 100))),
         ("bends up out of a large constant", UNDETERMINED, recurrent(lambda n, d, h: 5000 + n + -(-n // 100))),
         ("in blocks, at n that are close", UNDETERMINED, recurrent(lambda n, d, h: 3 * -(-n // 64) + 2, *close)),
-        ("two n, in proportion", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 2, *two)),
+        ("two n, in proportion", UNDETERMINED, recurrent(lambda n, d, h: 3 * n + 2, *two)),
         ("two n, with a large constant", UNDETERMINED, recurrent(lambda n, d, h: 3 * n + 5000, *two)),
-        ("two n, a constant", REFUTED, recurrent(lambda n, d, h: 7, *two)),
+        ("two n, a constant", UNDETERMINED, recurrent(lambda n, d, h: 7, *two)),
         ("one n", UNDETERMINED, recurrent(lambda n, d, h: 3 * n, 64)),
         ("of order log n, as claimed", CONFIRMED, recurrent(scan, impl="rnn.linear_scan")),
         ("of order log n, at n that are no powers of two", CONFIRMED, recurrent(scan, *odd, impl="rnn.linear_scan")),
@@ -185,6 +193,25 @@ def test_a_constant_depth_at_n_that_one_block_may_hold_does_not_refute_a_depth_o
     assert found.verdict == UNDETERMINED
     assert "11 at every n from 16 to 64: a layer that works block by block may have had one block" in found.reason
     assert recurrent(lambda n, d, h: 11, 16, 32, 128)[quantity].verdict == REFUTED
+
+
+@pytest.mark.parametrize(
+    ("claim", "windows", "expected"),
+    [("1", (16, 32, 64), REFUTED), ("1", (16, 32), UNDETERMINED), ("w", (16, 32, 64), CONFIRMED)],
+)
+def test_depth_that_grows_along_an_own_axis_must_be_claimed(
+    claim: str, windows: tuple[int, ...], expected: str
+) -> None:
+    own = {"own_axes": '{"window": ["w", 8]}', "claims": json.dumps({"depth": claim})}
+    of = []
+    for window in windows:
+        depth = 2 * window + 1
+        of += measured("their:Layer", depth=lambda n, d, h, depth=depth: depth, options=f"window={window}", **own)
+    one = verdict("depth", of)
+    assert one.verdict == expected
+    if expected == REFUTED:
+        assert one.measured == "2w + 1"
+        assert one.reason == "33 at w = 16 and 129 at w = 64, where the claim is a constant"
 
 
 @pytest.mark.parametrize("quantity", BOTH)

@@ -18,6 +18,7 @@ from harness.study.laws.crossovers import (
     layers_without_heads,
     simultaneous_quantile,
 )
+from harness.study.laws.fitted_laws import fit_laws
 
 SIZES = (64, 128, 256, 512, 1024, 2048)
 
@@ -40,8 +41,14 @@ def between(slower: str, faster: str, found: list[Crossover], metric: str = "tim
     return one
 
 
-def series(impl: str, time: Callable[[int], float], h: int = 2, memory: Callable[[int], int] = lambda n: n) -> list:
-    cases = [Case(impl, n, 16, h) for n in SIZES]
+def series(
+    impl: str,
+    time: Callable[[int], float],
+    h: int = 2,
+    memory: Callable[[int], int] = lambda n: n,
+    sizes: tuple[int, ...] = SIZES,
+) -> list:
+    cases = [Case(impl, n, 16, h) for n in sizes]
     return lines(cases, lambda case: time(case.seq_len), lambda case: memory(case.seq_len))
 
 
@@ -75,10 +82,48 @@ def test_twice_the_time_everywhere_is_slower_at_every_n() -> None:
     assert (one.seq_len, one.seq_len_lo, one.seq_len_hi) == (0, 0, 0)
 
 
-def test_memory_is_exact_and_its_crossing_a_point() -> None:
-    # 8n² bytes against 16nd.
-    one = between("attention.naive", "attention.fused", crossovers(usual_lines()), "memory", d_model=256, num_heads=8)
-    assert one.seq_len == one.seq_len_lo == one.seq_len_hi == pytest.approx(512)
+@pytest.mark.parametrize(
+    ("more", "last"),
+    [
+        ((), 1024),  # sizes that double do not tell padding to a power of two
+        ((192,), 576),  # multiples of 64 do not tell padding to one
+        ((257,), 513),
+    ],
+)
+def test_memory_crosses_where_its_exact_laws_are_known(more: tuple[int, ...], last: int) -> None:
+    # 8n² bytes against 4096n: equal at 512.
+    run = [
+        *series("attention.naive", lambda n: n, memory=lambda n: 8 * n * n, sizes=(*SIZES, *more)),
+        *series("attention.fused", lambda n: n, memory=lambda n: 4096 * n, sizes=(*SIZES, *more)),
+    ]
+    one = between("attention.naive", "attention.fused", crossovers(run, fit_laws(run)), "memory")
+    assert (one.seq_len_lo, one.seq_len_hi) == (512, pytest.approx(last, rel=0.01))
+    assert one.seq_len_hi is not None
+    assert one.seq_len_hi >= min(last, 513)
+
+
+def padded(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("sizes", [(512, 1024), (256, 512, 1024), SIZES])
+def test_times_follow_their_laws_between_sizes_where_flops_surely_do(declared: bool, sizes: tuple[int, ...]) -> None:
+    # At sizes that double, a layer with n² and one that pads n to a power of two are alike: from 513 on the latter
+    # takes longer than 600 n, and the former from 601 on.
+    run = [
+        replace(line, flops=(work := 100 * line.seq_len), flops_claimed=work)
+        for line in series("attention.fused", lambda n: 6e-7 * n, sizes=sizes)
+    ] + [
+        replace(line, flops=(work := padded(line.seq_len) ** 2), flops_claimed=work if declared else None)
+        for line in series("attention.naive", lambda n: 1e-9 * padded(n) ** 2, sizes=sizes)
+    ]
+    one = between("attention.naive", "attention.fused", crossovers(known_to(0.01, run), fit_laws(run)))
+    if declared and len(sizes) > 2:
+        # The ratio is known to 1.4 %, and so is the n at which it is 1.
+        assert 585 < one.seq_len_lo < 594 < 606 < one.seq_len_hi < 615
+    else:
+        assert (one.seq_len_lo, one.seq_len_hi) == (512, 1024)
 
 
 def test_a_layer_without_heads_is_compared_at_every_h_of_the_other() -> None:
@@ -208,5 +253,5 @@ def test_a_break_of_a_cost_between_two_sizes_widens_the_crossing_to_both(share: 
         *series("attention.fused", cost, memory=lambda n: (1400 if n >= 800 else 700) * n),
     ]
     for metric in ("time", "memory"):
-        one = between("attention.fused", "attention.naive", crossovers(known_to(share, run)), metric)
-        assert (one.seq_len_lo, one.seq_len_hi) == (pytest.approx(512), pytest.approx(1024))
+        one = between("attention.fused", "attention.naive", crossovers(known_to(share, run), fit_laws(run)), metric)
+        assert (one.seq_len_lo, one.seq_len_hi) == (512, 1024)

@@ -51,16 +51,16 @@ def test_costs_whose_law_broke_before_are_predicted_with_less_certainty() -> Non
     assert wary.hi / wary.lo > 2 * calm.hi / calm.lo
 
 
-def test_an_exact_law_predicts_exactly_and_outside_at_least_that() -> None:
+def test_an_exact_law_predicts_exactly_inside_alone() -> None:
     costs = [int(8 * n * n + 16 * n * d) for n, d in zip(SEEN.n, SEEN.d, strict=True)]
     law = exact_law(SEEN, costs)
     assert law is not None
     predict = predictor(SEEN, np.array(costs, float), law=law)
     inside, outside = predict(300, 256, 8), predict(4096, 256, 8)
     assert (inside.lo, inside.value, inside.hi) == (8 * 300**2 + 16 * 300 * 256,) * 3
-    # Three doublings out another phase of the layer may have taken over: more, never less.
-    assert outside.lo == outside.value == 8 * 4096**2 + 16 * 4096 * 256
-    assert 1.5 < outside.hi / outside.value < 2
+    # Three doublings out another phase of the layer may have taken over, or a window may have ended.
+    assert outside.value == pytest.approx(8 * 4096**2 + 16 * 4096 * 256)
+    assert 1.5 < outside.hi / outside.value == pytest.approx(outside.value / outside.lo) < 2
 
 
 @pytest.mark.parametrize("points", [grid((64,)), grid((64, 128))])

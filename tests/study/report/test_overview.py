@@ -48,7 +48,7 @@ def with_crossovers(*found: Crossover, lines: Sequence[CaseResult] = ()) -> Over
 
 def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() -> None:
     found = known_overview([with_depth(line) for line in usual_lines()])
-    assert found.title == "rnn.torch is the fastest above n = 750 (747 – 753)"
+    assert found.title == "rnn.torch is the fastest above n = 750 (512 – 1024)"
     assert found.caption == "d = 256, h = 8; forward, float32, batch 1, cpu, 1 thread; bars: 95 % confidence intervals"
     assert {chart.title: chart.message for chart in found.charts} == {
         "Time per call": "At n = 2048, rnn.torch grows as n^1.0; attention.* grow as n^1.8.",
@@ -58,7 +58,7 @@ def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() 
         "Sequential depth": "rnn.torch runs 3n + 1 operations one after another; attention.* run 7 at every n.",
     }
     assert found.crossing is not None
-    assert found.crossing.label == "n = 750 (747 – 753)"
+    assert found.crossing.label == "n = 750 (512 – 1024)"
 
 
 def test_a_cost_that_nobody_measured_has_no_chart() -> None:
