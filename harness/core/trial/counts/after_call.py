@@ -138,8 +138,12 @@ def reachable_bytes() -> int:
 
 
 def weights_bytes(work: Workload) -> int:
-    """Return the bytes of parameters and buffers."""
-    return bytes_of([*work.layer.parameters(), *work.layer.buffers()])
+    """Return the bytes of parameters and buffers, those of modules in plain lists and dictionaries too."""
+    modules = list(work.layer.modules())
+    for module in modules:  # the list grows
+        parts = tree_leaves(vars(module))
+        modules += [part for part in parts if isinstance(part, nn.Module) and part not in modules]
+    return bytes_of(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
 
 
 # A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps

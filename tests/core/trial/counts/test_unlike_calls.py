@@ -51,6 +51,10 @@ def test_a_fact_is_right_or_unknown(runner: Executor, layer: str, mode: str, rig
     assert (None in right.values()) == bool(facts["facts_unknown"])
 
 
+def test_weights_of_modules_in_a_plain_list_count(runner: Executor) -> None:
+    assert answer(runner, "facts", "PlainList").values["weights_bytes"] == 2 * W
+
+
 def test_a_layer_that_does_more_at_every_second_call_keeps_no_result(runner: Executor) -> None:
     assert answer(runner, "verify", "MoreAtEverySecondCall").ok
 
