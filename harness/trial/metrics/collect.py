@@ -30,7 +30,6 @@ from harness.trial.metrics import after_call
 from harness.trial.metrics.flops import Flops, claimed_work
 from harness.trial.metrics.opaque_kernels import Fallback, PackedWeights, backend_name
 from harness.trial.metrics.operations import (
-    Chain,
     Depth,
     Observer,
     Storages,
@@ -57,7 +56,7 @@ class Observation:
     """
 
     flops: Flops
-    depth: Chain
+    depth: tuple[int, int]
     ops: int
     packed_bytes: int | None
     read_bytes: int
@@ -125,7 +124,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     """Count the facts of one call. Raises as `observe_call` does. `ran` is as for `Flops`."""
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
-    depth = Depth(flops.declared_depth)
+    depth = Depth(flops.declared_depth, storages)
     traffic = Traffic(storages)
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
@@ -138,7 +137,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         packed_bytes=packed.bytes(),
         read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
         made_bytes=traffic.made_bytes(seen.outputs),
-        output_bytes=sum(tensor.nbytes for tensor in seen.outputs),
+        output_bytes=traffic.output_bytes(seen.outputs),
         fallback=fallback.reason,
         past_torch=written.past_torch(given, seen.outputs),
         past_allocator=written.somebody_elses,
@@ -371,14 +370,15 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.output_bytes}
     flops, full = seen.flops.work or (None, None)
+    depth, declared = seen.depth
     facts = {
         "flops": flops,
         "flops_full": full,
         "flops_unknown": seen.flops.unknown,
         "ops": seen.ops,
-        "depth": seen.depth.length,
-        "depth_declared": seen.depth.declared,
-        "fused_depth_declared": seen.depth.declared > 0,
+        "depth": depth,
+        "depth_declared": declared,
+        "fused_depth_declared": declared > 0,
         "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
         "read_bytes": seen.read_bytes,
         "output_bytes": seen.output_bytes,
