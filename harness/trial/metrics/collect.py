@@ -49,7 +49,7 @@ class Observation:
 
     - `ops`: the number of dispatched operations.
     - `packed_bytes`: see `PackedWeights`.
-    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of intermediates.
+    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of what the call makes.
     - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
@@ -129,15 +129,16 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
+    read_bytes, made_bytes, output_bytes = traffic.totals(seen.outputs)
     given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
         ops=seen.ops,
         packed_bytes=packed.bytes(),
-        read_bytes=traffic.read_bytes() + (packed.bytes() or 0),
-        made_bytes=traffic.made_bytes(seen.outputs),
-        output_bytes=traffic.output_bytes(seen.outputs),
+        read_bytes=read_bytes + (packed.bytes() or 0),
+        made_bytes=made_bytes,
+        output_bytes=output_bytes,
         fallback=fallback.reason,
         past_torch=written.past_torch(given, seen.outputs),
         past_allocator=written.somebody_elses,
@@ -379,7 +380,7 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
         "depth": depth,
         "depth_declared": declared,
         "fused_depth_declared": declared > 0,
-        "min_bytes": seen.read_bytes + seen.made_bytes + seen.output_bytes,
+        "min_bytes": seen.read_bytes + seen.made_bytes,
         "read_bytes": seen.read_bytes,
         "output_bytes": seen.output_bytes,
         "backend_fallback": seen.fallback,

@@ -336,7 +336,7 @@ class Traffic:
                 break
             unless = 0 if self._storages.key(tensor) in made else _WRITTEN
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
-        for tensor in operation.changed:
+        for tensor in [*operation.changed, *(() if operation.traits.leaves_unwritten else operation.made)]:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         if not operation.fresh:
             return
@@ -347,27 +347,21 @@ class Traffic:
                 self._sum_in |= dict.fromkeys(operation.fresh, sum_in)
                 return
         made |= dict.fromkeys(operation.fresh, backward)
-        for tensor in () if operation.traits.leaves_unwritten else operation.made:
-            self._crossed.add(_WRITTEN, tensor)
 
-    def read_bytes(self) -> int:
-        """Return the bytes that are read of what existed before."""
-        return self._sum(self._storages.nbytes.keys() - self._made.keys() - self._sum_in.keys(), _READ)
+    def totals(self, outputs: list[Tensor]) -> tuple[int, int, int]:
+        """Return what is read of what existed before, what the call makes and moves, and the size of `outputs`.
 
-    def made_bytes(self, outputs: Iterable[torch.Tensor]) -> int:
-        """Return the bytes of intermediates, which are made and are no `outputs`, that are transferred."""
-        given = map(self._storages.key, outputs)
-        between = self._made.keys() - {self._sum_in.get(key, key) for key in given}
-        return self._sum(between, _WRITTEN) + self._sum(between, _READ)
-
-    def output_bytes(self, outputs: Iterable[torch.Tensor]) -> int:
-        """Return the bytes that the outputs occupy. An expanded tensor repeats its elements."""
+        An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
+        nothing.
+        """
+        of, given = self._crossed.bytes, {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
-        return self._sum(self._storages.nbytes, _GIVEN)
-
-    def _sum(self, keys: Iterable[int], bit: int) -> int:
-        return sum(self._crossed.bytes(key, bit) for key in keys)
+        before = self._storages.nbytes.keys() - self._made.keys() - self._sum_in.keys()
+        between = self._made.keys() - {self._sum_in.get(key, key) for key in given}
+        moved = sum(of(key, bit) for bit in (_WRITTEN, _READ) for key in between)
+        moved += sum(of(key, _WRITTEN | _GIVEN) for key in given)
+        return sum(of(key, _READ) for key in before), moved, sum(of(key, _GIVEN) for key in given)
 
 
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be

@@ -162,7 +162,7 @@ class Cells:
         return cells.as_strided([*shape, ratio], [*strides, 1], tensor.storage_offset() * ratio)
 
     def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
-        """Add a bit to the numbers of a tensor, or of its `chosen` elements; with `unless` = 1 not where that bit is."""
+        """Add a bit to the numbers of a tensor, or of its `chosen` elements; `unless` = 1: not where that bit is."""
         numbers = self.of(tensor)
         self.change(numbers | bit * (1 - (numbers & unless)), tensor, chosen)
 
@@ -185,9 +185,10 @@ class Cells:
             to = torch.where(chosen[..., None][first], to, part)
         part[...] = to
 
-    def bytes(self, key: int, bit: int) -> int:
-        """Return how many bytes of a storage have a number with this bit."""
+    def bytes(self, key: int, bits: int) -> int:
+        """Return how many bytes of a storage have a number with these bits."""
         if key not in self._parts:
-            return self._freed.get((key, bit), self._storages.nbytes[key] if self._alike.get(key, 0) & bit else 0)
+            has_bits = self._alike.get(key, 0) & bits == bits
+            return self._freed.get((key, bits), has_bits * self._storages.nbytes[key])
         unit, cells = self._parts[key]
-        return unit * int((cells & bit).count_nonzero())
+        return unit * int((cells & bits == bits).count_nonzero())

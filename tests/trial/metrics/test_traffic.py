@@ -134,6 +134,7 @@ def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_i
         ("FillsAPart", 2 * X + 2 * X + 2 * X),  # a copy, and a part of a large buffer
         ("ReadsAPartOfEach", 2 * X + N * (2 * STEP + STEP) + 2 * X),  # of each step's two copies one is read
         ("ReusesMemory", 2 * X + 2 * STEP),
+        ("Unchanged", 0),
     ],
 )
 def test_of_what_a_call_makes_only_what_it_writes_and_reads_crosses(layer: str, words: int, runner: Executor) -> None:
