@@ -193,8 +193,9 @@ _PATH = "path: "
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge the claimed path length from the sequential depth, which is an upper bound.
 
-    No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
-    of its own order and refutes a claim of a higher order, not of a lower one. Nothing is confirmed without a path.
+    No path from one position to another is longer than the longest chain of operations. So a constant depth confirms a
+    constant path, as no path is shorter than one operation, and the depth refutes a claim of a higher order. It decides
+    no other claim: the path may be shorter. Nothing is confirmed without a path.
     """
     one = judge_depth(lines, claim)
     if not one.measured:
@@ -205,7 +206,8 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     bound = Judgement(
         f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
     )
-    if one.verdict == CONFIRMED or all(order.beside < 0 for order in _depth_orders(lines, claim)):
+    is_least = one.verdict == CONFIRMED and not any(claim.growth("n"))
+    if is_least or all(order.beside < 0 for order in _depth_orders(lines, claim)):
         return bound
     return replace(
         bound, verdict=UNDETERMINED, reason=f"{bound.reason}; that it is shorter cannot be seen from outside"
