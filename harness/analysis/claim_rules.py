@@ -194,13 +194,13 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge the claimed path length from the sequential depth, which is an upper bound.
 
     No path from one position to another is longer than the longest chain of operations. So a constant depth confirms a
-    constant path, as no path is shorter than one operation, and the depth refutes a claim of a higher order. It decides
-    no other claim: the path may be shorter. Nothing is confirmed without a path.
+    constant path, and the depth refutes a claim of a higher order. Otherwise the path may be shorter than the chain.
+    Nothing is confirmed without a path.
     """
     one = judge_depth(lines, claim)
     if not one.measured:
         return one
-    unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
+    unknown = [text for line in lines if _PATH in (text := str(line.facts_unknown))]
     if unknown and one.verdict == CONFIRMED:
         return Judgement(f"at most {one.measured}", UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0])
     bound = Judgement(

@@ -339,3 +339,15 @@ def product_dtypes(call: Callable[[], Any]) -> set[torch.dtype]:
     with suppress(Exception), uncompiled_calls(), Observer(Storages(), [note]):
         call()
     return dtypes
+
+
+# They reject drawn numbers by the values of their arguments. A changed value moves the draws of all elements after it.
+_REJECT = "aten::poisson", "aten::binomial", "aten::_standard_gamma", "aten::_sample_dirichlet"
+
+
+def draws_by_value(call: Callable[[], Any]) -> bool:
+    """Whether values decide how many random numbers a call draws. False for a call that cannot be watched."""
+    observer = Observer(Storages(), ())
+    with suppress(Exception), uncompiled_calls(), observer:
+        call()
+    return any(func.name().startswith(_REJECT) for func, _ in observer.seen)
