@@ -6,7 +6,7 @@ terms free, so its scaling exponent is a range.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
 from types import SimpleNamespace
@@ -200,18 +200,14 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     one = judge_depth(lines, claim)
     if not one.measured:
         return one
-    unknown = [text for line in lines if _PATH in (text := str(line.facts_unknown))]
-    if unknown and one.verdict == CONFIRMED:
-        return Judgement(f"at most {one.measured}", UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0])
-    bound = Judgement(
-        f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
-    )
-    is_least = one.verdict == CONFIRMED and not any(claim.growth("n"))
-    if is_least or all(order.beside < 0 for order in _depth_orders(lines, claim)):
-        return bound
-    return replace(
-        bound, verdict=UNDETERMINED, reason=f"{bound.reason}; that it is shorter cannot be seen from outside"
-    )
+    verdict, reason = one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
+    unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
+    is_least = verdict == CONFIRMED and not any(claim.growth("n"))
+    if unknown and verdict == CONFIRMED:
+        verdict, reason = UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0]
+    elif not is_least and any(order.beside >= 0 for order in _depth_orders(lines, claim)):
+        verdict, reason = UNDETERMINED, f"{reason}; that it is shorter cannot be seen from outside"
+    return Judgement(f"at most {one.measured}", verdict, reason)
 
 
 # Why a depth below a claimed log n does not refute the claim.

@@ -28,7 +28,7 @@ from harness.trial import compilation, layer_protocol
 from harness.trial.device import allocator_peak
 from harness.trial.metrics.collect import hidden_part, observe_call, told
 from harness.trial.metrics.flops import Flops
-from harness.trial.metrics.operations import Operation, Storages, UntrackedWrites
+from harness.trial.metrics.operations import Operation, Storages, UntrackedWrites, tensors_of
 from harness.trial.sandbox import Answer
 from harness.trial.timing.timed_trial import take_turns
 from harness.trial.workload import Unsupported, Workload, build
@@ -45,10 +45,11 @@ class LiveStorages(Storages):
 
     def add(self, operation: Operation) -> None:
         """Record the storages that the operation creates or enlarges."""
-        for tensor in operation.made:
-            shape = "×".join(map(str, tensor.shape)) or "scalar"
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            self._made.setdefault(self.key(tensor), (operation.traits.name, shape, dtype))
+        for tensor in tensors_of(operation.out) if operation.fresh else ():
+            number = self.key(tensor)
+            if number in operation.fresh and number not in self._made:
+                shape = "×".join(map(str, tensor.shape)) or "scalar"
+                self._made[number] = operation.traits.name, shape, str(tensor.dtype).removeprefix("torch.")
         for number in (*operation.fresh, *operation.written):
             if number in self._made:
                 self._resize(number, self.nbytes[number])
@@ -119,10 +120,7 @@ class OperationTotals:
     def _moved(self, operation: Operation) -> int:
         """Return the bytes that the operation reads and writes: those of a slice, not of the whole storage."""
         moved: dict[tuple[Any, ...], int] = {}
-        of_parts = [(False, operation.inputs), (True, operation.changed)]
-        if not operation.traits.leaves_unwritten:
-            of_parts.append((True, operation.made))
-        for is_written, tensors in of_parts:
+        for is_written, tensors in enumerate((operation.inputs, operation.results)):
             for tensor in tensors:
                 number = self._storages.key(tensor)
                 part = (is_written, number, tensor.storage_offset(), tensor.shape, tensor.stride())

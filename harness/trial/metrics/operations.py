@@ -60,7 +60,8 @@ class Operation:
     """One dispatched operation: its operator, its arguments, and the storages that it touched.
 
     `reads` are the storages whose content it uses. `written` are existing storages that it changed. `fresh` are
-    storages that it created. All three are empty for a view. `inputs`, `changed` and `made` are the tensors in them.
+    storages that it created. All three are empty for a view. `inputs` are the tensors that it reads, and `results`
+    those that it writes.
     """
 
     func: Any
@@ -69,8 +70,7 @@ class Operation:
     kwargs: dict[str, Any]
     out: Any
     inputs: list[Tensor]
-    changed: list[Tensor]
-    made: list[Tensor]
+    results: list[Tensor]
     reads: list[int]
     written: list[int]
     fresh: list[int]
@@ -224,10 +224,9 @@ class Observer(TorchDispatchMode):
             inputs, changed = [], []
         elif of.takes_no_content:
             inputs = []
-        parts = inputs, changed, made
-        operation = Operation(
-            func, of, args, kwargs, out, *parts, *(list(dict.fromkeys(map(key, one))) for one in parts)
-        )
+        results = changed if of.leaves_unwritten else [*changed, *made]
+        keys = (list(dict.fromkeys(map(key, tensors))) for tensors in (inputs, changed, made))
+        operation = Operation(func, of, args, kwargs, out, inputs, results, *keys)
         for count in self._counts:
             count(operation)
         return out
@@ -236,22 +235,14 @@ class Observer(TorchDispatchMode):
         self, of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that are read, and those that are written."""
-        reads: list[Tensor] = []
-        written: list[Tensor] = []
+        arguments = [*enumerate(args), *kwargs.items()]
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
-        adds = (
-            kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and len(args) > 3 and args[3])
-        )
-        overwrites = of.overwrites and not adds
-        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
-        unread = 0 if kwargs.get("beta", 1) == 0 else None
-        for place, value in (*enumerate(args), *kwargs.items()):
-            is_written = place in of.written
-            if is_written:
-                written += tensors_of(value)
-            if not (is_written and overwrites) and place != unread:
-                reads += tensors_of(value)
-        return reads, written
+        adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
+        unread = of.written if of.overwrites and not adds else frozenset()
+        if kwargs.get("beta", 1) == 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
+            unread |= {0}
+        read = [value for place, value in arguments if place not in unread]
+        return tensors_of(read), tensors_of([value for place, value in arguments if place in of.written])
 
 
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
@@ -259,6 +250,8 @@ _STEP = 1 << 32  # in one number: the length of a chain, and the declared operat
 
 class Depth:
     """Sequential depth: the longest chain of operations in which each needs the result of the one before.
+
+    `longest` is its length, and how many operations of it opaque kernels declare.
 
     Chains are followed by element. An operation comes one step after the deepest element that it reads. A view adds
     nothing, and memory filled with a constant starts at 0. What is overwritten is not needed: neither
@@ -275,27 +268,20 @@ class Depth:
     def __init__(self, declared_by: Callable[[Operation], int | None], storages: Storages) -> None:
         self._declared_by = declared_by
         self._after = Cells(storages, torch.int64)
-        self._longest = 0
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """The length of the longest chain, and how many operations of it opaque kernels declare."""
-        return divmod(self._longest, _STEP)
+        self.longest = (0, 0)
 
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
-        inputs, results = operation.inputs, [*operation.changed, *operation.made]
-        if not results:
-            return
-        inner = self._declared_by(operation) if inputs else None
+        inputs, results = operation.inputs, operation.results
+        inner = self._declared_by(operation) if inputs and results else None
         step = _STEP if inner is None else inner * (_STEP + 1)
         # The tensors of a list do not wait for one another. A tensor beside the lists comes last.
         chains = len(results) if operation.traits.name.startswith("aten::_foreach_") else 1
-        beside = len(inputs) - len(inputs) % chains
+        beside = len(inputs) - len(inputs) % max(chains, 1)
         for place in range(chains):
             reads = [*inputs[place:beside:chains], *inputs[beside:]]
             chain = step + max(self._before(operation, tensor) for tensor in reads) if reads else 0
-            self._longest = max(self._longest, chain)
+            self.longest = max(self.longest, divmod(chain, _STEP))
             for tensor in results[place::chains]:
                 self._after.change(chain, tensor, part_of(operation, tensor))
 
@@ -336,7 +322,7 @@ class Traffic:
                 break
             unless = 0 if self._storages.key(tensor) in made else _WRITTEN
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
-        for tensor in [*operation.changed, *(() if operation.traits.leaves_unwritten else operation.made)]:
+        for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         if not operation.fresh:
             return

@@ -265,7 +265,7 @@ def test_each_formula_is_what_is_counted_by_hand(name: str) -> None:
     args, kwargs = (given, {}) if isinstance(given, tuple) else ((), given)
     dtype = torch.complex64 if name == "aten::_fft_c2c" else torch.float32
     out = m(*shape, dtype=dtype)
-    operation = Operation(overload, operation_traits(overload), args, kwargs, out, *[[] for _ in range(6)])
+    operation = Operation(overload, operation_traits(overload), args, kwargs, out, *[[] for _ in range(5)])
     work = Flops()._of(operation)
     assert work is not None
     assert work.flops == by_hand
