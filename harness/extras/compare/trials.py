@@ -21,7 +21,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from harness.sweep_axes import Case, device_kind
 from harness.trial import compilation, layer_protocol
@@ -124,11 +123,9 @@ class OperationTotals:
             for tensor in tensors:
                 number = self._storages.key(tensor)
                 part = (is_written, number, tensor.storage_offset(), tensor.shape, tensor.stride())
-                moved[part] = self._size(tensor, number)
+                # An expanded tensor repeats its storage.
+                moved[part] = min(tensor.nbytes, self._storages.nbytes[number])
         return sum(moved.values())
-
-    def _size(self, tensor: Tensor, number: int) -> int:
-        return min(tensor.nbytes, self._storages.nbytes[number])  # an expanded tensor repeats its storage
 
 
 def _place() -> str:

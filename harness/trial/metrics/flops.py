@@ -336,8 +336,7 @@ def product_dtypes(call: Callable[[], Any]) -> set[torch.dtype]:
         if work is not None and work.flops:
             dtypes.update(tensor.dtype for tensor in tensors_of(operation.args))
 
-    with suppress(Exception), uncompiled_calls(), Observer(Storages(), [note]):
-        call()
+    _watched(call, [note])
     return dtypes
 
 
@@ -347,7 +346,11 @@ _REJECT = "aten::poisson", "aten::binomial", "aten::_standard_gamma", "aten::_sa
 
 def draws_by_value(call: Callable[[], Any]) -> bool:
     """Whether values decide how many random numbers a call draws. False for a call that cannot be watched."""
-    observer = Observer(Storages(), ())
+    return any(func.name().startswith(_REJECT) for func, _ in _watched(call).seen)
+
+
+def _watched(call: Callable[[], Any], counts: Iterable[Callable[[Operation], object]] = ()) -> Observer:
+    observer = Observer(Storages(), counts)
     with suppress(Exception), uncompiled_calls(), observer:
         call()
-    return any(func.name().startswith(_REJECT) for func, _ in observer.seen)
+    return observer

@@ -287,10 +287,8 @@ class Depth:
 
     def _before(self, operation: Operation, tensor: Tensor) -> int:
         after = self._after.of(tensor)
-        if isinstance(after, int):
-            return after
-        chosen = part_of(operation, tensor)
-        needed = after if chosen is None else torch.where(chosen[..., None], after, 0)
+        chosen = part_of(operation, tensor) if after.numel() > 1 else None
+        needed = after if chosen is None else after * chosen[..., None]
         return int(needed.max()) if needed.numel() else 0
 
 
@@ -340,14 +338,16 @@ class Traffic:
         An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
         nothing.
         """
-        of, given = self._crossed.bytes, {self._storages.key(tensor) for tensor in outputs}
+        given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
         before = self._storages.nbytes.keys() - self._made.keys() - self._sum_in.keys()
         between = self._made.keys() - {self._sum_in.get(key, key) for key in given}
-        moved = sum(of(key, bit) for bit in (_WRITTEN, _READ) for key in between)
-        moved += sum(of(key, _WRITTEN | _GIVEN) for key in given)
-        return sum(of(key, _READ) for key in before), moved, sum(of(key, _GIVEN) for key in given)
+        moved = self._sum(between, _WRITTEN) + self._sum(between, _READ) + self._sum(given, _WRITTEN | _GIVEN)
+        return self._sum(before, _READ), moved, self._sum(given, _GIVEN)
+
+    def _sum(self, keys: Iterable[int], bits: int) -> int:
+        return sum(self._crossed.bytes(key, bits) for key in keys)
 
 
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory of another library, which cannot be

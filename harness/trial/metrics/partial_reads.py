@@ -140,22 +140,23 @@ _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 
 
 class Cells:
-    """A number for each element of each storage, 0 at first. It is one number as long as all are alike."""
+    """A number for each element of each storage, 0 at first. A storage is one cell as long as its numbers are alike."""
 
     def __init__(self, storages: Any, dtype: torch.dtype) -> None:
         self._storages, self._dtype = storages, dtype
-        self._alike: dict[int, int] = {}
-        self._parts: dict[int, tuple[int, Tensor]] = {}  # the bytes of a cell, and the cells
+        self._cells: dict[int, tuple[int, Tensor]] = {}  # with the bytes of a cell
         self._freed: dict[tuple[int, int], int] = {}
 
-    def of(self, tensor: Tensor) -> Any:
-        """Return the tensor's numbers: one for all, or a view of shape (…, cells of an element)."""
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return the tensor's numbers: the storage's one cell, or a view of shape (…, cells of an element)."""
         key, size = self._storages.key(tensor), tensor.element_size()
-        if key not in self._parts:
-            return self._alike.get(key, 0)
-        unit, cells = self._parts[key]
+        if key not in self._cells:
+            self._cells[key] = self._storages.nbytes[key], torch.zeros(1, dtype=self._dtype)
+        unit, cells = self._cells[key]
+        if len(cells) == 1:
+            return cells
         if size < unit:
-            self._parts[key] = unit, cells = size, cells.repeat_interleave(unit // size)
+            self._cells[key] = unit, cells = size, cells.repeat_interleave(unit // size)
         ratio = size // unit
         shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
         strides = [stride * ratio for stride in tensor.stride()]
@@ -168,18 +169,17 @@ class Cells:
 
     def change(self, to: Any, tensor: Tensor, chosen: Tensor | None = None) -> None:
         """Change the numbers of the tensor's elements, or of those that are `chosen`."""
-        key, size, before = self._storages.key(tensor), tensor.element_size(), self.of(tensor)
-        nbytes = self._storages.nbytes[key]
-        if isinstance(before, int):
-            is_whole = tensor.is_nested or (chosen is None and tensor.nbytes == nbytes and _IS_DENSE(tensor))
-            if is_whole or to == before:
-                self._alike[key] = to
+        part, key, size = self.of(tensor), self._storages.key(tensor), tensor.element_size()
+        nbytes, cells = self._cells[key]
+        is_part = chosen is not None or tensor.nbytes != nbytes or not _IS_DENSE(tensor)
+        if len(cells) == 1 and is_part and not tensor.is_nested:
+            if (part == to).all():
                 return
-            for freed in self._parts.keys() & self._storages.freed:
+            for freed in self._cells.keys() & self._storages.freed:
                 self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2)}
-                del self._parts[freed]
-            self._parts[key] = size, torch.full((-(-nbytes // size),), before, dtype=self._dtype)
-        part = self.of(tensor)
+                del self._cells[freed]
+            self._cells[key] = size, cells.repeat(-(-nbytes // size))
+            part = self.of(tensor)
         if chosen is not None:
             first = tuple(slice(length) for length in part.shape)  # of an expanded dimension
             to = torch.where(chosen[..., None][first], to, part)
@@ -187,8 +187,7 @@ class Cells:
 
     def bytes(self, key: int, bits: int) -> int:
         """Return how many bytes of a storage have a number with these bits."""
-        if key not in self._parts:
-            has_bits = self._alike.get(key, 0) & bits == bits
-            return self._freed.get((key, bits), has_bits * self._storages.nbytes[key])
-        unit, cells = self._parts[key]
+        if key not in self._cells:
+            return self._freed.get((key, bits), 0)
+        unit, cells = self._cells[key]
         return unit * int((cells & bits == bits).count_nonzero())
