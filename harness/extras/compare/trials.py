@@ -44,7 +44,7 @@ class LiveStorages(Storages):
 
     def add(self, operation: Operation) -> None:
         """Record the storages that the operation creates or enlarges."""
-        for tensor in tensors_of(operation.out) if operation.fresh else ():
+        for tensor in tensors_of(operation.out):
             number = self.key(tensor)
             if number in operation.fresh and number not in self._made:
                 shape = "×".join(map(str, tensor.shape)) or "scalar"
@@ -119,6 +119,8 @@ class OperationTotals:
     def _moved(self, operation: Operation) -> int:
         """Return the bytes that the operation reads and writes: those of a slice, not of the whole storage."""
         moved: dict[tuple[Any, ...], int] = {}
+        if not operation.results:  # a view, or a look at shapes
+            return 0
         for is_written, tensors in enumerate((operation.inputs, operation.results)):
             for tensor in tensors:
                 number = self._storages.key(tensor)

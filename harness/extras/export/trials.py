@@ -18,7 +18,7 @@ from harness.trial import layer_inputs, layer_protocol, result_checks, verify, w
 from harness.trial.described_layer import file_or_module
 from harness.trial.function_layer import FunctionLayer, signature_of
 from harness.trial.layer_inputs import Input
-from harness.trial.metrics.flops import product_dtypes
+from harness.trial.metrics.flops import watched_call
 from harness.trial.packed_sequences import is_longest, knows_lengths
 from harness.trial.sandbox import Answer
 from harness.trial.workload import Unsupported
@@ -54,7 +54,7 @@ def describe_call(case: Case) -> Answer:
     of_products = 0.0
     if layer_protocol.allowed_error(layer_class) and case.trains:
         reference = None  # the gradients of an approximation are its own
-        dtypes = product_dtypes(workload.build(small, 0).forward)
+        dtypes, _ = watched_call(workload.build(small, 0).forward)
         of_products = result_checks.limit_of_products(layer_class, dtypes, case.d_model)
     limit, of_gradients = result_checks.limits(case, layer_class, has_reference=reference is not None)
     limits = {"tolerance": limit, "gradient_tolerance": max(of_gradients, of_products), "small_len": small.seq_len}

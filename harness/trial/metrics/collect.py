@@ -49,7 +49,7 @@ class Observation:
 
     - `ops`: the number of dispatched operations.
     - `packed_bytes`: see `PackedWeights`.
-    - `read_bytes`, `made_bytes`: the least traffic of what existed before, and of what the call makes.
+    - `traffic`: see `Traffic.totals`.
     - `fallback`: see `Fallback`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
@@ -59,9 +59,7 @@ class Observation:
     depth: tuple[int, int]
     ops: int
     packed_bytes: int | None
-    read_bytes: int
-    made_bytes: int
-    output_bytes: int
+    traffic: tuple[int, int, int]
     fallback: str | None
     past_torch: bool
     past_allocator: bool
@@ -129,16 +127,13 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
-    read_bytes, made_bytes, output_bytes = traffic.totals(seen.outputs)
     given = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     return Observation(
         flops=flops,
         depth=depth.longest,
         ops=seen.ops,
         packed_bytes=packed.bytes(),
-        read_bytes=read_bytes + (packed.bytes() or 0),
-        made_bytes=made_bytes,
-        output_bytes=output_bytes,
+        traffic=traffic.totals(seen.outputs),
         fallback=fallback.reason,
         past_torch=written.past_torch(given, seen.outputs),
         past_allocator=written.somebody_elses,
@@ -354,6 +349,8 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
         return nothing
+    read_bytes, made_bytes, output_bytes = seen.traffic
+    read_bytes += seen.packed_bytes or 0
     unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
     undeclared = "depth: {} may be a loop of many steps; the layer's `kernels` may give its depth"
     unknown += [undeclared.format(name) for name in seen.flops.undeclared]
@@ -369,7 +366,7 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     hidden = _OWN_THREADS if has_threads else hidden
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
-        return nothing | {"output_bytes": seen.output_bytes}
+        return nothing | {"output_bytes": output_bytes}
     flops, full = seen.flops.work or (None, None)
     depth, declared = seen.depth
     facts = {
@@ -380,9 +377,9 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
         "depth": depth,
         "depth_declared": declared,
         "fused_depth_declared": declared > 0,
-        "min_bytes": seen.read_bytes + seen.made_bytes,
-        "read_bytes": seen.read_bytes,
-        "output_bytes": seen.output_bytes,
+        "min_bytes": read_bytes + made_bytes,
+        "read_bytes": read_bytes,
+        "output_bytes": output_bytes,
         "backend_fallback": seen.fallback,
     }
     if seen.flops.undeclared:

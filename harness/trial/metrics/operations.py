@@ -71,9 +71,9 @@ class Operation:
     out: Any
     inputs: list[Tensor]
     results: list[Tensor]
-    reads: list[int]
-    written: list[int]
-    fresh: list[int]
+    reads: set[int]
+    written: set[int]
+    fresh: set[int]
 
     def arguments(self) -> dict[str, Any]:
         """Return all arguments by name, including defaults."""
@@ -150,7 +150,7 @@ class Storages:
         self._numbers: dict[int, int] = {}  # by address
         self._references: list[weakref.ref[Any]] = []
 
-    def key(self, tensor: torch.Tensor) -> int:
+    def key(self, tensor: Tensor) -> int:
         """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
 
         Raises Unobservable for a sparse tensor.
@@ -159,12 +159,11 @@ class Storages:
             raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
         storage = tensor.untyped_storage()
         address = storage._cdata
-        number = self._numbers.get(address)
-        if number is None:
-            number = self._numbers[address] = len(self._references)
+        if address not in self._numbers:
+            number = self._numbers[address] = len(self.nbytes)
             self.nbytes[number] = storage.nbytes()
             self._references.append(weakref.ref(storage, partial(self._forget, address, number)))
-        return number
+        return self._numbers[address]
 
     def _forget(self, address: int, number: int, _: object) -> None:
         del self._numbers[address]
@@ -201,7 +200,7 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             # nn.Parameter is also a class of its own, but does not change its operations.
-            if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            if kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
         kwargs = kwargs or {}
         of = operation_traits(func)
@@ -219,21 +218,19 @@ class Observer(TorchDispatchMode):
             self._storages.nbytes[key(tensor)] = tensor.untyped_storage().nbytes()
         # A view returns a storage that it was passed: it creates nothing, and reads nothing yet.
         made = [tensor for tensor in tensors_of(out) if key(tensor) not in before]
-        is_view = not changed and not made and bool(tensors_of(out))
-        if of.relabels or is_view:
-            inputs, changed = [], []
-        elif of.takes_no_content:
+        is_view = not changed and not made and tensors_of(out)
+        if of.relabels or of.takes_no_content or is_view:
             inputs = []
+        if of.relabels:
+            changed = []
         results = changed if of.leaves_unwritten else [*changed, *made]
-        keys = (list(dict.fromkeys(map(key, tensors))) for tensors in (inputs, changed, made))
+        keys = (set(map(key, tensors)) for tensors in (inputs, changed, made))
         operation = Operation(func, of, args, kwargs, out, inputs, results, *keys)
         for count in self._counts:
             count(operation)
         return out
 
-    def _touched(
-        self, of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _touched(self, of: OperationTraits, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that are read, and those that are written."""
         arguments = [*enumerate(args), *kwargs.items()]
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
@@ -322,11 +319,10 @@ class Traffic:
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
         for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
-        if not operation.fresh:
-            return
         backward = torch._C._current_graph_task_id() != -1
         if backward and operation.traits.name == "aten::add":
-            sum_in = self._sum_in.get(operation.reads[0], operation.reads[0])
+            first = self._storages.key(operation.inputs[0])
+            sum_in = self._sum_in.get(first, first)
             if made.get(sum_in, False):
                 self._sum_in |= dict.fromkeys(operation.fresh, sum_in)
                 return
@@ -374,13 +370,13 @@ class UntrackedWrites:
 
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
-        self._read.update(operation.reads)
-        # An operator of a library may write all of an argument that it declares as changed.
-        new = operation.written if operation.traits.namespace != "aten" else ()
-        unwritten = self._unwritten.intersection(operation.reads).difference(new) - self._storages.filled
+        self._read |= operation.reads
+        unwritten = self._unwritten & operation.reads - self._storages.filled
+        if operation.traits.namespace != "aten":
+            unwritten -= operation.written  # an operator of a library may write all of what it declares as changed
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
-        self._unwritten.difference_update(operation.written)
-        self._made.update(operation.written, operation.fresh)
+        self._unwritten -= operation.written
+        self._made |= operation.written | operation.fresh
         if operation.traits.name == _TAKES_IN:
             for tensor in tensors_of(operation.out):
                 if tensor.untyped_storage().resizable():
@@ -388,9 +384,9 @@ class UntrackedWrites:
                 else:
                     self.somebody_elses = True
         if operation.traits.leaves_unwritten:
-            self._unwritten.update(operation.fresh)
+            self._unwritten |= operation.fresh
 
-    def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
+    def past_torch(self, known: Iterable[Tensor], outputs: Iterable[Tensor]) -> bool:
         """Return whether an output, or anything an operation has read, was written past torch.
 
         `known` existed before.

@@ -37,7 +37,7 @@ _NOT_FOLLOWED = """
     _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
     _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
     _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data
+    segment_reduce.data convolution_backward.weight
     slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
     fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
     fractional_max_pool3d_backward.self avg_pool2d_backward.self avg_pool3d_backward.self
@@ -57,7 +57,7 @@ _NOT_FOLLOWED = """
 """
 
 
-def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
+def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None], **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
 
 
@@ -80,12 +80,6 @@ _ATTENTION = """
 """
 
 
-def _mark_taps(part: Tensor, padding: Any, transposed: bool, result: Any, **call: Any) -> None:
-    # Places of a kernel that is longer than the input may see padding alone.
-    shortest = min(call.get("grad_output", result).shape[2:])
-    part.fill_(shortest > 2 * max(padding) and not (transposed and any(padding)))
-
-
 _Marks = list[tuple[str, Callable[..., object]]]
 # What an operator chooses of an argument by number, to read or to change it. Each takes all arguments by name, and a
 # tensor of the argument's shape, in which it marks them.
@@ -99,7 +93,7 @@ _CHOSEN: _Marks = [
         "gather.self scatter_.self scatter_add_.self scatter_reduce_.self",
         lambda part, dim, index, **_: part.scatter_(dim, _rows(index), True),
     ),
-    ("index.self index_put_.self _index_put_impl_.self", lambda part, indices, **_: _mark_indexed(part, indices)),
+    ("index.self index_put_.self _index_put_impl_.self", _mark_indexed),
 ]
 # What an operator surely reads of other arguments.
 _SURE: _Marks = [
@@ -113,9 +107,15 @@ _SURE: _Marks = [
     (
         # Longer steps leave out what lies between windows, or after the last one.
         "convolution.input convolution_backward.input",
-        lambda part, stride, transposed, **_: (max(stride) > 1 and not transposed) or part.fill_(True),
+        lambda part, stride, transposed, **_: part.fill_(transposed or max(stride) == 1),
     ),
-    ("convolution.weight convolution_backward.weight", _mark_taps),
+    (
+        # Places of a kernel that is longer than the input may see padding alone.
+        "convolution.weight",
+        lambda part, padding, transposed, result, **_: part.fill_(
+            min(result.shape[2:]) > 2 * max(padding) and not transposed * max(padding)
+        ),
+    ),
 ]
 _MARKS = [{name: mark for names, mark in table for name in names.split()} for table in (_CHOSEN, _CHOSEN + _SURE)]
 _MARKED = {name.partition(".")[0] for name in _MARKS[1]}
@@ -150,9 +150,8 @@ class Cells:
     def of(self, tensor: Tensor) -> Tensor:
         """Return the tensor's numbers: the storage's one cell, or a view of shape (…, cells of an element)."""
         key, size = self._storages.key(tensor), tensor.element_size()
-        if key not in self._cells:
-            self._cells[key] = self._storages.nbytes[key], torch.zeros(1, dtype=self._dtype)
-        unit, cells = self._cells[key]
+        one = self._storages.nbytes[key], torch.zeros(1, dtype=self._dtype)
+        unit, cells = self._cells.setdefault(key, one)
         if len(cells) == 1:
             return cells
         if size < unit:
@@ -165,7 +164,7 @@ class Cells:
     def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
         """Add a bit to the numbers of a tensor, or of its `chosen` elements; `unless` = 1: not where that bit is."""
         numbers = self.of(tensor)
-        self.change(numbers | bit * (1 - (numbers & unless)), tensor, chosen)
+        self.change(numbers | (bit * (1 - (numbers & unless)) if unless else bit), tensor, chosen)
 
     def change(self, to: Any, tensor: Tensor, chosen: Tensor | None = None) -> None:
         """Change the numbers of the tensor's elements, or of those that are `chosen`."""
