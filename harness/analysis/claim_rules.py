@@ -202,10 +202,11 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         return one
     verdict, reason = one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
     unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
-    is_least = verdict == CONFIRMED and not any(claim.growth("n"))
     if unknown and verdict == CONFIRMED:
         verdict, reason = UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0]
-    elif not is_least and any(order.beside >= 0 for order in _depth_orders(lines, claim)):
+    elif (verdict != CONFIRMED or any(claim.growth("n"))) and any(
+        order.beside >= 0 for order in _depth_orders(lines, claim)
+    ):
         verdict, reason = UNDETERMINED, f"{reason}; that it is shorter cannot be seen from outside"
     return Judgement(f"at most {one.measured}", verdict, reason)
 

@@ -46,12 +46,12 @@ class LiveStorages(Storages):
         """Record the storages that the operation creates or enlarges."""
         for tensor in tensors_of(operation.out):
             number = self.key(tensor)
-            if number in operation.fresh and number not in self._made:
+            if number in operation.fresh:
                 shape = "×".join(map(str, tensor.shape)) or "scalar"
-                self._made[number] = operation.traits.name, shape, str(tensor.dtype).removeprefix("torch.")
-        for number in (*operation.fresh, *operation.written):
-            if number in self._made:
-                self._resize(number, self.nbytes[number])
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                self._made.setdefault(number, (operation.traits.name, shape, dtype))
+        for number in (operation.fresh | operation.written) & self._made.keys():
+            self._resize(number, self.nbytes[number])
 
     def _resize(self, number: int, size: int) -> None:
         before = self._size.get(number, 0)

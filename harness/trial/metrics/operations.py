@@ -147,8 +147,7 @@ class Storages:
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
         self.freed: set[int] = set()
-        self._numbers: dict[int, int] = {}  # by address
-        self._references: list[weakref.ref[Any]] = []
+        self._numbers: dict[int, tuple[int, Any]] = {}  # by address, with a weak reference
 
     def key(self, tensor: Tensor) -> int:
         """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
@@ -160,10 +159,10 @@ class Storages:
         storage = tensor.untyped_storage()
         address = storage._cdata
         if address not in self._numbers:
-            number = self._numbers[address] = len(self.nbytes)
+            number = len(self.nbytes)
             self.nbytes[number] = storage.nbytes()
-            self._references.append(weakref.ref(storage, partial(self._forget, address, number)))
-        return self._numbers[address]
+            self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
+        return self._numbers[address][0]
 
     def _forget(self, address: int, number: int, _: object) -> None:
         del self._numbers[address]
@@ -270,11 +269,13 @@ class Depth:
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
         inputs, results = operation.inputs, operation.results
-        inner = self._declared_by(operation) if inputs and results else None
+        if not results:
+            return
+        inner = self._declared_by(operation) if inputs else None
         step = _STEP if inner is None else inner * (_STEP + 1)
         # The tensors of a list do not wait for one another. A tensor beside the lists comes last.
         chains = len(results) if operation.traits.name.startswith("aten::_foreach_") else 1
-        beside = len(inputs) - len(inputs) % max(chains, 1)
+        beside = len(inputs) - len(inputs) % chains
         for place in range(chains):
             reads = [*inputs[place:beside:chains], *inputs[beside:]]
             chain = step + max(self._before(operation, tensor) for tensor in reads) if reads else 0

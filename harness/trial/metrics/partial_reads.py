@@ -4,7 +4,7 @@ Some operators choose rows by values, stop early, use the shape alone or take lo
 may stay untouched, as the experts do that no token chooses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -57,12 +57,8 @@ _NOT_FOLLOWED = """
 """
 
 
-def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None], **_: Any) -> None:
+def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
-
-
-def _rows(index: Tensor) -> Tensor:
-    return index.cpu().long()
 
 
 _ATTENTION = """
@@ -84,14 +80,14 @@ _Marks = list[tuple[str, Callable[..., object]]]
 # What an operator chooses of an argument by number, to read or to change it. Each takes all arguments by name, and a
 # tensor of the argument's shape, in which it marks them.
 _CHOSEN: _Marks = [
-    ("embedding.weight", lambda part, indices, **_: part.index_fill_(0, _rows(indices).flatten(), True)),
+    ("embedding.weight", lambda part, indices, **_: _mark_indexed(part, [indices])),
     (
         "index_select.self index_copy_.self index_fill_.self index_add_.self index_reduce_.self",
-        lambda part, dim, index, **_: part.index_fill_(dim, _rows(index), True),
+        lambda part, dim, index, **_: part.index_fill_(dim, index.cpu().long(), True),
     ),
     (
         "gather.self scatter_.self scatter_add_.self scatter_reduce_.self",
-        lambda part, dim, index, **_: part.scatter_(dim, _rows(index), True),
+        lambda part, dim, index, **_: part.scatter_(dim, index.cpu().long(), True),
     ),
     ("index.self index_put_.self _index_put_impl_.self", _mark_indexed),
 ]

@@ -125,6 +125,13 @@ class Unchanged(Whole):
         return nn.functional.dropout(x, 0.5, training=False).transpose(1, 2).transpose(1, 2)
 
 
+class LooksAtASum(Whole):
+    """A number that Python reads is no step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.exp() if float(x.sum()) < 1e9 else x
+
+
 class ReadsAPart(Whole):
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x, x, x], 1)[:, : x.shape[1]].exp()
