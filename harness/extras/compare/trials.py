@@ -11,11 +11,9 @@ import os
 import shutil
 import sys
 import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
@@ -23,13 +21,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.trial import compilation, layer_protocol
 from harness.core.trial.counts.collect import hidden_part, observe_call, told
 from harness.core.trial.counts.flops import Flops
-from harness.core.trial.counts.operations import Observer, Operation, Storages, UntrackedWrites, tensors_of
+from harness.core.trial.counts.operations import Operation, Storages, UntrackedWrites, tensors_of
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.sandbox import Answer
 from harness.core.trial.timing.timed_trial import take_turns
@@ -37,45 +34,24 @@ from harness.core.trial.workload import Unsupported, Workload, build
 
 
 class LiveStorages(Storages):
-    """Storages of an observed call, and when each was created and freed.
-
-    A storage's Python object lives as long as its memory, so a weak reference tells the moment at which it is freed.
-    """
+    """Storages of an observed call, and when each was created and freed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._numbers: dict[int, int] = {}  # by address
-        self._references: list[weakref.ref[Any]] = []
-        self._freed: set[int] = set()
         self._made: dict[int, tuple[str, str, str]] = {}
         self._size: dict[int, int] = {}
         self._changes: list[tuple[int, int]] = []
 
-    def key(self, tensor: Tensor) -> int:
-        """Return the number of the tensor's storage."""
-        storage = tensor.untyped_storage()
-        address = storage._cdata
-        number = self._numbers.get(address)
-        if number is None:
-            number = self._numbers[address] = len(self._references)
-            self.nbytes[number] = storage.nbytes()
-            self._references.append(weakref.ref(storage, partial(self._forget, address, number)))
-        return number
-
-    def freed(self) -> set[int]:
-        """Return the numbers of the storages whose memory has been freed."""
-        return self._freed
-
     def add(self, operation: Operation) -> None:
         """Record the storages that the operation creates or enlarges."""
-        for tensor in tensors_of(operation.out) if operation.fresh else ():
+        for tensor in tensors_of(operation.out):
             number = self.key(tensor)
-            if number in operation.fresh and number not in self._made:
+            if number in operation.fresh:
                 shape = "×".join(map(str, tensor.shape)) or "scalar"
-                self._made[number] = operation.traits.name, shape, str(tensor.dtype).removeprefix("torch.")
-        for number in (*operation.fresh, *operation.written):
-            if number in self._made:
-                self._resize(number, self.nbytes[number])
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                self._made.setdefault(number, (operation.traits.name, shape, dtype))
+        for number in (operation.fresh | operation.written) & self._made.keys():
+            self._resize(number, self.nbytes[number])
 
     def _resize(self, number: int, size: int) -> None:
         before = self._size.get(number, 0)
@@ -84,8 +60,7 @@ class LiveStorages(Storages):
             self._changes.append((number, size - before))
 
     def _forget(self, address: int, number: int, _: object) -> None:
-        del self._numbers[address]
-        self._freed.add(number)
+        super()._forget(address, number, _)
         self._resize(number, 0)
 
     def at_peak(self) -> list[list[Any]]:
@@ -143,27 +118,16 @@ class OperationTotals:
 
     def _moved(self, operation: Operation) -> int:
         """Return the bytes that the operation reads and writes: those of a slice, not of the whole storage."""
-        of, key = operation.traits, self._storages.key
-        overwrites = of.overwrites and not Observer.accumulates(of, operation.args, operation.kwargs)
         moved: dict[tuple[Any, ...], int] = {}
-        if not (operation.fresh or operation.written):  # a view, or a look at shapes
+        if not operation.results:  # a view, or a look at shapes
             return 0
-        for place, value in (*enumerate(operation.args), *operation.kwargs.items()):
-            is_written = place in of.written
-            for tensor in tensors_of(value):
-                number = key(tensor)
-                part = (number, tensor.storage_offset(), tensor.shape, tensor.stride())
-                if number in operation.reads and not (is_written and overwrites):
-                    moved[part] = self._size(tensor, number)
-                if number in operation.written and is_written:
-                    moved[*part, "written"] = self._size(tensor, number)
-        for tensor in tensors_of(operation.out) if operation.fresh and not of.leaves_unwritten else ():
-            if (number := key(tensor)) in operation.fresh:
-                moved[number, "made"] = self._size(tensor, number)
+        for is_written, tensors in enumerate((operation.inputs, operation.results)):
+            for tensor in tensors:
+                number = self._storages.key(tensor)
+                part = (is_written, number, tensor.storage_offset(), tensor.shape, tensor.stride())
+                # An expanded tensor repeats its storage.
+                moved[part] = min(tensor.nbytes, self._storages.nbytes[number])
         return sum(moved.values())
-
-    def _size(self, tensor: Tensor, number: int) -> int:
-        return min(tensor.nbytes, self._storages.nbytes[number])  # an expanded tensor repeats its storage
 
 
 def _place() -> str:

@@ -16,7 +16,7 @@ from harness.core.model import own_axes
 from harness.core.model.sequence_lengths import real_lengths
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import layer_inputs, layer_protocol, result_checks, verify, workload
-from harness.core.trial.counts.flops import product_dtypes
+from harness.core.trial.counts.flops import watched_call
 from harness.core.trial.described_layer import file_or_module
 from harness.core.trial.function_layer import FunctionLayer, signature_of
 from harness.core.trial.layer_inputs import Input
@@ -55,7 +55,7 @@ def describe_call(case: Case) -> Answer:
     of_products = 0.0
     if layer_protocol.allowed_error(layer_class) and case.trains:
         reference = None  # the gradients of an approximation are its own
-        dtypes = product_dtypes(workload.build(small, 0).forward)
+        dtypes, _ = watched_call(workload.build(small, 0).forward)
         of_products = result_checks.limit_of_products(layer_class, dtypes, case.d_model)
     limit, of_gradients = result_checks.limits(case, layer_class, has_reference=reference is not None)
     limits = {"tolerance": limit, "gradient_tolerance": max(of_gradients, of_products), "small_len": small.seq_len}

@@ -6,7 +6,7 @@ terms free, so its scaling exponent is a range.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
 from types import SimpleNamespace
@@ -195,23 +195,22 @@ _PATH = "path: "
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge the claimed path length from the sequential depth, which is an upper bound.
 
-    No path from one position to another is longer than the longest chain of operations. So the depth confirms a claim
-    of its own order and refutes a claim of a higher order, not of a lower one. Nothing is confirmed without a path.
+    No path from one position to another is longer than the longest chain of operations. So a constant depth confirms a
+    constant path, and the depth refutes a claim of a higher order. Otherwise the path may be shorter than the chain.
+    Nothing is confirmed without a path.
     """
     one = judge_depth(lines, claim)
     if not one.measured:
         return one
+    verdict, reason = one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
     unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
-    if unknown and one.verdict == CONFIRMED:
-        return Judgement(f"at most {one.measured}", UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0])
-    bound = Judgement(
-        f"at most {one.measured}", one.verdict, f"upper bound: the longest dependency chain, {one.reason}"
-    )
-    if one.verdict == CONFIRMED or all(order.beside < 0 for order in _depth_orders(lines, claim)):
-        return bound
-    return replace(
-        bound, verdict=UNDETERMINED, reason=f"{bound.reason}; that it is shorter cannot be seen from outside"
-    )
+    if unknown and verdict == CONFIRMED:
+        verdict, reason = UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0]
+    elif (verdict != CONFIRMED or any(claim.growth("n"))) and any(
+        order.beside >= 0 for order in _depth_orders(lines, claim)
+    ):
+        verdict, reason = UNDETERMINED, f"{reason}; that it is shorter cannot be seen from outside"
+    return Judgement(f"at most {one.measured}", verdict, reason)
 
 
 # Why a depth below a claimed log n does not refute the claim.

@@ -120,11 +120,49 @@ def softmax_over_the_batch(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 softmax_over_the_batch.reference = None
 
 
+class AddsNoise(nn.Module):
+    """Each draw takes as many numbers as its rate needs, so sequences after a changed one get other draws."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.draw(x.detach())
+
+    def draw(self, x: Tensor) -> Tensor:
+        return torch.poisson(x.abs())
+
+
+class AddsGamma(AddsNoise):
+    def draw(self, x: Tensor) -> Tensor:
+        return torch._standard_gamma(x.abs())
+
+
+class AddsBinomial(AddsNoise):
+    def draw(self, x: Tensor) -> Tensor:
+        return torch.binomial(torch.full_like(x, 20), x.sigmoid())
+
+
+class MixesAndAddsNoise(AddsNoise):
+    """Each of its draws takes one number."""
+
+    def draw(self, x: Tensor) -> Tensor:
+        return torch.randn_like(x) + x.mean(0)
+
+
 def verified(name: str, **axes: object) -> dict:
     return verify(Case(f"{Path(__file__)}:{name}", 24, 8, 2, **axes), seed=0)
 
 
-MIXERS = ("Recurrent", "Attends", "WeighsTheBatch", "ViewsInsteadOfTransposing", "GathersFromTheFirst", "SeesTheLast")
+MIXERS = (
+    "MixesAndAddsNoise",
+    "Recurrent",
+    "Attends",
+    "WeighsTheBatch",
+    "ViewsInsteadOfTransposing",
+    "GathersFromTheFirst",
+    "SeesTheLast",
+)
 
 
 @pytest.mark.parametrize("name", [*MIXERS, "softmax_over_the_batch"])
@@ -154,6 +192,11 @@ def test_half_precision_does_not_hide_the_other_sequence() -> None:
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 def test_statistics_of_the_batch_in_training_are_no_mistake(mode: str) -> None:
     assert verified("NormalisesTheBatch", batch_size=2, mode=mode)["output_error"] < 1e-5
+
+
+@pytest.mark.parametrize("name", ["AddsNoise", "AddsGamma", "AddsBinomial"])
+def test_draws_that_move_with_the_values_are_no_mistake(name: str) -> None:
+    assert verified(name, batch_size=2)["output_error"] < 1e-5
 
 
 @pytest.mark.parametrize("name", ["OneSequence", "RefusesTwo"])

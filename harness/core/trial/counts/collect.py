@@ -109,23 +109,24 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     """Count the facts of one call. Raises as `observe_call` does. `ran` is as for `Flops`."""
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
-    depth = Depth(flops.declared_depth)
+    depth = Depth(flops.declared_depth, storages)
     traffic = Traffic(storages)
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
     work_done, full = flops.work or (None, None)
-    read_bytes = traffic.read_bytes() + (packed.bytes() or 0)
-    output_bytes = sum(tensor.nbytes for tensor in seen.outputs)
+    read_bytes, moved_bytes, output_bytes = traffic.totals(seen.outputs)
+    read_bytes += packed.bytes() or 0
+    length, declared = depth.longest
     facts = {
         "flops": work_done,
         "flops_full": full,
         "flops_unknown": flops.unknown,
         "ops": seen.ops,
-        "depth": depth.longest.length,
-        "depth_declared": depth.longest.declared,
-        "fused_depth_declared": depth.longest.declared > 0,
-        "min_bytes": read_bytes + traffic.made_bytes(seen.outputs) + output_bytes,
+        "depth": length,
+        "depth_declared": declared,
+        "fused_depth_declared": declared > 0,
+        "min_bytes": read_bytes + moved_bytes,
         "read_bytes": read_bytes,
         "output_bytes": output_bytes,
         "backend_fallback": fallback.reason,

@@ -193,13 +193,13 @@ class Flops:
     Each function is called with the kernel's own arguments and its result as `out=`. Either may be omitted.
 
     `ran` are the names of the operations of a call that nobody observed, as a profiler has seen them. They show whether
-    FlexAttention is compiled: `flex_is_dense` if it is not.
+    FlexAttention is compiled: `flex_is_dense` if it is not. `names` are those of the operations that were observed.
     """
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
         self._softmax_ran = _SOFTMAX_OF_DENSE in ran
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
         # Without this module, its operators are not loaded either, and loading them takes time.
@@ -213,14 +213,14 @@ class Flops:
     @property
     def work(self) -> Work | None:
         """FLOPs so far, or None if they are unknown."""
-        if self.flex_is_dense and _SOFTMAX_OF_DENSE in self._names:
+        if self.flex_is_dense and _SOFTMAX_OF_DENSE in self.names:
             self._note_unknown("flex_attention")  # either may have run that softmax
         return None if self.unknown else Work(self._flops, self._full)
 
     @property
     def flex_is_dense(self) -> bool:
         """Whether FlexAttention has run uncompiled, and so computed every pair."""
-        return self._softmax_ran and "flex_attention" in self._names
+        return self._softmax_ran and "flex_attention" in self.names
 
     def _note_unknown(self, name: str) -> None:
         if name not in self.unknown:
@@ -229,7 +229,7 @@ class Flops:
     def add(self, operation: Operation) -> Work | None:
         """Count one operation. Return its work, or None if it has no formula."""
         self.has_own_operators |= operation.traits.namespace not in _TORCHS
-        self._names.add(operation.traits.name)
+        self.names.add(operation.traits.name)
         work = self._of(operation)
         if work is None:
             self._note_unknown(operation.traits.name)
@@ -328,8 +328,11 @@ def claimed_work(case: Case) -> dict[str, Any]:
     return {"flops_claimed": work, "claims": claims, "own_axes": text}
 
 
-def product_dtypes(call: Callable[[], Any]) -> set[torch.dtype]:
-    """The dtypes of the factors of a call's products, as under autocast. Empty for a call that cannot be watched."""
+def watched_call(call: Callable[[], Any]) -> tuple[set[torch.dtype], set[str]]:
+    """The dtypes of the factors of a call's products, as under autocast, and its operators' names.
+
+    Empty for a call that cannot be watched.
+    """
     dtypes: set[torch.dtype] = set()
     flops = Flops()
 
@@ -340,4 +343,4 @@ def product_dtypes(call: Callable[[], Any]) -> set[torch.dtype]:
 
     with suppress(Exception), uncompiled_calls(), Observer(Storages(), [note]):
         call()
-    return dtypes
+    return dtypes, flops.names

@@ -7,19 +7,19 @@ with `torch.library` is seen. During observation, autograd dispatches one `detac
 gradients out of place.
 """
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .partial_reads import marks_of
+from .partial_reads import Cells, part_of
 
 # These write in place, and the old content does not enter the result.
 _OVERWRITES = """
@@ -60,7 +60,8 @@ class Operation:
     """One dispatched operation: its operator, its arguments, and the storages that it touched.
 
     `reads` are the storages whose content it uses. `written` are existing storages that it changed. `fresh` are
-    storages that it created. All three are empty for a view.
+    storages that it created. All three are empty for a view. `inputs` are the tensors that it reads, and `results`
+    those that it writes.
     """
 
     func: Any
@@ -68,9 +69,11 @@ class Operation:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
-    reads: list[int]
-    written: list[int]
-    fresh: list[int]
+    inputs: list[Tensor]
+    results: list[Tensor]
+    reads: set[int]
+    written: set[int]
+    fresh: set[int]
 
     def arguments(self) -> dict[str, Any]:
         """Return all arguments by name, including defaults."""
@@ -134,8 +137,8 @@ def bytes_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> int:
 class Storages:
     """A unique number for each storage of an observed call, never reused. Tensors that share memory have the same one.
 
-    A storage's own address could be reused after it is freed. A weak reference reserves the address and still lets the
-    memory go.
+    A storage's Python object lives as long as its memory, so a weak reference shows when it is freed. From then on,
+    another storage may have its address.
     """
 
     def __init__(self) -> None:
@@ -143,9 +146,10 @@ class Storages:
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
-        self._held: dict[int, StorageWeakRef] = {}
+        self.freed: set[int] = set()
+        self._numbers: dict[int, tuple[int, Any]] = {}  # by address, with a weak reference
 
-    def key(self, tensor: torch.Tensor) -> int:
+    def key(self, tensor: Tensor) -> int:
         """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
 
         Raises Unobservable for a sparse tensor.
@@ -153,15 +157,16 @@ class Storages:
         if tensor.layout != torch.strided:
             raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key not in self.nbytes:
-            self._held[key] = StorageWeakRef(storage)
-            self.nbytes[key] = storage.nbytes()
-        return key
+        address = storage._cdata
+        if address not in self._numbers:
+            number = len(self.nbytes)
+            self.nbytes[number] = storage.nbytes()
+            self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
+        return self._numbers[address][0]
 
-    def freed(self) -> set[int]:
-        """Return the numbers of the storages whose memory has been freed."""
-        return {key for key, held in self._held.items() if held.expired()}
+    def _forget(self, address: int, number: int, _: object) -> None:
+        del self._numbers[address]
+        self.freed.add(number)
 
 
 class Unobservable(Exception):
@@ -194,207 +199,152 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
             # nn.Parameter is also a class of its own, but does not change its operations.
-            if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            if kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
                 raise Unobservable(f"its tensors are of a class of their own, {kind.__name__}, not torch.Tensor")
         kwargs = kwargs or {}
         of = operation_traits(func)
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
-        reads, changed = self._touched(of, args, kwargs)
+        inputs, changed = self._touched(of, args, kwargs)
+        key = self._storages.key
+        before = set(map(key, [*inputs, *changed]))
         start = perf_counter()
         out = func(*args, **kwargs)
         if of.namespace == "aten":
             self.inside_s += perf_counter() - start
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
-        for tensor in changed.values():  # `out=` may have enlarged its argument
-            self._storages.nbytes[self._storages.key(tensor)] = tensor.untyped_storage().nbytes()
-        written = list(changed)
-        # A view returns a storage in `before`: it creates nothing, and reads nothing yet.
-        before = {*reads, *written}
-        made = (self._storages.key(tensor) for tensor in tensors_of(out))
-        fresh = [key for key in dict.fromkeys(made) if key not in before]
-        is_view = not written and not fresh and bool(tensors_of(out))
-        if of.relabels or is_view:
-            reads, written = [], []
-        elif of.takes_no_content:
-            reads = []
-        operation = Operation(func, of, args, kwargs, out, reads, written, fresh)
+        for tensor in changed:  # `out=` may have enlarged its argument
+            self._storages.nbytes[key(tensor)] = tensor.untyped_storage().nbytes()
+        # A view returns a storage that it was passed: it creates nothing, and reads nothing yet.
+        made = [tensor for tensor in tensors_of(out) if key(tensor) not in before]
+        is_view = not changed and not made and tensors_of(out)
+        if of.relabels or of.takes_no_content or is_view:
+            inputs = []
+        if of.relabels:
+            changed = []
+        results = changed if of.leaves_unwritten else [*changed, *made]
+        keys = (set(map(key, tensors)) for tensors in (inputs, changed, made))
+        operation = Operation(func, of, args, kwargs, out, inputs, results, *keys)
         for count in self._counts:
             count(operation)
         return out
 
-    def _touched(
-        self, of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[int], dict[int, Tensor]]:
-        """Return the storages that are read, and those that are written with a tensor of each."""
-        reads: dict[int, None] = {}
-        written: dict[int, Tensor] = {}
-        key = self._storages.key
-        overwrites = of.overwrites and not self.accumulates(of, args, kwargs)
-        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
-        unread = 0 if kwargs.get("beta", 1) == 0 else None
-        for place, value in (*enumerate(args), *kwargs.items()):
-            is_written = place in of.written
-            for tensor in tensors_of(value):
-                number = key(tensor)
-                if is_written:
-                    written[number] = tensor
-                if not (is_written and overwrites) and place != unread:
-                    reads[number] = None
-        return list(reads), written
-
-    @staticmethod
-    def accumulates(of: OperationTraits, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether an operation with these arguments reads what it overwrites."""
+    def _touched(self, of: OperationTraits, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the tensors that are read, and those that are written."""
+        arguments = [*enumerate(args), *kwargs.items()]
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
-        adds = "index_put" in of.name and len(args) > 3 and args[3]
-        return bool(kwargs.get("accumulate") or kwargs.get("reduce") or adds)
+        adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
+        unread = of.written if of.overwrites and not adds else frozenset()
+        if kwargs.get("beta", 1) == 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
+            unread |= {0}
+        read = [value for place, value in arguments if place not in unread]
+        return tensors_of(read), tensors_of([value for place, value in arguments if place in of.written])
 
 
-class Chain(NamedTuple):
-    """A chain of operations: its `length`, and how many of them opaque kernels declare and nothing observes.
-
-    Chains compare by length first.
-    """
-
-    length: int = 0
-    declared: int = 0
+_STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
 
 
 class Depth:
-    """Sequential depth: `longest` is the longest chain in which each operation needs the result of the one before.
+    """Sequential depth: the longest chain of operations in which each needs the result of the one before.
 
-    Chains are followed by storage. An operation comes one step after the deepest storage that it reads. A view adds
-    nothing, and memory filled with a constant starts at 0. Overwriting a slice depends on what is written, not on the
-    old content, so that `out[:, t] = f(x[:, t])` in a loop is no chain. An opaque kernel adds the inner depth that it
-    declares.
+    `longest` is its length, and how many operations of it opaque kernels declare.
+
+    Chains are followed by element. An operation comes one step after the deepest element that it reads. A view adds
+    nothing, and memory filled with a constant starts at 0. What is overwritten is not needed: neither
+    `out[:, t] = f(x[:, t])` in a loop nor memory that is used again is a chain. An opaque kernel adds the inner depth
+    that it declares.
 
     The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
     sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
 
-    Limits: each storage is tracked as a whole. Two slices of one tensor that are changed in place (the gates of
-    `nn.GRU` on the CPU) count as a chain although neither waits for the other. The count is therefore an upper bound.
-    Dependencies through Python (`item()`, then a branch on it) are not followed.
+    Limits: an operation needs all of a tensor that it is passed, or the rows that it chooses by number, as `index`,
+    `gather` and `index_add_` do. Dependencies through Python (`item()`, then a branch on it) are not followed.
     """
 
-    def __init__(self, declared_by: Callable[[Operation], int | None]) -> None:
+    def __init__(self, declared_by: Callable[[Operation], int | None], storages: Storages) -> None:
         self._declared_by = declared_by
-        self._after: dict[int, Chain] = {}
-        self.longest = Chain()
+        self._after = Cells(storages, torch.int64)
+        self.longest = (0, 0)
 
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
-        if not (operation.fresh or operation.written):
+        inputs, results = operation.inputs, operation.results
+        if not results:
             return
-        chain = Chain()
-        if operation.reads:
-            before = max(self._after.get(key, chain) for key in operation.reads)
-            inner = self._declared_by(operation)
-            step, declared = (1, 0) if inner is None else (inner, inner)
-            chain = Chain(before.length + step, before.declared + declared)
-            self.longest = max(self.longest, chain)
-        for key in operation.fresh:
-            self._after[key] = chain
-        for key in operation.written:
-            self._after[key] = max(self._after.get(key, chain), chain)
+        inner = self._declared_by(operation) if inputs else None
+        step = _STEP if inner is None else inner * (_STEP + 1)
+        # The tensors of a list do not wait for one another. A tensor beside the lists comes last.
+        chains = len(results) if operation.traits.name.startswith("aten::_foreach_") else 1
+        beside = len(inputs) - len(inputs) % chains
+        for place in range(chains):
+            reads = [*inputs[place:beside:chains], *inputs[beside:]]
+            chain = step + max(self._before(operation, tensor) for tensor in reads) if reads else 0
+            self.longest = max(self.longest, divmod(chain, _STEP))
+            for tensor in results[place::chains]:
+                self._after.change(chain, tensor, part_of(operation, tensor))
+
+    def _before(self, operation: Operation, tensor: Tensor) -> int:
+        after = self._after.of(tensor)
+        chosen = part_of(operation, tensor) if after.numel() > 1 else None
+        needed = after if chosen is None else after * chosen[..., None]
+        return int(needed.max()) if needed.numel() else 0
 
 
-_IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
-
-
-class ReadParts:
-    """How many bytes of each storage the operations surely read. What several of them read counts once."""
-
-    def __init__(self, storages: Storages) -> None:
-        self._storages = storages
-        self._whole: set[int] = set()
-        self._places: dict[int, dict[int, Tensor]] = {}  # storage -> size of an element -> which ones were read
-
-    def add(self, operation: Operation, tensor: Tensor) -> None:
-        """Record that the operation reads what it needs of `tensor`, one of its arguments."""
-        key, size = self._storages.key(tensor), tensor.element_size()
-        if key in self._whole or _selects_unknown(operation):
-            return
-        arguments = operation.arguments() if operation.traits.namespace == "aten" else {}
-        mark = marks_of(operation.traits.name, arguments, tensor)
-        if mark is None and _IS_DENSE(tensor) and tensor.nbytes == self._storages.nbytes[key]:
-            self._whole.add(key)
-            return
-        elements = self._storages.nbytes[key] // size
-        places = self._places.setdefault(key, {}).setdefault(size, torch.zeros(elements, dtype=torch.bool))
-        shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-        part = places.as_strided(shape, tensor.stride(), tensor.storage_offset())
-        if mark is None:
-            part.fill_(True)
-        elif part.shape == tensor.shape:
-            mark(part, **arguments)
-
-    def bytes(self, key: int) -> int:
-        """The bytes of this storage that were read."""
-        if key in self._whole:
-            return self._storages.nbytes[key]
-        return max((size * int(places.sum()) for size, places in self._places.get(key, {}).items()), default=0)
-
-
-def _selects_unknown(operation: Operation) -> bool:
-    """Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads."""
-    if operation.traits.namespace == "aten":
-        return False
-    tensors = tensors_of([*operation.args, *operation.kwargs.values()])
-    return any(tensor.dtype in (torch.int32, torch.int64) for tensor in tensors)
+_WRITTEN, _READ, _GIVEN = 1, 2, 4
 
 
 class Traffic:
-    """The least memory traffic that the call's operations can achieve, in bytes of storages.
+    """The least memory traffic that the call's operations can achieve, in bytes.
 
-    - Of weights, inputs, masks and caches, what the operations surely read is transferred once, and outputs whole.
-    - An intermediate result that is materialised (new memory from an operation that is not a view) is written once. If
-      anything reads it, it is read once: caches may serve all further reads.
+    - Of weights, inputs, masks and caches, what the operations surely read before they overwrite it is transferred
+      once, and outputs whole.
+    - An intermediate result that is materialised (new memory from an operation that is not a view) is written once.
+      What is surely read of it is read once: caches may serve all further reads.
     - Gradients are added in place if autograd owns the sum, so the sum is no new memory.
     """
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
-        self._parts = ReadParts(storages)
+        self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
-        self._written: set[int] = set()
-        self._read: set[int] = set()
         self._sum_in: dict[int, int] = {}
 
     def add(self, operation: Operation) -> None:
         """Record what the operation creates, writes and reads."""
-        reads = [self._root(key) for key in operation.reads]
-        self._read.update(reads)
-        for tensor in tensors_of([*operation.args, *operation.kwargs.values()]):
-            key = self._storages.key(tensor)
-            if key in operation.reads and self._root(key) not in self._made:
-                self._parts.add(operation, tensor)
-        self._written.update(self._root(key) for key in operation.written)
-        if not operation.fresh:
-            return
+        made, is_torchs = self._made, operation.traits.namespace == "aten"
+        for tensor in operation.inputs:
+            # Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads.
+            if not is_torchs and any(one.dtype in (torch.int32, torch.int64) for one in operation.inputs):
+                break
+            unless = 0 if self._storages.key(tensor) in made else _WRITTEN
+            self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
+        for tensor in operation.results:
+            self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         backward = torch._C._current_graph_task_id() != -1
-        if backward and operation.traits.name == "aten::add" and self._made.get(reads[0], False):
-            self._sum_in.update((key, reads[0]) for key in operation.fresh)
-            return
-        for key in operation.fresh:
-            self._made[key] = backward
-            if not operation.traits.leaves_unwritten:
-                self._written.add(key)
+        if backward and operation.traits.name == "aten::add":
+            first = self._storages.key(operation.inputs[0])
+            sum_in = self._sum_in.get(first, first)
+            if made.get(sum_in, False):
+                self._sum_in |= dict.fromkeys(operation.fresh, sum_in)
+                return
+        made |= dict.fromkeys(operation.fresh, backward)
 
-    def read_bytes(self) -> int:
-        """Return the bytes that are read of what existed before."""
-        return sum(self._parts.bytes(key) for key in self._read - self._made.keys())
+    def totals(self, outputs: list[Tensor]) -> tuple[int, int, int]:
+        """Return what is read of what existed before, what the call makes and moves, and the size of `outputs`.
 
-    def made_bytes(self, outputs: Iterable[torch.Tensor]) -> int:
-        """Return the bytes of intermediates, which are made and are no `outputs`, that are transferred."""
-        size = self._storages.nbytes
-        between = self._made.keys() - {self._root(self._storages.key(tensor)) for tensor in outputs}
-        return sum(size[key] for crossing in (self._written, self._read) for key in crossing & between)
+        An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
+        nothing.
+        """
+        given = {self._storages.key(tensor) for tensor in outputs}
+        for tensor in outputs:
+            self._crossed.add(_GIVEN, tensor)
+        before = self._storages.nbytes.keys() - self._made.keys() - self._sum_in.keys()
+        between = self._made.keys() - {self._sum_in.get(key, key) for key in given}
+        moved = self._sum(between, _WRITTEN) + self._sum(between, _READ) + self._sum(given, _WRITTEN | _GIVEN)
+        return self._sum(before, _READ), moved, self._sum(given, _GIVEN)
 
-    def _root(self, key: int) -> int:
-        while key in self._sum_in:
-            key = self._sum_in[key]
-        return key
+    def _sum(self, keys: Iterable[int], bits: int) -> int:
+        return sum(self._crossed.bytes(key, bits) for key in keys)
 
 
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
@@ -420,13 +370,13 @@ class UntrackedWrites:
 
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
-        self._read.update(operation.reads)
-        # An operator of a library may write all of an argument that it declares as changed.
-        new = operation.written if operation.traits.namespace != "aten" else ()
-        unwritten = self._unwritten.intersection(operation.reads).difference(new) - self._storages.filled
+        self._read |= operation.reads
+        unwritten = self._unwritten & operation.reads - self._storages.filled
+        if operation.traits.namespace != "aten":
+            unwritten -= operation.written  # an operator of a library may write all of what it declares as changed
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
-        self._unwritten.difference_update(operation.written)
-        self._made.update(operation.written, operation.fresh)
+        self._unwritten -= operation.written
+        self._made |= operation.written | operation.fresh
         out, left = operation.out, self._storages.left
         if operation.traits.name == _LEAVES and not isinstance(out, bool):
             left[isinstance(out, int)].update(operation.reads)
@@ -437,13 +387,13 @@ class UntrackedWrites:
             else:
                 self.somebody_elses = True
         if operation.traits.leaves_unwritten:
-            self._unwritten.update(operation.fresh)
+            self._unwritten |= operation.fresh
 
-    def past_torch(self, known: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> bool:
+    def past_torch(self, known: Iterable[Tensor], outputs: Iterable[Tensor]) -> bool:
         """Return whether an output, or what an operation has read, was written past torch. `known` existed before."""
         before = {self._storages.key(tensor) for tensor in known}
         written = before | (self._made - self._unwritten) | self._storages.filled
-        passing = (self._read - self._made - before) & self._storages.freed()
+        passing = (self._read - self._made - before) & self._storages.freed
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
         passing |= self._made & self._storages.left[0]
         left = self._storages.is_read_outside or self._unwritten_was_read

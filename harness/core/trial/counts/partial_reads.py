@@ -4,18 +4,18 @@ Some operators choose rows by values, stop early, use the shape alone or take lo
 may stay untouched, as the experts do that no token chooses.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 # Nothing is surely read of these arguments of torch's operators, because the part that is read is not followed here.
 _NOT_FOLLOWED = """
     take.self put_.self masked_select.self _unsafe_masked_index.self _unsafe_masked_index_put_accumulate.values
-    index_add_.self index_reduce_.self index_put_.self _index_put_impl_.self scatter_.self scatter_add_.self
-    scatter_reduce_.self masked_fill_.self masked_scatter_.self masked_scatter_.source masked_scatter.source
-    tril_.self triu_.self trace.self equal.self equal.other isin.test_elements searchsorted.sorted_sequence
-    searchsorted.sorter bucketize.boundaries histogram.bins
+    index_reduce_.self scatter_reduce_.self masked_fill_.self masked_scatter_.self masked_scatter_.source
+    masked_scatter.source tril_.self triu_.self trace.self equal.self equal.other isin.test_elements
+    searchsorted.sorted_sequence searchsorted.sorter bucketize.boundaries histogram.bins
     grid_sampler_2d.input grid_sampler_3d.input _grid_sampler_2d_cpu_fallback.input cudnn_grid_sampler.self
     grid_sampler_2d_backward.input grid_sampler_3d_backward.input _grid_sampler_2d_cpu_fallback_backward.input
     cudnn_grid_sampler_backward.self
@@ -37,7 +37,7 @@ _NOT_FOLLOWED = """
     _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
     _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
     _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data
+    segment_reduce.data convolution_backward.weight
     slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
     fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
     fractional_max_pool3d_backward.self avg_pool2d_backward.self avg_pool3d_backward.self
@@ -57,31 +57,132 @@ _NOT_FOLLOWED = """
 """
 
 
-def _mark_indexed(part: Tensor, indices: Sequence[Tensor | None]) -> None:
+def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
 
 
-def _rows(index: Tensor) -> Tensor:
-    return index.cpu().long()
+_ATTENTION = """
+    _scaled_dot_product_flash_attention.key _scaled_dot_product_flash_attention.value
+    _scaled_dot_product_flash_attention_for_cpu.key _scaled_dot_product_flash_attention_for_cpu.value
+    _scaled_dot_product_efficient_attention.key _scaled_dot_product_efficient_attention.value
+    _scaled_dot_product_cudnn_attention.key _scaled_dot_product_cudnn_attention.value
+    _scaled_dot_product_fused_attention_overrideable.key _scaled_dot_product_fused_attention_overrideable.value
+    _scaled_dot_product_flash_attention_backward.key _scaled_dot_product_flash_attention_backward.value
+    _scaled_dot_product_flash_attention_for_cpu_backward.key _scaled_dot_product_flash_attention_for_cpu_backward.value
+    _scaled_dot_product_efficient_attention_backward.key _scaled_dot_product_efficient_attention_backward.value
+    _scaled_dot_product_cudnn_attention_backward.key _scaled_dot_product_cudnn_attention_backward.value
+    _scaled_dot_product_fused_attention_overrideable_backward.key
+    _scaled_dot_product_fused_attention_overrideable_backward.value
+"""
 
 
-# What an operator reads of an argument, marked in a tensor of its shape. Each takes all arguments by name.
-_MARKS: dict[str, Callable[..., object]] = {
-    **dict.fromkeys(_NOT_FOLLOWED.split(), lambda part, **_: None),
-    "embedding.weight": lambda part, indices, **_: part.index_fill_(0, _rows(indices).flatten(), True),
-    "index_select.self": lambda part, dim, index, **_: part.index_fill_(dim, _rows(index), True),
-    "gather.self": lambda part, dim, index, **_: part.scatter_(dim, _rows(index), True),
-    "index.self": lambda part, indices, **_: _mark_indexed(part, indices),
-    "constant_pad_nd.self": lambda part, pad, **_: min(pad) < 0 or part.fill_(True),  # a negative pad crops
-    **dict.fromkeys(
-        ("convolution.input", "convolution_backward.input"),
-        # Longer steps leave out what lies between windows, or after the last one.
-        lambda part, stride, transposed, **_: (max(stride) > 1 and not transposed) or part.fill_(True),
+_Marks = list[tuple[str, Callable[..., object]]]
+# What an operator chooses of an argument by number, to read or to change it. Each takes all arguments by name, and a
+# tensor of the argument's shape, in which it marks them.
+_CHOSEN: _Marks = [
+    ("embedding.weight", lambda part, indices, **_: _mark_indexed(part, [indices])),
+    (
+        "index_select.self index_copy_.self index_fill_.self index_add_.self index_reduce_.self",
+        lambda part, dim, index, **_: part.index_fill_(dim, index.cpu().long(), True),
     ),
-}
+    (
+        "gather.self scatter_.self scatter_add_.self scatter_reduce_.self",
+        lambda part, dim, index, **_: part.scatter_(dim, index.cpu().long(), True),
+    ),
+    ("index.self index_put_.self _index_put_impl_.self", _mark_indexed),
+]
+# What an operator surely reads of other arguments.
+_SURE: _Marks = [
+    (_NOT_FOLLOWED, lambda part, **_: None),
+    # From the top left, the last query sees no later key.
+    (
+        _ATTENTION,
+        lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
+    ),
+    ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
+    (
+        # Longer steps leave out what lies between windows, or after the last one.
+        "convolution.input convolution_backward.input",
+        lambda part, stride, transposed, **_: part.fill_(transposed or max(stride) == 1),
+    ),
+    (
+        # Places of a kernel that is longer than the input may see padding alone.
+        "convolution.weight",
+        lambda part, padding, transposed, result, **_: part.fill_(
+            min(result.shape[2:]) > 2 * max(padding) and not transposed * max(padding)
+        ),
+    ),
+]
+_MARKS = [{name: mark for names, mark in table for name in names.split()} for table in (_CHOSEN, _CHOSEN + _SURE)]
+_MARKED = {name.partition(".")[0] for name in _MARKS[1]}
 
 
-def marks_of(operator: str, arguments: Mapping[str, Any], tensor: Tensor) -> Callable[..., object] | None:
-    """Return what marks the part of `tensor` that an operator reads, such as `aten::take`; None if it reads it all."""
+def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | None:
+    """Return which elements of an argument an operation chooses by number, or `surely` reads; None for all."""
+    operator = operation.traits.name.removeprefix("aten::")
+    if operator not in _MARKED:
+        return None
+    arguments = operation.arguments()
     names = (name for name, value in arguments.items() if value is tensor)
-    return _MARKS.get(f"{operator.removeprefix('aten::')}.{next(names, '')}")
+    mark = _MARKS[surely].get(f"{operator}.{next(names, '')}")
+    if mark is None:
+        return None
+    part = torch.zeros(tensor.shape, dtype=torch.bool)
+    mark(part, result=operation.out, **arguments)
+    return part
+
+
+_IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
+
+
+class Cells:
+    """A number for each element of each storage, 0 at first. A storage is one cell as long as its numbers are alike."""
+
+    def __init__(self, storages: Any, dtype: torch.dtype) -> None:
+        self._storages, self._dtype = storages, dtype
+        self._cells: dict[int, tuple[int, Tensor]] = {}  # with the bytes of a cell
+        self._freed: dict[tuple[int, int], int] = {}
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return the tensor's numbers: the storage's one cell, or a view of shape (…, cells of an element)."""
+        key, size = self._storages.key(tensor), tensor.element_size()
+        one = self._storages.nbytes[key], torch.zeros(1, dtype=self._dtype)
+        unit, cells = self._cells.setdefault(key, one)
+        if len(cells) == 1:
+            return cells
+        if size < unit:
+            self._cells[key] = unit, cells = size, cells.repeat_interleave(unit // size)
+        ratio = size // unit
+        shape = [1 if stride == 0 else length for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        strides = [stride * ratio for stride in tensor.stride()]
+        return cells.as_strided([*shape, ratio], [*strides, 1], tensor.storage_offset() * ratio)
+
+    def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
+        """Add a bit to the numbers of a tensor, or of its `chosen` elements; `unless` = 1: not where that bit is."""
+        numbers = self.of(tensor)
+        self.change(numbers | (bit * (1 - (numbers & unless)) if unless else bit), tensor, chosen)
+
+    def change(self, to: Any, tensor: Tensor, chosen: Tensor | None = None) -> None:
+        """Change the numbers of the tensor's elements, or of those that are `chosen`."""
+        part, key, size = self.of(tensor), self._storages.key(tensor), tensor.element_size()
+        nbytes, cells = self._cells[key]
+        is_part = chosen is not None or tensor.nbytes != nbytes or not _IS_DENSE(tensor)
+        if len(cells) == 1 and is_part and not tensor.is_nested:
+            if (part == to).all():
+                return
+            for freed in self._cells.keys() & self._storages.freed:
+                self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2)}
+                del self._cells[freed]
+            self._cells[key] = size, cells.repeat(-(-nbytes // size))
+            part = self.of(tensor)
+        if chosen is not None:
+            first = tuple(slice(length) for length in part.shape)  # of an expanded dimension
+            to = torch.where(chosen[..., None][first], to, part)
+        part[...] = to
+
+    def bytes(self, key: int, bits: int) -> int:
+        """Return how many bytes of a storage have a number with these bits."""
+        if key not in self._cells:
+            return self._freed.get((key, bits), 0)
+        unit, cells = self._cells[key]
+        return unit * int((cells & bits == bits).count_nonzero())

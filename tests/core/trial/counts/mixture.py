@@ -196,3 +196,44 @@ class OneClass(Parts):
 
     def of_table(self, x: Tensor) -> Tensor:
         return nn.functional.nll_loss(self.table, self.classes)
+
+
+class FirstKeys(Parts):
+    """Under a causal mask from the top left, the last query sees no key of a later number."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        keys = self.table.expand(x.shape[0], 1, -1, -1)
+        return nn.functional.scaled_dot_product_attention(x[:, None], keys, keys, is_causal=True)[:, 0]
+
+
+class Overwritten(Parts):
+    """Memory that stays from call to call, and is written anew in each."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return self.table[: x.shape[1]].copy_(x[0]).tanh()
+
+
+class HalfOverwritten(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        self.table[:4] = x[0, :4]
+        return self.table[:8].sum(0)
+
+
+class WithinItself(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return self.table[1].copy_(self.table[0])
+
+
+class LongKernel(Parts):
+    """Most of its taps see padding alone."""
+
+    taps, padding = ROWS, ROWS // 2
+
+    def of_table(self, x: Tensor) -> Tensor:
+        weight = self.table[: self.taps].t()[:, None]
+        y = nn.functional.conv1d(x.transpose(1, 2), weight, padding=self.padding, groups=self.d)
+        return y[..., : x.shape[1]].transpose(1, 2)
+
+
+class ShortKernel(LongKernel):
+    taps, padding = 3, 1

@@ -71,3 +71,26 @@ def test_somebodys_own_kernel_may_declare_its_inside(runner: Executor) -> None:
     assert facts(runner, "planted_kernels:RunsItsOwnKernel", n=12)["depth"] is None
     found = facts(runner, "planted_kernels:DeclaresItsOwnKernel", n=12)
     assert (found["depth"], found["depth_declared"]) == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("layer", "depth"),
+    [
+        ("AddsToSlices", 3),  # tanh, the sum, and the assignment of `y[:, t] += …`
+        ("AddsToRows", 2),
+        ("PutsRows", 4),  # the rows, tanh or not; their sum; the assignment
+        ("AddsToHalves", 4),  # complex, a sum, its assignment, and a copy of the real parts
+        ("ReusesMemory", 3),  # tanh, times two, and the assignment
+        ("ReusesHalves", 3),
+        ("ListOfTensors", 7),  # cos, four times sin, and the two operations on the list
+        ("ListOfSlices", 2),
+        ("LooksAtASum", 1),
+    ],
+)
+def test_parts_that_do_not_wait_for_one_another_are_no_chain(layer: str, depth: int, runner: Executor) -> None:
+    found = [facts(runner, f"core.trial.counts.slices:{layer}", n=n, b=2)["depth"] for n in (4, 16)]
+    assert found == [depth, depth]
+
+
+def test_a_slice_that_needs_the_one_before_is_a_chain(runner: Executor) -> None:
+    assert facts(runner, "core.trial.counts.slices:AddsUpSlices", n=16, b=2)["depth"] == 2 * 16

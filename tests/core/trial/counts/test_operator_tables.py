@@ -61,7 +61,8 @@ def observed(call: Callable[[], Any], ran: tuple[str, ...] = ()) -> Flops:
     counted = Flops(ran=ran)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of prototypes, such as nested and sparse tensors
-        with Observer(Storages(), [counted.add, Depth(counted.declared_depth).add]):
+        storages = Storages()
+        with Observer(storages, [counted.add, Depth(counted.declared_depth, storages).add]):
             call()
     return counted
 
@@ -264,7 +265,7 @@ def test_each_formula_is_what_is_counted_by_hand(name: str) -> None:
     args, kwargs = (given, {}) if isinstance(given, tuple) else ((), given)
     dtype = torch.complex64 if name == "aten::_fft_c2c" else torch.float32
     out = m(*shape, dtype=dtype)
-    operation = Operation(overload, operation_traits(overload), args, kwargs, out, [], [], [])
+    operation = Operation(overload, operation_traits(overload), args, kwargs, out, *[[] for _ in range(5)])
     work = Flops()._of(operation)
     assert work is not None
     assert work.flops == by_hand

@@ -104,7 +104,13 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
         ("AmongFew", 4 * D),
         ("Equal", 0),
         ("AddedTo", 4 * D),  # the row, which is read again
-        ("FilledIn", ROWS * D + 4 * D),  # the mask, and a row that is read again
+        ("FilledIn", ROWS * D),  # the mask; which elements of a row stay is not followed
+        ("FirstKeys", 4 * N * D),  # as many as there are queries
+        ("Overwritten", 0),
+        ("HalfOverwritten", 4 * 4 * D),  # the other half
+        ("WithinItself", 4 * D),  # what is copied, not where to
+        ("LongKernel", 0),
+        ("ShortKernel", 4 * 3 * D),
         ("FewSources", 0),
         ("LowerHalf", 0),
         ("LongSteps", 4 * D * D),  # the weight
@@ -118,3 +124,19 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
 def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_input: int, runner: Executor) -> None:
     facts = runner.run("facts", Case(f"core.trial.counts.mixture:{layer}", N, D, 1, batch_size=B)).values
     assert facts["read_bytes"] == 4 * X + beside_the_input
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        ("ExpandedOutput", X + STEP),
+        ("ReadsAPart", 2 * X + 4 * X + X),  # four copies, of which one is read
+        ("FillsAPart", 2 * X + 2 * X + 2 * X),  # a copy, and a part of a large buffer
+        ("ReadsAPartOfEach", 2 * X + N * (2 * STEP + STEP) + 2 * X),  # of each step's two copies one is read
+        ("ReusesMemory", 2 * X + 2 * STEP),
+        ("Unchanged", 0),
+    ],
+)
+def test_of_what_a_call_makes_only_what_it_writes_and_reads_crosses(layer: str, words: int, runner: Executor) -> None:
+    facts = runner.run("facts", Case(f"core.trial.counts.slices:{layer}", N, D, 1, batch_size=B)).values
+    assert facts["min_bytes"] == 4 * words
