@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, stdtrit
+from scipy.special import fdtri
 
 from harness.fit.fit_law import all_subsets, fit_law, known_at
 from harness.fit.laws import (
@@ -21,11 +21,12 @@ from harness.fit.laws import (
     Sizes,
     candidate_terms,
     design,
+    reach,
     varying_axes,
     weights_of,
 )
 from harness.polynomial import OwnSize, Term
-from harness.stats.interval import CONFIDENCE, NORMAL
+from harness.stats.interval import NORMAL
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4
@@ -185,18 +186,14 @@ class Predictor:
         expected, least, most = self._unmeasured(size)
         fitted = self._averaged(size)
         value = fitted + expected
+        drift = self.drift * self.outside(n, d, h, b, own)
         if value == 0 or (self.law.exact and self.law.determined):
             # A peak is the peak of the largest phase. Beyond the measured sizes another phase may exceed it, so the
             # cost may be higher but not lower.
-            more = NORMAL * self.drift * self.outside(n, d, h, b, own)
-            return Range(value, value, value * math.exp(more))
-        deviation = math.hypot(
-            self._of_the_law(size, fitted),
-            self.scatter,
-            self.drift * self.outside(n, d, h, b, own),
-            self._error_of_known(size) / value,
-        )
-        half_width = min(float(stdtrit(self.checks, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
+            return Range(value, value, value * math.exp(NORMAL * drift))
+        of_known = self._error_of_known(size) / value
+        deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known)
+        half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
         down = math.hypot(half_width, math.log(value / (fitted + least)))
         up = math.hypot(half_width, math.log((fitted + most) / value))
         return Range(value, value * math.exp(-down), value * math.exp(up))
