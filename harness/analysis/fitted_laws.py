@@ -17,9 +17,9 @@ from scipy.special import ndtri
 from harness.analysis.series import Point, Series, series_groups, series_of
 from harness.fit.fit_law import MOST_OFF
 from harness.fit.integer_laws import exact_pieces
-from harness.fit.laws import Law, Range, Sizes, exponent_of
+from harness.fit.laws import FEWEST_SIZES, Law, Range, Sizes, exponent_of
 from harness.fit.piecewise import Predictor, fit_pieces, predictor
-from harness.formatting import listed
+from harness.formatting import counted, listed
 from harness.polynomial import OwnSize, Size, Term, sizes_by_letter
 from harness.results.columns import CaseResult
 from harness.stats.interval import CONFIDENCE, NORMAL
@@ -160,10 +160,6 @@ class _Piece:
             raise ValueError(f"no law is known of n below {self.until:g}")
         return below
 
-    @property
-    def _is_counted(self) -> bool:
-        return self.fitted.series.metric != "time"
-
     @cached_property
     def _predictor(self) -> Predictor:
         """All points of the series show how far to trust the law of the last piece."""
@@ -195,21 +191,23 @@ class _Piece:
         corners = (
             (n, d, h, b, tuple(zip(letters, own, strict=True))) for n, d, h, b, *own in product(*beside.values())
         )
-        costs = [predicted.lo, predicted.hi, *(self.law(Sizes.of(corners)) if self._is_counted else ())]
-        lo, hi = float(min(costs)), float(max(costs))
+        ranges = [predicted, *(predict(*corner) for corner in corners)]
+        lo, hi = min(one.lo for one in ranges), max(one.hi for one in ranges)
         return Prediction(predicted.value, lo, hi, False, warnings, self.law.exact and self.law.determined and lo == hi)
 
     def _known_beside(self, axis: str, wanted: float) -> tuple[tuple[float, ...], str]:
-        """The values around the wanted one at which the law of counts is known, and which those are in words.
+        """The values around the wanted one at which the law is known, and which those are in words.
 
-        Counts may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law is known at the
-        measured values alone. Without steps, the wanted value is returned, and no words.
+        Costs may have steps: ⌈n/64⌉ blocks or ⌈log₂ n⌉ rounds, for example. An undetermined law of counts is known at
+        the measured values alone, and so is a time between two values. Without steps, the wanted value is returned,
+        and no words.
         """
         values = _measured_values(self.points, axis)
         constant = [term.without(axis) == term for term in self.law.terms]
-        if not self._is_counted or wanted in values or all(constant):
+        if wanted in values or all(constant):
             return (wanted,), ""
-        if not self.law.determined:
+        is_open = len(values) < FEWEST_SIZES if self.fitted.series.metric == "time" else not self.law.determined
+        if is_open:
             below = max((value for value in values if value < wanted), default=wanted)
             return (below, min((value for value in values if value > wanted), default=wanted)), ""
         # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
@@ -269,8 +267,8 @@ def _further_warnings(points: Sequence[Point], most: float) -> str:
     """
     sizes = sorted({point.n for point in points})
     beyond = [n for n in (2 * sizes[-1], 4 * sizes[-1]) if n <= max(most, 2 * sizes[-1])]
-    number = f"{len(sizes)} value{'s' if len(sizes) > 1 else ''} of seq_len"
-    return f"; {number} from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"
+    number = counted(len(sizes), "value")
+    return f"; {number} of seq_len from {sizes[0]} to {sizes[-1]}: measure seq_len={','.join(map(str, beyond))} too"
 
 
 def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
