@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from harness import own_axes
+from harness.analysis.crossovers import unlikeness
 from harness.fit.laws import Floats, Sizes, relative_errors_of, shrunken_errors
 from harness.fit.page_faults import PageFaults, page_faults
 from harness.polynomial import OwnSize, Size, sizes_by_letter
@@ -24,7 +25,8 @@ _COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
 class Point:
     """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
 
-    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
+    A single trial gives no interval: `lo` is then 0 and `hi` infinite. The standard error `unlike` comes on top where
+    the machine was slower than at another size (`harness.analysis.crossovers.unlikeness`).
     """
 
     n: int
@@ -35,6 +37,7 @@ class Point:
     lo: float
     hi: float
     own: OwnSize = ()
+    unlike: float = 0.0
 
     @property
     def size(self) -> Size:
@@ -78,7 +81,8 @@ class Series:
         """The relative standard errors of the points, shape (points,); None if the costs are exact."""
         if self.metric != "time":
             return None
-        return shrunken_errors(relative_errors_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+        lo, hi, unlike = np.array([(point.lo, point.hi, point.unlike) for point in self.points]).T
+        return np.minimum(np.hypot(shrunken_errors(relative_errors_of(lo, hi)), unlike), 1.0)
 
     @property
     def largest(self) -> Point:
@@ -125,7 +129,9 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     held = list(lines)
     if metric == "memory" and any(line.allocates_outside_torch for line in held):
         return None
-    points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
+    quietest = min(held, key=lambda line: line.probe_s or math.inf)
+    known = ((point_of(line, metric), unlikeness(line, quietest)) for line in held)
+    points = sorted((replace(p, unlike=unlike) for p, unlike in known if p is not None), key=lambda p: p.size)
     faults = page_faults_of(held) if metric == "time" else None
     names = own_axes.names_of_letters(line.own_axes for line in held)
     if held[0].kv_len:
