@@ -30,7 +30,9 @@ def test_between_and_beyond_the_sizes_measured_the_law_is_followed() -> None:
         assert not said.measured
 
 
-def timed(cost: Callable[[int, int], float], sizes: Iterable[tuple[int, int]], flops: Callable[[int], int]) -> FittedLaw:
+def timed(
+    cost: Callable[[int, int], float], sizes: Iterable[tuple[int, int]], flops: Callable[[int], int]
+) -> FittedLaw:
     """The law of a time that is known to 1 %, in seconds by n and d."""
     of = lines([Case("their:Layer", n, d, 1) for n, d in sizes], lambda c: cost(c.seq_len, c.d_model), lambda c: 8)
     ends = [{"time_lo_s": 0.98 * line.time_s, "time_hi_s": 1.02 * line.time_s} for line in of]
