@@ -424,7 +424,7 @@ def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
         least = NORMAL * np.median(np.where(problem.errors < 1, problem.errors, LAW_ERROR) * problem.whole)
         most = NORMAL * max(LAW_ERROR, law.noise)
     powers = (replace(term, n=power, log=0).along(law.varied) for term in law.terms for power in range(4))
-    for term in dict.fromkeys((*problem.terms, *powers)):
+    for term in dict.fromkeys((*problem.terms, *(powers if problem.presumed else ()))):
         if term not in law.terms:
             columns = laws.design((*law.terms, term), problem.sizes) * problem.weights[:, None]
             value, half_width = last_coefficient(columns, problem.target, freedom, least, most)
