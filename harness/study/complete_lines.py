@@ -12,9 +12,10 @@ from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.results.columns import CaseResult
 
-from .laws.crossovers import layers_without_heads, ratio_at, unlikeness
+from .laws.crossovers import layers_without_heads, ratio_at
 from .laws.fitted_laws import fit_laws
 from .laws.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
+from .laws.series import unlikeness
 from .laws.smoothing import with_times_in_law
 
 

@@ -13,7 +13,8 @@ from harness.core.model import formatting
 from harness.core.model.sweep_axes import AXES, LETTERS
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import CONFIRMED, NOT_MEASURED, REFUTED, UNDETERMINED, Judgement
-from harness.study.laws.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at, unlikeness
+from harness.study.laws.crossovers import CostRatio, find_overtaking, layers_without_heads, ratio_at
+from harness.study.laws.series import unlikeness
 from harness.study.report.document import Row, Section, Sentence, Table, grouped
 from harness.study.report.text import claims
 

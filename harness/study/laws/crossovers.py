@@ -27,6 +27,7 @@ from impls.registry import IMPLS
 
 from .fitted_laws import FittedLaw
 from .laws import Floats
+from .series import PROBE_NOISE, unlikeness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,23 +85,6 @@ def ratio_at(
     return CostRatio(n, middle, middle - down, middle + up)
 
 
-# The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
-_PROBE_NOISE = 0.05
-
-
-def unlikeness(line: CaseResult, other: CaseResult) -> float:
-    """The standard error that unlike conditions add to the log of a ratio of times.
-
-    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
-    """
-    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
-        return math.inf
-    same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
-    if not (same_probe and line.probe_s and other.probe_s):
-        return 0.0
-    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - _PROBE_NOISE)
-
-
 def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
     """Sentences about layers that are compared under unlike conditions; none if all are alike.
 
@@ -111,7 +95,7 @@ def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
     most = max((error for error, _ in unlike if error < math.inf), default=0.0)
     how = {
         "on another host": {impl for error, impl in unlike if error == math.inf},
-        f"while the machine was up to {formatting.share(math.expm1(most + _PROBE_NOISE))} slower": {
+        f"while the machine was up to {formatting.share(math.expm1(most + PROBE_NOISE))} slower": {
             impl for error, impl in unlike if 0 < error < math.inf
         },
     }

@@ -16,11 +16,11 @@ from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, stdtrit
+from scipy.special import fdtri
 
 from harness.core.model.formatting import listed
 from harness.core.model.polynomial import AXES, Term, leading
-from harness.core.stats.interval import CONFIDENCE
+from harness.core.stats.interval import NORMAL
 
 from . import laws
 from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
@@ -55,11 +55,6 @@ class Fits:
     def variance(self) -> Floats:
         """The variance of the residuals, shape (fits,), at least that of rounding."""
         return np.maximum(self.rss, self.points * ROUNDING**2) / np.maximum(self.points - self.size, 1)
-
-    @property
-    def saturated(self) -> NDArray[np.bool_]:
-        """Whether each fit has as many terms as there are points, shape (fits,)."""
-        return self.size >= self.points
 
     @cached_property
     def best(self) -> int:
@@ -154,7 +149,7 @@ def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
     With `most_off`, a fit of as many terms as points rejects no other. Fits with a larger residual than `most_off` are
     then implausible if the best fit has a smaller one: with few points, an F test rejects nothing.
     """
-    variance = fits.variance if most_off is None else np.where(fits.saturated, np.inf, fits.variance)
+    variance = fits.variance if most_off is None else np.where(fits.size >= fits.points, np.inf, fits.variance)
     best = int(np.argmin(variance))
     floor = fits.points * ROUNDING**2
     rss = np.maximum(fits.rss, floor)
@@ -164,29 +159,30 @@ def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
     is_plausible = excess <= fdtri(spared, freedom, 1 - REJECTED_BELOW)
     if most_off is not None:
         is_plausible &= fits.variance <= max(most_off**2, variance[best])
-    plausible = np.nonzero(is_plausible)[0]
-    plausible = plausible[np.argsort(fits.size[plausible], kind="stable")]
-    kept: list[tuple[int, frozenset[int]]] = []
-    for which in plausible:
-        terms = frozenset(fits.terms_of(int(which)))
-        if not any(smaller < terms for _, smaller in kept):
-            kept.append((int(which), terms))
-    return sorted((which for which, _ in kept), key=lambda which: (float(rss[which]), fits.terms_of(which)))
+    kept: dict[int, frozenset[int]] = {}
+    for which in sorted(np.flatnonzero(is_plausible).tolist(), key=fits.size.__getitem__):
+        terms = frozenset(fits.terms_of(which))
+        if not any(smaller < terms for smaller in kept.values()):
+            kept[which] = terms
+    return sorted(kept, key=lambda which: (float(rss[which]), fits.terms_of(which)))
 
 
-def last_coefficient(columns: Floats, target: Floats) -> tuple[float, float]:
-    """Return the last column's coefficient and its standard error.
+def last_coefficient(
+    columns: Floats, target: Floats, freedom: int, least: float = ROUNDING, most: float = np.inf
+) -> tuple[float, float]:
+    """Return the last column's coefficient and the half-width of its 95 % interval.
 
-    The error is infinite if the last column depends linearly on the others.
+    The noise has this `freedom`. Its standard errors in a half-width are at least `least` and at most `most`. The
+    half-width is infinite if the last column depends linearly on the others.
     """
     basis, triangle = np.linalg.qr(columns)
     if abs(triangle[-1, -1]) < 1e-9 * np.linalg.norm(columns[:, -1]):
         return 0.0, np.inf
     projected = basis.T @ target
     residuals = target - basis @ projected
-    freedom = max(len(target) - columns.shape[1], 1)
-    noise = max(float(np.sqrt(residuals @ residuals / freedom)), ROUNDING)
-    return float(projected[-1] / triangle[-1, -1]), noise / abs(float(triangle[-1, -1]))
+    noise = np.sqrt(residuals @ residuals / max(len(target) - columns.shape[1], 1))
+    errors = float(np.clip(laws.reach(freedom) * noise, least, most))
+    return float(projected[-1] / triangle[-1, -1]), errors / abs(float(triangle[-1, -1]))
 
 
 # Points do not follow a law if they lie more than this many times their error from it. That error is the points'
@@ -232,7 +228,7 @@ def fit_law(
         law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known, presumed=True), axes)
         every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
         rivals = [set(every.terms_of(which)) for which in every.rivals]
-        most_off = FAR_OFF * LAW_ERROR if every.fits.saturated[every.fits.best] else LAW_ERROR
+        most_off = FAR_OFF * LAW_ERROR if every.fits.size[every.fits.best] >= len(costs) else LAW_ERROR
         if law.noise <= most_off or any(set(law.terms) >= rival for rival in rivals):
             return law
         slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
@@ -267,7 +263,8 @@ class _Problem:
         for _ in range(2):
             fits = all_subsets(raw * weights[:, None], (costs - added) * weights)
             weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
-        self.columns, self.target, self.whole = raw * weights[:, None], (costs - added) * weights, costs * weights
+        self.weights, self.whole = weights, costs * weights
+        self.columns, self.target = raw * weights[:, None], (costs - added) * weights
         self.fits = all_subsets(self.columns, self.target)
         most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
         self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
@@ -298,7 +295,6 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     law = replace(
         _law(problem, chosen, axes),
         cv_error=cv_error,
-        hidden=_hidden(problem, chosen),
         trends={each: _trend(problem, chosen, sizes.axis(each)) for each in axes},
         rivals=tuple(_law(problem, which, axes) for which in others),
     )
@@ -307,7 +303,13 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     # The law is determined along the first axis. Along the others, too few values leave the exponent open.
     untold = {each: _untold(problem, law, each) for each in axes[1:]}
     unbounded = {each: (-np.inf, np.inf) for each, why in untold.items() if why}
-    law = replace(law, trends={**law.trends, **unbounded})
+    law = replace(
+        law,
+        hidden=_hidden(problem, law),
+        trends={**law.trends, **unbounded},
+        rivals=tuple(replace(rival, known=problem.known) for rival in law.rivals),
+        known=problem.known,
+    )
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
@@ -328,11 +330,10 @@ def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law
     sizes, largest = problem.sizes, laws.largest(problem.sizes)
     others = np.stack([sizes.axis(other) for other in (*AXES, *sizes.own) if other != axis])
     along = (others == others[:, largest]).all(axis=0)
-    target, weights = problem.target[along], (problem.whole / problem.costs)[along]
+    target, weights = problem.target[along], problem.weights[along]
     off = target - problem.fits.predicted(chosen, problem.columns[along])
     exponents = laws.power_exponents(sizes.axis(axis)[along], target, weights, float(off @ off))
-    fitted = replace(law, known=None, rivals=tuple(replace(rival, known=None) for rival in law.rivals))
-    exponent = laws.exponent_at(fitted, axis, sizes[largest])
+    exponent = laws.exponent_at(law, axis, sizes[largest])
     if exponent is None or exponents is None:
         return law
     down, up = law.trends[axis]
@@ -385,9 +386,8 @@ def _choose(
 
 
 def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
-    terms = problem.terms_of(which)
+    terms, columns = problem.terms_of(which), problem.columns_of(which)
     values = problem.fits.coefficients[which, : len(terms)]
-    columns = problem.columns_of(which)
     freedom = len(problem.target) - len(terms)
     noise = float(np.sqrt(problem.fits.variance[which]))
     # Columns are scaled to length one. Unscaled, a column of n² would swamp that of a constant.
@@ -395,45 +395,44 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     unit = columns / scale
     inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
     covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
-    quantile = float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
+    quantile = laws.reach(freedom)
     half_width = quantile * np.sqrt(np.diag(covariance))
     order = sorted(range(len(terms)), key=terms.__getitem__)
-    coefficients = tuple(
-        laws.Coefficient(
-            terms[i], float(values[i]), max(0.0, float(values[i] - half_width[i])), float(values[i] + half_width[i])
-        )
-        for i in order
-    )
+    lo, hi = np.maximum(values - half_width, 0.0), values + half_width
+    coefficients = tuple(laws.Coefficient(terms[i], float(values[i]), float(lo[i]), float(hi[i])) for i in order)
     ordered = covariance[np.ix_(order, order)]
-    found = Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
-    return replace(found, known=problem.known)
+    return Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
     """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
     off = problem.target - problem.fits.predicted(which, problem.columns)  # imprecise points count less
-    slope, error = last_coefficient(np.stack([problem.whole, np.log(values) * problem.whole], axis=1), off)
-    half_width = float(stdtrit(max(len(off) - int(problem.fits.size[which]) - 1, 1), (1 + CONFIDENCE) / 2)) * error
-    return (
-        (min(0.0, slope - half_width), max(0.0, slope + half_width)) if np.isfinite(half_width) else (-np.inf, np.inf)
-    )
+    columns = np.stack([problem.whole, np.log(values) * problem.whole], axis=1)
+    slope, half_width = last_coefficient(columns, off, len(off) - int(problem.fits.size[which]) - 1)
+    return min(0.0, slope - half_width), max(0.0, slope + half_width)
 
 
-def _hidden(problem: _Problem, chosen: int) -> tuple[laws.Hidden, ...]:
+def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
     """The terms that are not in the law and not ruled out, except those that are negligible at every point.
 
-    The largest coefficient of a term that the points allow is the upper end of its interval if the term is added to
-    the law.
+    No count rules out a power, as time may hold uncounted work. The largest coefficient that the points allow is the
+    upper end of its interval in the law with the term. The noise is at least the errors of the points, and at most that
+    of the law or `LAW_ERROR`. A single trial has an error of 1, which says nothing.
     """
-    members, found = problem.fits.terms_of(chosen), []
-    for candidate, term in enumerate(problem.terms):
-        if candidate not in members:
-            value, error = last_coefficient(problem.columns[:, [*members, candidate]], problem.target)
-            freedom = max(len(problem.target) - len(members) - 1, 1)
-            most = max(0.0, value + float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error)
-            part = most * float((problem.columns[:, candidate] / problem.whole).max())
+    freedom, found = len(problem.target) - len(law.terms) - 1, []
+    least, most = ROUNDING, np.inf
+    if problem.errors is not None:
+        least = NORMAL * np.median(np.where(problem.errors < 1, problem.errors, LAW_ERROR) * problem.whole)
+        most = NORMAL * max(LAW_ERROR, law.noise)
+    powers = (replace(term, n=power, log=0).along(law.varied) for term in law.terms for power in range(4))
+    for term in dict.fromkeys((*problem.terms, *(powers if problem.presumed else ()))):
+        if term not in law.terms:
+            columns = laws.design((*law.terms, term), problem.sizes) * problem.weights[:, None]
+            value, half_width = last_coefficient(columns, problem.target, freedom, least, most)
+            highest = value + half_width
+            part = highest * float((columns[:, -1] / problem.whole).max())
             if part > _EMPTY:
-                found.append(laws.Hidden(term, most, part))
+                found.append(laws.Hidden(term, highest, part))
     return tuple(found)
 
 
@@ -444,7 +443,8 @@ def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -
         rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
         return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
     top = ways.pop()
-    faster = [one for one in hidden if one.term.growth(axis) > top and one.part > HIDDEN_PART]
+    large = (one for one in hidden if one.part > HIDDEN_PART and one.term in problem.terms)
+    faster = [one for one in large if one.term.growth(axis) > top]
     if faster:
         worst = max(faster, key=lambda one: one.part)
         return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"

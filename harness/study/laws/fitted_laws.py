@@ -22,7 +22,7 @@ from harness.core.stats.interval import CONFIDENCE, NORMAL
 
 from .fit_law import MOST_OFF
 from .integer_laws import exact_pieces
-from .laws import Law, Range, Sizes, exponent_of
+from .laws import FEWEST_SIZES, Law, Range, Sizes, exponent_of
 from .piecewise import Predictor, fit_pieces, predictor
 from .series import Point, Series, series_groups, series_of
 
@@ -194,8 +194,9 @@ class _Piece:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
         beside = {axis: self._known_beside(axis, wanted) for axis, wanted in at.items()}
         warnings += [why for _, why in beside.values() if why]
-        known_costs = {point.size: point.value for point in self.points}
-        costs = [predicted.value]
+        is_time = self.fitted.series.metric == "time"
+        known_costs = {} if is_time else {point.size: point.value for point in self.points}
+        costs = [predicted.lo, predicted.hi] if is_time else [predicted.value]
         for n, d, h, b, *own in product(*(values for values, _ in beside.values())):
             corner: Any = n, d, h, b, tuple(zip([*beside][4:], own, strict=True))
             found = predict(*corner)
@@ -238,26 +239,31 @@ class _Piece:
         claimed at all between them. Where the law is known, the wanted value is returned, and no words.
         """
         values = self.measured[axis]
-        if self.fitted.series.metric == "time" or wanted in values:
+        is_time = self.fitted.series.metric == "time"
+        is_open = len(values) < FEWEST_SIZES if is_time else not (self.law.exact and self.law.determined)
+        constant = [term.without(axis) == term for term in self.law.terms]
+        if wanted in values or (is_time and all(constant)):
             return (wanted,), ""
         below = max((value for value in values if value < wanted), default=wanted)
         above = min((value for value in values if value > wanted), default=wanted)
-        if not (self.law.exact and self.law.determined):
+        if is_open:
             return (below, above), ""
         key = self._key(axis)
-        constant = [term.without(axis) == term for term in self.law.terms]
         step, offset, is_doubling = _spacing(values, any(constant))
         known = f"{offset} more than " if offset else ""
         known += f"{'powers of two times' if is_doubling else 'multiples of'} {step}"
-        if is_doubling:
+        why = f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
+        if is_time:
+            why = why.replace("exact", "measured", 1) if is_doubling and below < wanted < above else ""
+        if is_doubling and (not is_time or any(term.log for term in self.law.terms)):
             step <<= max(int(wanted - offset) // step, 1).bit_length() - 1
         lower = (wanted - offset) // step * step + offset
         upper = wanted if lower == wanted else lower + step
-        if wanted in (below, above):
+        if wanted in (below, above) and not is_time:
             return (min(max(lower, 1), below), max(upper, above)), ""
-        if upper == wanted or all(constant) or self.fitted.series.declared:
+        if upper == wanted or (not is_time and (all(constant) or self.fitted.series.declared)):
             return (wanted,), ""
-        return (lower, upper), f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
+        return (max(lower, 1), upper), why
 
 
 def _spacing(values: Sequence[float], has_constant: bool) -> tuple[int, int, bool]:

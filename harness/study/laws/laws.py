@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri
+from scipy.special import fdtri, stdtrit
 
+from harness.core.model.formatting import counted
 from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
@@ -303,13 +304,18 @@ FEWEST_SIZES = 3
 _FEWEST_UNPRESUMED = 5
 
 
+def reach(freedom: float) -> float:
+    """Return how many standard errors a 95 % interval reaches to each side: a quantile of Student's t."""
+    return float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
+
+
 def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
     """Why the sizes are too few for any law along the axis; empty if they are enough. Exact counts presume terms.
 
     Nor do they decide if the length m of a source is proportional to n.
     """
     distinct = len(np.unique(sizes.axis(axis)))
-    values = f"{axis} takes {distinct} value{'s' if distinct > 1 else ''}"
+    values = f"{axis} takes {counted(distinct, 'value')}"
     if distinct < FEWEST_SIZES:
         return f"{values}: a law needs {FEWEST_SIZES} at least"
     if distinct < _FEWEST_UNPRESUMED and not is_presumed:
@@ -372,9 +378,10 @@ def exponent_at(law: Law, axis: str, size: Sizes) -> Range | None:
     if axis not in law.varied or not law.coefficients:
         return None
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
-    each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
     down, up = law.trends.get(axis, (0.0, 0.0))
-    return Range(each[0].value, min(one.lo for one in each) + down, max(one.hi for one in each) + up)
+    each = [replace(one, lo=one.lo + down, hi=one.hi + up) for one in each]
+    each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
+    return Range(each[0].value, min(one.lo for one in each), max(one.hi for one in each))
 
 
 def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
@@ -402,7 +409,7 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
 def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
     """The range from the law's own exponent to the exponent with the largest possible hidden term."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
-    share = added / (cost + added)
+    share = min(added / cost, 1.0)
     value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
     return Range(without, min(without, value), max(without, value))
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, stdtrit
+from scipy.special import fdtri
 
 from harness.core.model.polynomial import OwnSize, Term
-from harness.core.stats.interval import CONFIDENCE, NORMAL
+from harness.core.stats.interval import NORMAL
 
 from .fit_law import all_subsets, fit_law, known_at
 from .laws import (
@@ -24,6 +24,7 @@ from .laws import (
     Sizes,
     candidate_terms,
     design,
+    reach,
     varying_axes,
     weights_of,
 )
@@ -188,13 +189,10 @@ class Predictor:
         value = fitted + expected
         if value == 0:
             return Range(0.0, 0.0, 0.0)
-        deviation = math.hypot(
-            self._of_the_law(size, fitted),
-            self.scatter,
-            self.drift * self.outside(n, d, h, b, own),
-            self._error_of_known(size) / value,
-        )
-        half_width = min(float(stdtrit(self.checks, (1 + CONFIDENCE) / 2)) * deviation, math.log(_FARTHEST))
+        drift = self.drift * self.outside(n, d, h, b, own)
+        of_known = self._error_of_known(size) / value
+        deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known)
+        half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
         down = math.hypot(half_width, math.log(value / (fitted + least)))
         up = math.hypot(half_width, math.log((fitted + most) / value))
         return Range(value, value * math.exp(-down), value * math.exp(up))

@@ -19,10 +19,10 @@ from harness.core.model.sweep_axes import SETTINGS, Setting, setting_text
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import NORMAL
 
-from .crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions, unlikeness
+from .crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions
 from .fitted_laws import FittedLaw, Prediction, laws_of_layer
 from .laws import Range
-from .series import Series, point_of, series_groups, series_of
+from .series import Series, point_of, series_groups, series_of, unlikeness
 
 
 @dataclass(frozen=True)

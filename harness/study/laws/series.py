@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from harness.core.stats.interval import low_quantile
 from .laws import Floats, Sizes, relative_errors_of, shrunken_errors
 from .page_faults import PageFaults, page_faults
 
+# The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
+PROBE_NOISE = 0.05
 # The columns of metrics with another name. The time has an interval too.
 _COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
 
@@ -25,7 +27,8 @@ _COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
 class Point:
     """A cost at a size with its 95 % interval. For an exact cost, `value`, `lo` and `hi` are equal.
 
-    A single trial gives no interval: `lo` is then 0 and `hi` infinite.
+    A single trial gives no interval: `lo` is then 0 and `hi` infinite. The standard error `unlike` comes on top where
+    the machine was slower than at another size (`unlikeness`).
     """
 
     n: int
@@ -36,6 +39,7 @@ class Point:
     lo: float
     hi: float
     own: OwnSize = ()
+    unlike: float = 0.0
 
     @property
     def size(self) -> Size:
@@ -80,7 +84,8 @@ class Series:
         """The relative standard errors of the points, shape (points,); None if the costs are exact."""
         if self.metric != "time":
             return None
-        return shrunken_errors(relative_errors_of(*np.array([(point.lo, point.hi) for point in self.points]).T))
+        lo, hi, unlike = np.array([(point.lo, point.hi, point.unlike) for point in self.points]).T
+        return np.minimum(np.hypot(shrunken_errors(relative_errors_of(lo, hi)), unlike), 1.0)
 
     @property
     def largest(self) -> Point:
@@ -127,13 +132,28 @@ def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
     held = list(lines)
     if metric == "memory" and any(line.allocates_outside_torch for line in held):
         return None
-    points = sorted((p for line in held if (p := point_of(line, metric)) is not None), key=lambda p: p.size)
+    quietest = min(held, key=lambda line: line.probe_s or math.inf)
+    known = ((point_of(line, metric), unlikeness(line, quietest)) for line in held)
+    points = sorted((replace(p, unlike=unlike) for p, unlike in known if p is not None), key=lambda p: p.size)
     faults = page_faults_of(held) if metric == "time" else None
     names = own_axes.names_of_letters(line.own_axes for line in held)
     if held[0].kv_len:
         names["m"] = "kv_len"
     declared = metric == "flops" and all(line.flops in (None, line.flops_claimed) for line in held)
     return Series(held[0].impl, held[0].law_setting, metric, tuple(points), faults, names, declared) if points else None
+
+
+def unlikeness(line: CaseResult, other: CaseResult) -> float:
+    """The standard error that unlike conditions add to the log of a ratio of times.
+
+    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    """
+    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+        return math.inf
+    same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
+    if not (same_probe and line.probe_s and other.probe_s):
+        return 0.0
+    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - PROBE_NOISE)
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:

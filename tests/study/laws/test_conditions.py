@@ -14,9 +14,10 @@ from harness.core.model.sweep_axes import Case, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.results.summarise import summarise
 from harness.study.complete_lines import with_ratios
-from harness.study.laws.crossovers import Crossover, crossovers, unlikeness
+from harness.study.laws.crossovers import Crossover, crossovers
 from harness.study.laws.fitted_laws import fit_laws
 from harness.study.laws.predict import Recommendation, SizeRequest, recommend
+from harness.study.laws.series import unlikeness
 from harness.study.report.figure_panels import panel_settings
 from harness.study.report.overview import overviews
 from harness.study.report.plots.overviews import speed_ratios
@@ -140,3 +141,21 @@ def test_a_law_of_times_that_no_host_has_in_common_is_undetermined(elsewhere: st
     assert laws["memory"].determined
     assert laws["time"].determined == determined
     assert determined or "n1 and n2" in laws["time"].reason
+
+
+@pytest.mark.parametrize("drift", [1.0, 1.4, 1 / 1.4])
+def test_a_machine_that_slowed_along_n_leaves_no_wrong_exponent(drift: float) -> None:
+    """The exponent of n/10⁶ + n²/10⁹ seconds at n = 2048 is 1 + 2.048 / 3.048."""
+    rows: list[dict[str, Any]] = []
+    sizes = (64, 128, 256, 512, 1024, 2048)
+    for at, n in enumerate(sizes):
+        slower = drift ** (at / 5)
+        of_case = measured(Case(SLOW, n, 64, 2), slower * (1e-6 * n + 1e-9 * n * n), 4 * n, trials=8)
+        rows += [{**one, "host": "n1"} for one in of_case]
+        for one in rows[-8:]:
+            one["probe_s"] = slower * 1e-4
+    of_run = [replace(line, flops=8 * line.seq_len * (line.seq_len + 1000)) for line in summarise(rows, PRECISION)]
+    (time,) = (one for one in fit_laws(of_run) if one.series.metric == "time")
+    assert time.exponent_n is not None
+    assert not time.law.determined or time.exponent_n.lo <= 1 + 2.048 / 3.048 <= time.exponent_n.hi
+    assert time.law.determined or drift != 1

@@ -75,6 +75,33 @@ def test_ordinary_laws_keep_their_determination(curve: Curve, noise: float) -> N
             assert law.terms[-1] == Term(n=2)
 
 
+# The exponent of (1 − s)·n/N + s·(n/N)^k at the largest size N is 1 − s + s·k, and that of the square 1 more.
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+@pytest.mark.parametrize("sizes", [DOUBLINGS[:6], DOUBLINGS[2:6]])
+@pytest.mark.parametrize(
+    ("expected", "slow", "widths"),
+    [((Term(), Term(n=1)), 1, (256,)), (COUNTS, 2, (256,)), ((Term(), Term(n=1, d=1), Term(n=1, d=2)), 1, (128, 256))],
+    ids=["counted as n", "counted as n^2", "counted as n d^2"],
+)
+def test_a_power_that_no_count_has_is_in_the_interval_of_a_determined_exponent(
+    expected: tuple[Term, ...], slow: int, widths: tuple[int, ...], sizes: tuple[int, ...], noise: float
+) -> None:
+    points, held, usual = grid(sizes, widths), [], 0
+    shares = points.n / points.n.max()
+    for seed in range(6):
+        errors = np.full(len(points), noise)
+        for power, share in ((3, 0.0), (3, 0.05), (3, 0.1), (slow + 1, 0.1), (slow + 1, 0.2)):
+            costs = 1e-8 * points.d**2 * ((1 - share) * shares**slow + share * shares**power)
+            law = fit_pieces(points, noisy(costs, noise, seed), errors, expected)
+            exponent = exponent_of(law, "n", sizes[-1], 256, 8)
+            assert exponent is not None
+            if law.determined:
+                held.append(exponent.lo <= (1 - share) * slow + share * power <= exponent.hi)
+                usual += not share
+    assert np.mean(held) >= 0.95
+    assert usual >= 5  # of 6 costs without such a term
+
+
 def test_exact_points_of_a_power_have_its_exponent() -> None:
     n = np.array(TWELVE, dtype=float)
     exponents = power_exponents(n, np.ones(12), n**-1.5, 1.0)

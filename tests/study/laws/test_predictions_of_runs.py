@@ -30,6 +30,56 @@ def test_between_and_beyond_the_sizes_measured_the_law_is_followed() -> None:
         assert not said.measured
 
 
+def timed(
+    cost: Callable[[int, int], float], sizes: Iterable[tuple[int, int]], flops: Callable[[int], int]
+) -> FittedLaw:
+    """The law of a time that is known to 1 %, in seconds by n and d."""
+    of = lines([Case("their:Layer", n, d, 1) for n, d in sizes], lambda c: cost(c.seq_len, c.d_model), lambda c: 8)
+    ends = [{"time_lo_s": 0.98 * line.time_s, "time_hi_s": 1.02 * line.time_s} for line in of]
+    known = [replace(line, **of_line, flops=flops(line.seq_len)) for line, of_line in zip(of, ends, strict=True)]
+    return law("their:Layer", of=known)
+
+
+@pytest.mark.parametrize("block", [64, 128])
+@pytest.mark.parametrize("smallest", [64, 128, 256])
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_time_between_measured_sizes_may_be_that_of_whole_blocks(power: int, smallest: int, block: int) -> None:
+    def padded(n: int, d: int) -> float:
+        return 2e-5 + 1e-6 * (block * -(-n // block)) ** power
+
+    found = timed(padded, [(n, 64) for n in (64, 128, 256, 512, 1024, 2048) if n >= smallest], lambda n: 8 * n**power)
+    for n in (300, 520, 700, 1025, 1500, 1985):
+        said = found.predict(n, 64, 1, 1)
+        assert said.lo <= padded(n, 64) <= said.hi
+    multiple = found.predict(1536, 64, 1, 1)  # a multiple of 64, 128 and 256
+    assert multiple.lo <= padded(1536, 64) <= multiple.hi < multiple.lo * (1.3 if smallest >= block else 4)
+
+
+def test_a_time_between_sizes_that_double_may_be_that_of_padding_as_a_warning_says() -> None:
+    (why,) = law().predict(1000, 256, 8, 1).warnings
+    assert why == (
+        "measured at powers of two times 64 of seq_len only: measure seq_len=1000 too, as steps may lie between"
+    )
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [lambda d: d / 512, lambda d: (d / 512) ** 2, lambda d: (d / 512 + (d / 512) ** 2) / 2, lambda d: -(-d // 128) / 4],
+    ids=["d", "d^2", "both", "blocks of 128"],
+)
+def test_between_two_values_a_time_may_grow_in_any_way(growth: Callable[[int], float]) -> None:
+    def cost(n: int, d: int) -> float:
+        return 1e-5 + 1e-6 * n * growth(d)
+
+    found = timed(cost, [(n, d) for n in SIZES for d in (64, 512)], lambda n: 8 * n)
+    for n, d in [(512, 100), (512, 200), (2048, 200), (2048, 400)]:
+        said = found.predict(n, d, 1, 1)
+        small, large = cost(n, 64), cost(n, 512)
+        line, square = ((d**power - 64**power) / (512**power - 64**power) for power in (1, 2))
+        assert all(said.lo <= small + way * (large - small) <= said.hi for way in (line, square))
+        assert said.lo <= cost(n, d) <= said.hi
+
+
 def test_what_was_measured_is_its_own_prediction() -> None:
     said = law().predict(2048, 256, 8, 1)
     point = next(p for p in law().series.points if p.size == (2048, 256, 8, 1, ()))
@@ -49,7 +99,7 @@ def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on
         "the cost model is fitted to two values of d_model (128 and 256), so growth beyond them is uncertain: "
         "measure a third",
     )
-    assert law().predict(1000, 200, 8, 1).warnings == ()
+    assert law().predict(1024, 200, 8, 1).warnings == ()
 
 
 def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:

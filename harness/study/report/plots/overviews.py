@@ -21,8 +21,9 @@ from matplotlib.patches import Rectangle
 from harness.core.config.machine import Machine
 from harness.core.layers import layer_lookup
 from harness.core.model import formatting
-from harness.study.laws.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
+from harness.study.laws.crossovers import CostRatio, layers_without_heads, ratio_at
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
+from harness.study.laws.series import unlikeness
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting

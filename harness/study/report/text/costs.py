@@ -13,9 +13,10 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import exponent_value
-from harness.study.laws.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
+from harness.study.laws.crossovers import Crossover, ratio_at, unlike_conditions
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_of
+from harness.study.laws.series import unlikeness
 from harness.study.report.document import Cell, Row, Table
 from harness.study.report.figure_panels import (
     Facet,
