@@ -6,7 +6,11 @@ The script imports the project's layers, and holds the user's own files. A comme
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from harness import __version__
 from harness.core.config.machine import part
@@ -20,14 +24,23 @@ from harness.core.run.executor import Executor, short_executor
 from harness.study.complete_lines import with_ratio_to
 from harness.study.laws.roofline import roofs, with_suspects
 
-from . import function_script, layer_script
 from .formats import Exported
-from .script_parts import REFERENCE, Description, Script, ScriptSource, source_of
+from .script_parts import (
+    NAMES_OF_FUNCTIONS,
+    REFERENCE,
+    Description,
+    Script,
+    ScriptSource,
+    differing,
+    function_parts,
+    source_of,
+)
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
 # Names that every script uses itself.
 _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
+_NAMES_OF_LAYERS = ("B", "D", "KEYWORDS")
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
@@ -49,7 +62,7 @@ def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) 
     lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
-    if len(lines) == 2 and (reason := function_script.differing(described)):
+    if len(lines) == 2 and (reason := differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
     lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
@@ -142,33 +155,43 @@ def _described(case: Case, executor: Executor) -> Description:
     return dict(outcome.values)
 
 
-# The text.
-
-
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
-    case = lines[0].case
     names = _side_names(lines)
     built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
     truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
     inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
-    body = layer_script if inputs is None else function_script
     targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
     targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
-    taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
+    names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else NAMES_OF_FUNCTIONS)]
+    names_in_script += [one["name"] for one in inputs or ()]
     modules: dict[str, str] = {}
     for one in described:
         modules |= one["modules"]
-    source = source_of(targets, modules, taken)
-    script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
-    imports = _imports(source, ["from functools import partial"] * (inputs is not None))
-    parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
-    doubted = (
-        f"Do not quote {name}, which is {doubt}"
-        for name, line in zip(names, lines, strict=True)
-        if (doubt := _doubt(line))
+    source = source_of(targets, modules, names_in_script)
+    script = Script(lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described))
+    if inputs is not None:
+        more = {"kind": "functions.py.jinja", "result": "results({})", **function_parts(script)}
+    else:
+        result = "results(call_of({}))" if script.trains else "call_of({})().double()"
+        more = {"kind": "layers.py.jinja", "result": result}
+    doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
+    last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
+    title, comments = _header(stored, lines, source)
+    about = {"title": title, "comments": comments, "last_words": last_words}
+    return _templates().get_template("script.py.jinja").render(script=script, **about, **more)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    prints = "".join(f"print({text!r})\n" for text in doubted)
-    return "\n\n\n".join(filter(None, parts)) + f"\n{prints}"
+    environment.filters["repr"] = repr
+    return environment
 
 
 def _doubt(line: CaseResult) -> str:
@@ -227,8 +250,9 @@ def _case_names(lines: Sequence[CaseResult]) -> list[str]:
     return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
 
 
-def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> str:
-    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.definitions)
+def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> tuple[str, list[str]]:
+    """The docstring of the script, and the comments below it."""
+    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.modules)
     names = _case_names(lines)
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
@@ -248,7 +272,7 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource
         "Six runs of one script gave ratios of 0.92 to 0.95, and six sweeps 0.89 to 0.93: repeats hide its bias.",
     ]
     quoted = formatting.printable(" and ".join(names)).replace("\\", "/").replace('"', "'")
-    return "\n".join([f'"""{quoted}. Needs {needs}."""', "", *(f"# {line}" for line in comments)])
+    return f"{quoted}. Needs {needs}.", comments
 
 
 def _measured(name: str, line: CaseResult) -> str:
@@ -277,9 +301,3 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
     interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
     return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
-
-
-def _imports(source: ScriptSource, more: Sequence[str]) -> str:
-    timer = "from torch.utils.benchmark import Timer"
-    of_source = [one for one in source.imports if one not in ("import torch", timer, *more)]
-    return "\n".join([*more, *dict.fromkeys(of_source), "import torch", timer])
