@@ -161,9 +161,11 @@ def _gradients(case: Case, seeds: int, executor: "Executor") -> list["TrialOutco
     case = _with_heads_chosen(case, executor)
     # A causal mask hides nothing from the last token. But it decides whether some layers are built causal.
     for one in (replace(case, mask="causal"), case):
-        outcomes = [executor.run("gradient_reach", one, {"seed": 0})]
-        while outcomes[-1].ok and len(outcomes) < seeds:
-            outcomes.append(executor.run("gradient_reach", one, {"seed": len(outcomes)}))
+        outcomes = []
+        for seed in range(seeds):
+            outcomes.append(executor.run("gradient_reach", one, {"seed": seed}))
+            if not outcomes[-1].ok:
+                break
         if outcomes[0].status != "unsupported":
             break
     return outcomes
