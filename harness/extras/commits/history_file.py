@@ -144,6 +144,16 @@ class CommitLine(_Line):
         """The commit in a sentence."""
         return Commit(self.commit, self.subject).name
 
+    @property
+    def measured(self) -> int:
+        """The number of its cases that have facts."""
+        return sum(case.reason is None for case in self.cases.values())
+
+    @property
+    def timed(self) -> int:
+        """The number of its cases whose time is known."""
+        return sum(case.time is not None and case.time.is_known for case in self.cases.values())
+
 
 class DirectComparison(_Line):
     """Two commits directly compared in one case: the time of `after` over that of `before`."""

@@ -105,7 +105,7 @@ def _sentences(
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
         yield "No change for the worse is left that is not blessed."
-    measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
+    measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
     commits = formatting.counted(len({one.after.commit for one in facts}), "commit")
     yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
@@ -225,9 +225,7 @@ def _commit_table(history: History) -> Table:
         reasons = Counter(case.reason for case in one.cases.values() if case.reason is not None)
         reasons.update(f"{impl}: {reason}" for impl, reason in one.layers.items())
         reason = one.reason or "; ".join(text for text, _ in reasons.most_common(3))
-        measured = sum(case.reason is None for case in one.cases.values())
-        timed = sum(case.time is not None and case.time.is_known for case in one.cases.values())
-        rows.append([Cell(one.name, why=reason), one.date[:10], str(measured), str(timed)])
+        rows.append([Cell(one.name, why=reason), one.date[:10], str(one.measured), str(one.timed)])
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 

@@ -49,7 +49,7 @@ from .explanation import trace_pair
 from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from .paired_evidence import Rules
 from .side_settings import SideSettings, read_sides
-from .worktree import choice_sentences, find_commit, has_uncommitted_changes, worktree
+from .worktree import UnknownCommit, choice_sentences, commit_of, has_uncommitted_changes, worktree
 
 _FORMS = (
     "'python -m harness explain attention.naive attention.fused', or "
@@ -116,7 +116,8 @@ def _check_layers(sides: Sequence[str]) -> None:
 
 def _is_commit(word: str) -> bool:
     try:
-        return find_commit(word) is not None
+        commit_of(word)
+        return True
     except UsageError:  # without git, or outside a repository, the word can only mean a layer
         return False
 
@@ -159,15 +160,13 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
         raise UsageError(f"{sides[0]} and {sides[1]} are the same commit: name another one")
     here = [word == _WORKING_TREE or (word == "HEAD" and not has_uncommitted_changes()) for word in sides]
     with ExitStack() as stack:
-        trees = {
-            commit: stack.enter_context(worktree(commit))
+        trees = [
+            None if is_here else stack.enter_context(worktree(str(commit)))
             for commit, is_here in zip(commits, here, strict=True)
-            if not is_here and commit is not None
-        }
+        ]
+        own = next(filter(None, trees)).own_path(sys.path)
         sessions = []
-        for word, commit in zip(sides, commits, strict=True):
-            tree = trees.get(commit) if commit is not None else None
-            own = next(iter(trees.values())).own_path(sys.path)
+        for word, tree in zip(sides, trees, strict=True):
             runtime = Runtime(path=tree.path(sys.path) if tree is not None else own)
             session = stack.enter_context(Session.of(config, None, runtime))
             described = session.executor.ask("describe", Case(impls[0], 1, 1, 1))
@@ -181,16 +180,19 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
 
 def _commit_of(word: str) -> str | None:
     """The commit's hash; None for a working tree with changes. Raises UsageError for any other word."""
-    commit = find_commit("HEAD" if word == _WORKING_TREE else word)
+    try:
+        commit = commit_of("HEAD" if word == _WORKING_TREE else word).hash
+    except UnknownCommit as error:
+        if _is_layer(word):
+            text = f"'{word}' is a layer, and impl= names one too. Name two commits, or leave impl= out"
+            raise UsageError(text) from error
+        text = f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)"
+        raise UsageError(text) from error
     if _is_layer(word):
-        if commit:
-            raise UsageError(
-                f"'{word}' is a layer and a commit. For the commit, type its hash, {commit[:10]}; for the layer, leave "
-                "impl= out"
-            )
-        raise UsageError(f"'{word}' is a layer, and impl= names one too. Name two commits, or leave impl= out")
-    if commit is None:
-        raise UsageError(f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)")
+        raise UsageError(
+            f"'{word}' is a layer and a commit. For the commit, type its hash, {commit[:10]}; for the layer, leave "
+            "impl= out"
+        )
     return None if word == _WORKING_TREE and has_uncommitted_changes() else commit
 
 

@@ -55,7 +55,9 @@ class Worktree:
         mode, because Python consults those finders after all of `sys.path`. A virtual environment inside the repository
         serves both sides, so its entries stay.
         """
-        return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
+        moved = [self.counterpart(Path(entry).resolve()) if entry else None for entry in search]
+        entries = [str(place or entry) for place, entry in zip(moved, search, strict=True)]
+        return list(dict.fromkeys([*entries, *_roots(self.at)]))
 
     def counterpart(self, place: Path) -> Path | None:
         """Where a path of the working tree lies in the worktree; None for a path elsewhere, or in an environment."""
@@ -84,10 +86,6 @@ class Worktree:
                 "on PYTHONPATH"
             )
         return False
-
-    def _moved(self, entry: str) -> str:
-        moved = self.counterpart(Path(entry).resolve()) if entry else None
-        return entry if moved is None else str(moved)
 
     def _environments(self) -> list[Path]:
         prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
@@ -234,17 +232,6 @@ def commits_between(span: str) -> list[Commit]:
     if not newest_first or first.hash not in before:
         raise UsageError(f"{span}: the first parents of {bad} do not lead back to {good}: name an earlier commit first")
     return [first, *(Commit(*one) for one in reversed(newest_first))]
-
-
-def find_commit(ref: str) -> str | None:
-    """The full hash of the commit that git knows by this name here; None if it knows none.
-
-    Raises UsageError without git, and outside a repository.
-    """
-    try:
-        return commit_of(ref).hash
-    except UnknownCommit:
-        return None
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
