@@ -15,8 +15,6 @@ from harness.core.config.gpus import virtual
 from harness.core.model.file_io import cpu_quota, read_setting
 
 _CPUS = "sys/devices/system/cpu"
-# Settings for which None can also mean that no limit exists.
-_NONE_MEANS_NONE = ("cpu_quota",)
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,14 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
         "virtual": virtual(root),
         "clocksource": read_setting(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "huge_pages": huge_pages.partition("[")[2].partition("]")[0] or None,  # the marked one: always [madvise] never
-        "cpu_quota": quota,
         "on_battery": on_battery(),
     }
-    unreadable = [name for name, value in found.items() if value is None and name not in _NONE_MEANS_NONE]
+    unreadable = [name for name, value in found.items() if value is None]
     if not quota_is_known:
         unreadable.append("cpu_quota")
     return MachineState(
         usable_cpus=len(usable),
+        cpu_quota=quota,
         swap_used_bytes=psutil.swap_memory().used,
         unreadable=tuple(sorted(unreadable)),
         **found,  # type: ignore[arg-type]
@@ -177,10 +175,10 @@ def background_load(before: Snapshot, after: Snapshot) -> BackgroundLoad:
     other_s = max(0.0, after.busy_s - before.busy_s - (after.own_s - before.own_s))
     # A child that ends adds its whole CPU time to its parent's, including time before `before`. Hence the cap of
     # `other_s`.
-    busy = [
-        Busy(pid, name, min(other_s, cpu_s - before.others.get((pid, created), (name, 0.0))[1]) / wall_s)
-        for (pid, created), (name, cpu_s) in after.others.items()
-    ]
-    busy.sort(key=lambda process: -process.cores)
-    named = tuple(process for process in busy if process.cores >= _LEAST_NAMED)[:_MOST_NAMED]
+    busy = []
+    for process, (name, cpu_s) in after.others.items():
+        _, cpu_s_before = before.others.get(process, (name, 0.0))
+        busy.append(Busy(process[0], name, min(other_s, cpu_s - cpu_s_before) / wall_s))
+    busiest = sorted(busy, key=lambda process: -process.cores)[:_MOST_NAMED]
+    named = tuple(process for process in busiest if process.cores >= _LEAST_NAMED)
     return BackgroundLoad(steal, other_s / total_s, max(0, after.swapped_bytes - before.swapped_bytes), named)

@@ -131,9 +131,10 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
     times_s: dict[Case, list[list[float]]] = {case: [] for case in cases}
     for log in logs:
         best_of_repeat = best_probe([trial_of_row(row) for row in log.rows])
+        good = sorted(log.trials.keys() - log.failures.keys())
         for case in cases:
-            good = [twin for twin in log.trials if twin not in log.failures and Case.from_dict(twin.as_dict()) == case]
-            times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
+            twins = [twin for twin in good if Case.from_dict(twin.as_dict()) == case]
+            times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in twins])
     return Replicates(
         times_s=times_s,
         clock_s=median(row["clock_s"] for row in rows) if rows else None,
@@ -201,12 +202,8 @@ def noise_floor_between(cases: Sequence[Sequence[Sequence[float]]]) -> float | N
     `cases` holds each case's repeats, and each repeat its times. A few repeats within one or two minutes are only an
     indication, so the result has no interval. It does not include changes from day to day.
     """
-    every = [
-        abs(math.log(a / b))
-        for repeats in cases
-        for one, other in itertools.combinations(repeats, 2)
-        for a, b in itertools.product(one, other)
-    ]
+    pairs = [pair for repeats in cases for pair in itertools.combinations(repeats, 2)]
+    every = [abs(math.log(a / b)) for pair in pairs for a, b in itertools.product(*pair)]
     return math.expm1(_quantile(np.array(every), CONFIDENCE)) if every else None
 
 

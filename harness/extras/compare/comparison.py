@@ -115,20 +115,18 @@ def compare_sides(
     `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
     times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
-    found = []
+    compared = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
-        peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
+        peaks, flops = _amount(was, now, "peak_bytes"), _amount(was, now, "flops")
         if number not in times:
-            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
             continue
         backends = {"on the base": was and was.backend, "on the head": now and now.backend}
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
-        found.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
-    controls = tuple(
-        (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
-    )
-    return Comparison(tuple(found), controls)
+        compared.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
+    controls = [(pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)]
+    return Comparison(tuple(compared), tuple(controls))
 
 
 def is_invalidated(one: ComparedCase, control: str) -> bool:
@@ -137,9 +135,9 @@ def is_invalidated(one: ComparedCase, control: str) -> bool:
 
 
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
-    before, after = (getattr(line, column, None) for line in (was, now))
-    found = judge_count(column, before, after) if before is not None else None
-    return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
+    before, after = getattr(was, column, None), getattr(now, column, None)
+    finding = judge_count(column, before, after) if before is not None else None
+    return Amount(finding[0] if finding else Verdict.UNMEASURED, before, after)
 
 
 def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
@@ -154,10 +152,8 @@ def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
 
 
 def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
-    sides = (("base", was), ("head", now))
-    failed = [
-        f"{name}: {line.status}: {line.reason}" for name, line in sides if line is not None and line.status != "ok"
-    ]
+    sides = {"base": was, "head": now}
+    failed = [f"{name}: {line.status}: {line.reason}" for name, line in sides.items() if line and line.status != "ok"]
     return "; ".join(failed) or "no trial of it ended"
 
 
@@ -189,12 +185,13 @@ def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
     name = one.label
     yield _time_outcome(name, one, control)
     amounts = ("peak memory", one.memory, formatting.size), ("flops", one.flops, formatting.count)
-    for quantity, amount, written in amounts:
+    for quantity, amount, text in amounts:
         if amount.was is None:
             continue
-        was = written(amount.was)
+        was = text(amount.was)
         if amount.now is not None:
-            now, times = written(amount.now), f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
+            now = text(amount.now)
+            times = formatting.if_known(amount.ratio, " (×{:.3g})".format)
             reason = f"{quantity} {was} → {now}{times}" if amount.verdict is not Verdict.EQUIVALENT else ""
             yield Outcome(name, quantity, amount.verdict, was, now, reason)
         elif one.time is not None:
@@ -302,15 +299,18 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
 def _comparison_row(one: ComparedCase) -> Row:
     # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
     impl, _, sizes = one.label.partition(" ")
-    time, seen = "", ""
+    time, detectable = "", ""
     if one.time is not None:
         least = one.time.smallest_detectable
-        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
-    amounts = []
+        time, detectable = ratio_text(one.time.evidence), formatting.share(least)
+        if math.isinf(least):
+            detectable = "nothing"
+    cells: list[Cell | str] = [Cell(impl, below=sizes)]
+    cells += [Cell(one.verdict.time, COLORS.get(one.verdict, ""), below=time), detectable]
     for amount in (one.memory, one.flops):
         times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
-        amounts.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
-    return (Cell(impl, below=sizes), Cell(one.verdict.time, COLORS.get(one.verdict, ""), below=time), seen, *amounts)
+        cells.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
+    return cells
 
 
 def comparison_sentences(comparison: Comparison) -> Iterator[str]:
@@ -332,9 +332,9 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     if comparison.control == HELD:
         number = sum(control.held for _, control in comparison.controls)
         yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
-    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
-    if known:
-        ratio, lo, hi = max(known)
+    carry_overs = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
+    if carry_overs:
+        ratio, lo, hi = max(carry_overs)
         yield (
             f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
             f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
@@ -345,7 +345,7 @@ def closing_sentence(report: GateReport) -> str:
     """How many times of a comparison were decided, and why it has this exit status."""
     times = Counter(one.verdict for one in report.outcomes if one.quantity == TIME)
     open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
-    counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
+    counted = ", ".join(f"{times[verdict]} {verdict.time}" for verdict in Verdict if times[verdict])
     worse, failed = (
         list(dict.fromkeys(one.quantity for one in report.outcomes if one.verdict is verdict))
         for verdict in (Verdict.WORSE, Verdict.UNMEASURED)

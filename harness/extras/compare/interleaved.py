@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from statistics import median
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from harness.core.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.core.results.row_files import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
+from harness.study.report.document import grouped
 
 from .paired_evidence import PATTERN, Rules, carry_over, ratio_text
 from .paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
@@ -175,17 +177,18 @@ class ComparisonScreen(LiveOnTerminal):
         self._is_after_look |= is_look
 
     def _line(self) -> str:
-        known = self._standing
-        closed = f"{known.decided} of {known.cases} pairs decided" if known else ""
-        given_up = f"{known.given_up} given up" if known and known.given_up else ""
-        left = f"at most {duration(max(0.0, self._limit_s - self._used_s))} left"
-        parts = (self._round, closed, given_up, left if math.isfinite(self._limit_s) else "")
-        return "  ".join((f"{self._used_s:5.0f} s", *filter(None, parts)))
+        parts = [f"{self._used_s:5.0f} s", self._round]
+        if self._standing:
+            parts.append(f"{self._standing.decided} of {self._standing.cases} pairs decided")
+            parts += [f"{self._standing.given_up} given up"] if self._standing.given_up else []
+        if math.isfinite(self._limit_s):
+            parts.append(f"at most {duration(max(0.0, self._limit_s - self._used_s))} left")
+        return "  ".join(filter(None, parts))
 
     def _open_pairs(self) -> list[tuple[str, str, str]]:
         """The label, the ratio with its interval, and the number of blocks of each open pair."""
-        found = self._standing.evidence() if self._standing else {}
-        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in found.items()]
+        evidence = self._standing.evidence() if self._standing else {}
+        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in evidence.items()]
 
     def _table(self) -> Group:
         rows, most = self._open_pairs(), max(1, self._console.height - 4)
@@ -274,10 +277,8 @@ def time_pairs(
     Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
     rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
     """
-    known: dict[tuple[Any, ...], list[StoredRow]] = {}
-    for row in past:
-        known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
-    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
+    past_rows = grouped(past, itemgetter(*_KEY))
+    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, past_rows)
     measured = measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
     for index, blocks in measured.controls.items():
         blocks.carry_over = timer.carry_over[index]
@@ -348,7 +349,7 @@ class _Timer(Host):
         about = {"base": pair.base.key, "head": pair.head.key, "control": control}
         about |= {"stage": self.stage, "round": self.round}
         rng = random.Random(f"{self.seed} {index} {control} {self.stage} {self.round}")
-        rows = iter(self.past.pop(tuple(about[name] for name in _KEY), ()))
+        rows = iter(self.past.pop(itemgetter(*_KEY)(about), ()))
         while True:
             row = next(rows, None) or self._measure(index, control, about, rng)
             self.used_s, self.generation = row["used_s"], row["generation"]
@@ -370,10 +371,10 @@ class _Timer(Host):
         for name, share in threads_after.items():
             self.threads_after[index, name].append(share)
         shares = {name: self.threads_after[index, name] for name in threads_after}
-        found = [name for name, of in shares.items() if len(of) >= _LEAST_SHARES and median(of) > MOST_THREADS_AFTER]
+        run_on = [name for name, of in shares.items() if len(of) >= _LEAST_SHARES and median(of) > MOST_THREADS_AFTER]
         pair = self.pairs[index]
-        if found and (len(found) == 1 or pair.base.impl != pair.head.impl):
-            raise BlockFailed(f"{' and '.join(found)}: {THREADS_RUN_ON}, so the time is too short")
+        if run_on and (len(run_on) == 1 or pair.base.impl != pair.head.impl):
+            raise BlockFailed(f"{' and '.join(run_on)}: {THREADS_RUN_ON}, so the time is too short")
 
     def _measure(self, index: int, control: bool, about: StoredRow, rng: random.Random) -> StoredRow:
         """Measure a block and log its row."""
@@ -395,13 +396,13 @@ class _Timer(Host):
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         began = time.monotonic()
         try:
-            found = _row(take_block(base, other, self.timing, rng))
+            result = _row(take_block(base, other, self.timing, rng))
         except BlockFailed as error:
-            found = {"failure": str(error)}
+            result = {"failure": str(error)}
             self.needs_servers = True  # the failure may have ended the fork server too
         now = time.monotonic()
         times = {"used_s": round(now - self.resumed_at, 3), "took_s": round(now - began, 3)}
-        row = {"at": round(time.time(), 3), **about, "generation": self.generation, **times, **found}
+        row = {"at": round(time.time(), 3), **about, "generation": self.generation, **times, **result}
         self.log(row)
         return row
 
@@ -414,8 +415,8 @@ _KEY = ("base", "head", "control", "stage", "round")
 
 def is_block_row(row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a comparison needs."""
-    found = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
-    return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))
+    results = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
+    return row.keys() >= {*_KEY, "generation", "used_s", "took_s", *results}
 
 
 def _row(block: Block) -> StoredRow:

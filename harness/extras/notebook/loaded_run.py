@@ -65,8 +65,10 @@ class Run(StoredRun):
         """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
         import pandas as pd
 
-        tables = [more.tables["published.csv"] for more in self.findings.more if "published.csv" in more.tables]
-        return tables[0] if tables else pd.DataFrame()
+        for more in self.findings.more:
+            if "published.csv" in more.tables:
+                return more.tables["published.csv"]
+        return pd.DataFrame()
 
     def at(self, **wanted: Any) -> "pd.DataFrame":
         """The rows of `table` at these sizes and settings: `run.at(num_heads=8, seq_len=2048)`.
@@ -109,9 +111,9 @@ class Plots:
         laws = laws_by_series(self._run.findings.laws)
         crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
 
-        def draw(one: PanelSetting) -> "Figure | None":
-            found = overview(one, laws, crossed)
-            return cost_overview(found) if found is not None else None
+        def draw(panel: PanelSetting) -> "Figure | None":
+            costs = overview(panel, laws, crossed)
+            return cost_overview(costs) if costs is not None else None
 
         return self._picture(draw, setting)
 
@@ -185,9 +187,9 @@ class Picture:
 
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
-    found = vars(read_run_directory(Path(path)))
-    lines = complete_lines(found["lines"], found["machine"], found["config"].get("baseline"))
-    return Run(**{**found, "lines": lines})
+    stored = read_run_directory(Path(path))
+    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    return Run(**{**vars(stored), "lines": lines})
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":
