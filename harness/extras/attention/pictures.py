@@ -59,23 +59,26 @@ def _whose(own: bool, seeds: str) -> str:
 
 def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int, d: int) -> Finding:
     """How far back gradients reach in each layer, from its outcomes: one for each seed."""
-    norms = {impl: np.array([one["norms"] for one in of_seeds]) for impl, of_seeds in outcomes.items()}  # (seeds, n)
-    own = {impl for impl, of_seeds in outcomes.items() if of_seeds[0]["own_weights"]}
-    found = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
+    norms = {
+        impl: np.array([outcome["norms"] for outcome in of_seeds]) for impl, of_seeds in outcomes.items()
+    }  # (seeds, n)
+    with_own_weights = {impl for impl, of_seeds in outcomes.items() if of_seeds[0]["own_weights"]}
+    decays = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
     last = max(map(len, outcomes.values())) - 1
-    whose = _whose(own == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
+    whose = _whose(with_own_weights == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
     legend = {
-        impl: f"{formatting.shortened(impl)}: {f'keeps {one.rate.value:.3f} a step' if one.rate else 'no rate'}"
-        + ", own weights" * (impl in own)
-        for impl, one in found.items()
+        impl: f"{formatting.shortened(impl)}: {f'keeps {fitted.rate.value:.3f} a step' if fitted.rate else 'no rate'}"
+        + ", own weights" * (impl in with_own_weights)
+        for impl, fitted in decays.items()
     }
     columns = {"impl": "", **dict.fromkeys(("a step", "with 95 %", "half after", "at 0", f"at {n - 1}"), "n")}
     rows = [
-        (impl, *rate_cells(one), *(f"{end:.2g}" for end in np.median(norms[impl][:, [0, -1]], axis=0)))
-        for impl, one in found.items()
+        (impl, *rate_cells(fitted), *(f"{end:.2g}" for end in np.median(norms[impl][:, [0, -1]], axis=0)))
+        for impl, fitted in decays.items()
     ]
     sentences = (
-        f"{impl}{' (own weights)' * (impl in own)}: {gradient_reach_sentence(one)}" for impl, one in found.items()
+        f"{impl}{' (own weights)' * (impl in with_own_weights)}: {gradient_reach_sentence(fitted)}"
+        for impl, fitted in decays.items()
     )
     return Finding(
         "gradient_reach",
@@ -226,9 +229,9 @@ def gradient_reach(norms: Mapping[str, Floats], legends: Mapping[str, str], head
 def _line(axes: Axes, norms: Floats, look: Look, says: str) -> None:
     """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
     positive = np.where(norms > 0, norms, np.nan)
-    known = ~np.isnan(positive).any(axis=0)
+    is_positive = ~np.isnan(positive).any(axis=0)
     distance = np.arange(norms.shape[1])
-    lo, median, hi = np.where(known, np.quantile(norms, _QUARTERS, axis=0), np.nan)
+    lo, median, hi = np.where(is_positive, np.quantile(norms, _QUARTERS, axis=0), np.nan)
     axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
     marks = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 6}
     axes.plot(distance, median, lw=1.8, label=says, color=look.colour, mec="white", mew=0.6, **marks)
@@ -238,23 +241,25 @@ def _line(axes: Axes, norms: Floats, look: Look, says: str) -> None:
 _MATTERS = 2.0
 
 
-def gradient_reach_sentence(found: Decay) -> str:
+def gradient_reach_sentence(fitted: Decay) -> str:
     """How far back a gradient reaches: what each step back keeps of it, and what to know about that rate."""
-    if found.rate is None:
-        return f"too few distances to tell a rate.{_beyond_text(found)}"
+    if fitted.rate is None:
+        return f"too few distances to tell a rate.{_beyond_text(fitted)}"
     halves = ""
-    if not found.steady and found.near and found.far:
-        middle = found.fitted // 2
-        halves = f" Not at one rate: {found.near.value:.3f} a step up to {middle} tokens, {found.far.value:.3f} beyond."
-    return f"{_trend(found, found.rate)}{halves}{_beyond_text(found)}"
+    if not fitted.steady and fitted.near and fitted.far:
+        middle = fitted.fitted // 2
+        halves = (
+            f" Not at one rate: {fitted.near.value:.3f} a step up to {middle} tokens, {fitted.far.value:.3f} beyond."
+        )
+    return f"{_trend(fitted, fitted.rate)}{halves}{_beyond_text(fitted)}"
 
 
-def _trend(found: Decay, rate: Rate) -> str:
-    value, interval, half = rate_cells(found)
+def _trend(fitted: Decay, rate: Rate) -> str:
+    value, interval, half = rate_cells(fitted)
     several_seeds = rate.hi < math.inf
     keeps = f"{value} ({interval})" if several_seeds else value
-    if 1 / _MATTERS < rate.value**found.fitted < _MATTERS:
-        return f"no fading over {found.fitted} tokens: each step back keeps {keeps} of it."
+    if 1 / _MATTERS < rate.value**fitted.fitted < _MATTERS:
+        return f"no fading over {fitted.fitted} tokens: each step back keeps {keeps} of it."
     if rate.lo <= 1 <= rate.hi and several_seeds:
         return f"each step back keeps {keeps} of it, by seeds too few or too unlike to tell whether it fades."
     if rate.value > 1:
@@ -262,25 +267,25 @@ def _trend(found: Decay, rate: Rate) -> str:
     return f"each step back keeps {keeps} of it; half is gone after {half} tokens."
 
 
-def _beyond_text(found: Decay) -> str:
-    if found.underflows:
-        return f" Beyond {found.fitted} tokens it is below {FLOOR:g}, too small for a float64."
-    if found.reach > found.fitted:
-        return f" It has gaps: from {found.fitted + 1} tokens back comes nothing, from {found.reach} something."
-    tokens = f"{found.reach} token{'' if found.reach == 1 else 's'}"
-    return f" Nothing from more than {tokens} back has any influence: exactly 0." if found.ends else ""
+def _beyond_text(fitted: Decay) -> str:
+    if fitted.underflows:
+        return f" Beyond {fitted.fitted} tokens it is below {FLOOR:g}, too small for a float64."
+    if fitted.reach > fitted.fitted:
+        return f" It has gaps: from {fitted.fitted + 1} tokens back comes nothing, from {fitted.reach} something."
+    tokens = f"{fitted.reach} token{'' if fitted.reach == 1 else 's'}"
+    return f" Nothing from more than {tokens} back has any influence: exactly 0." if fitted.ends else ""
 
 
-def rate_cells(found: Decay) -> tuple[str, str, str]:
+def rate_cells(fitted: Decay) -> tuple[str, str, str]:
     """The rate, its interval between seeds, and the tokens after which half is left; all empty without a rate.
 
     The interval is `one seed` if there is only one. The tokens are `∞` from 10 times the fitted distance on.
     """
-    if found.rate is None:
+    if fitted.rate is None:
         return "", "", ""
-    value, lo, hi, half = found.rate.value, found.rate.lo, found.rate.hi, found.rate.half_distance
+    value, lo, hi, half = fitted.rate.value, fitted.rate.lo, fitted.rate.hi, fitted.rate.half_distance
     interval = f"{lo:.3f} to {hi:.3f}" if hi < math.inf else "one seed"
-    return f"{value:.3f}", interval, f"{half:.3g}" if half < 10 * found.fitted else "∞"
+    return f"{value:.3f}", interval, f"{half:.3g}" if half < 10 * fitted.fitted else "∞"
 
 
 # Words in a plot come from outside and may have any letters: find the fonts that have them.
@@ -301,10 +306,10 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
     for font in font_manager.fontManager.ttflist if missing else ():
         if font.style != "normal" or font.name in families or font.name.startswith(_BOXES):
             continue
-        found = missing & _letters(font.fname)
-        if found:
+        letters = missing & _letters(font.fname)
+        if letters:
             families.append(font.name)
-            missing -= found
+            missing -= letters
     return families, "".join(sorted(missing))
 
 

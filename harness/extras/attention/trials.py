@@ -50,7 +50,7 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> Answer:
     torch.manual_seed(seed)
     layer: Any = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).eval()
     width, generators = case.d_model * input_width(layer_class), map(torch.Generator().manual_seed, words)
-    x = torch.stack([torch.randn(width, generator=one) for one in generators])[None]  # (1, n, d)
+    x = torch.stack([torch.randn(width, generator=generator) for generator in generators])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():
         from impls.blocks.blocks import sinusoids  # here: other commits of the layers may lack it

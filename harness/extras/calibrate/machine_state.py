@@ -46,7 +46,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
     quota, quota_is_known = cpu_quota(root)
     huge_pages = read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     governors = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")
-    found = {
+    settings = {
         "usable_cores": usable_cores(root, usable),
         "governors": tuple(sorted({*filter(None, map(read_setting, governors))})) or None,
         "scaling_driver": read_setting(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
@@ -57,7 +57,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
         "huge_pages": huge_pages.partition("[")[2].partition("]")[0] or None,  # the marked one: always [madvise] never
         "on_battery": on_battery(),
     }
-    unreadable = [name for name, value in found.items() if value is None]
+    unreadable = [name for name, value in settings.items() if value is None]
     if not quota_is_known:
         unreadable.append("cpu_quota")
     return MachineState(
@@ -65,7 +65,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
         cpu_quota=quota,
         swap_used_bytes=psutil.swap_memory().used,
         unreadable=tuple(sorted(unreadable)),
-        **found,  # type: ignore[arg-type]
+        **settings,  # type: ignore[arg-type]
     )
 
 
@@ -147,13 +147,13 @@ def take_snapshot() -> Snapshot:
     swap = psutil.swap_memory()
     busy_s = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
     ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    others = {}
+    processes = {}
     for process in psutil.process_iter(["pid", "name", "create_time", "cpu_times"]):
         info = process.info
         if info["pid"] not in ours and info["cpu_times"] is not None:
             used = info["cpu_times"]
             cpu_s = used.user + used.system + used.children_user + used.children_system
-            others[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
+            processes[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
     return Snapshot(
         at_s=time.monotonic(),
         total_s=busy_s + times["idle"] + times.get("iowait", 0.0) + times.get("steal", 0.0),
@@ -161,7 +161,7 @@ def take_snapshot() -> Snapshot:
         steal_s=times.get("steal"),
         own_s=sum(os.times()[:4]),
         swapped_bytes=swap.sin + swap.sout,
-        others=others,
+        others=processes,
     )
 
 

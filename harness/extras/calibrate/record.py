@@ -82,7 +82,7 @@ def advice_for(c: Calibration) -> list[Advice]:
         *_applicable("settings", values),
         *gpu_advice(c.gpu_state or {}, c.sm_clock_mhz or ()),
     ]
-    return sorted(advice, key=lambda one: -LEVELS.index(one.level))
+    return sorted(advice, key=lambda rule: -LEVELS.index(rule.level))
 
 
 def _applicable(section: str, values: dict[str, Any]) -> Iterator[Advice]:
@@ -134,12 +134,12 @@ def show_calibration(c: Calibration, console: Console) -> None:
         table.add_section()
     console.print(table)
     advice = advice_for(c)
-    found = verdict(advice)
-    console.print(Text(f"{found.capitalize()}{' to measure on' if 'fit' in found else ''}.", _COLORS[found]))
+    judged = verdict(advice)
+    console.print(Text(f"{judged.capitalize()}{' to measure on' if 'fit' in judged else ''}.", _COLORS[judged]))
     shown = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in LIMITS.items())
     console.print(Text(f"(care / not fit above: {shown}; see also the advice below)", style="dim"))
-    for one in advice:
-        console.print(Text(f"- {one.level}: {one.text}"))
+    for line in advice:
+        console.print(Text(f"- {line.level}: {line.text}"))
 
 
 def _noise_rows(c: Calibration) -> NamedTexts:
@@ -215,7 +215,7 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": "calibration",
         "verdict": verdict(advice),
-        "advice": [one._asdict() for one in advice],
+        "advice": [line._asdict() for line in advice],
         "noise_floor": calibration.noise and calibration.noise.floor,
         "bandwidth_bytes_per_s": calibration.bandwidth.get("bandwidth_bytes_per_s"),
         **asdict(calibration),
@@ -278,7 +278,7 @@ def attachment(
         ):
             if then != now:
                 raise UsageError(f"{path} is of another {what}: {then}, here {now}")
-        if differing := unlike_gpus(*(with_gpus({}, {"": one or {}}) for one in (made.gpu_state, state))):
+        if differing := unlike_gpus(*(with_gpus({}, {"": gpu_state or {}}) for gpu_state in (made.gpu_state, state))):
             raise UsageError(f"{path} is of a GPU in another state: {'; '.join(differing)}")
         if made.device not in devices:
             raise UsageError(f"{path} is for device={made.device}")
@@ -311,7 +311,7 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
 def doctor_rows(machine: Machine) -> NamedTexts:
     """The lines of `doctor`: advice about GPUs, and the state of the calibration."""
     advice = [advice for state in gpu_states(machine).values() for advice in gpu_advice(state)]
-    yield from dict.fromkeys(("gpu-advice", one.text) for one in advice)
+    yield from dict.fromkeys(("gpu-advice", line.text) for line in advice)
     yield "calibration", _state(machine)
 
 

@@ -150,8 +150,8 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
-            own = layer_lookup.is_foreign(impl)
-            has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
+            is_foreign = layer_lookup.is_foreign(impl)
+            has_heads[impl] = described.values["has_heads"] if is_foreign else layer_lookup.traits(impl).has_heads
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
     opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
@@ -177,7 +177,7 @@ def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anch
 def _machine_of(opened: _OpenCommit) -> dict[str, dict[str, str]]:
     """The kind of machine, and the versions that matter for times."""
     machine = opened.session.machine(impls={case.impl for case in opened.cases})
-    versions = dict(one.rsplit(" ", 1) for one in versions_text(machine).split(", "))
+    versions = dict(text.rsplit(" ", 1) for text in versions_text(machine).split(", "))
     return {"machine": kind_of_machine(machine), "versions": {**versions, "harness": harness.__version__}}
 
 
@@ -208,10 +208,10 @@ def _models(cases: Mapping[Case, MeasuredCase]) -> dict[str, CostModel]:
     records = [{**case.as_dict(), **measured.facts} for case, measured in cases.items() if measured.reason is None]
     models = {}
     for fitted in fit_laws(lines_of_records(records, bounded=False)):
-        own = {axis: _six_digits(exponent) for axis, exponent in fitted.own_exponents.items()}
+        own_exponents = {axis: _six_digits(exponent) for axis, exponent in fitted.own_exponents.items()}
         exponent_n = _six_digits(fitted.exponent_n) if fitted.exponent_n else None
         key = FindingId(fitted.series.impl, fitted.series.setting, fitted.series.metric).key
-        models[key] = CostModel(law=str(fitted.law), exponent_n=exponent_n, own_exponents=own)
+        models[key] = CostModel(law=str(fitted.law), exponent_n=exponent_n, own_exponents=own_exponents)
     return models
 
 
@@ -238,7 +238,7 @@ def _ratios(
         renew_servers((base.session.executor, head.session.executor))
         blocks: dict[Case, list[float]] = {case: [] for case in left}
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
-            sides = [Side(one.commit[:10], case, one.session.executor) for one in (base, head)]
+            sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
             try:
                 blocks[case].append(take_block(sides[0], sides[1], Timing(), rng).log_ratio)
             except BlockFailed as error:  # one failure is tolerated: a trial may be killed by chance
@@ -252,7 +252,7 @@ def _ratios(
 def _ratio(means: Sequence[float], failed: Sequence[str]) -> Ratio:
     if len(means) < 2 or len(failed) > 1:
         return Ratio(reason=failed[-1] if failed else "too few blocks were measured")
-    middle, lo, hi = (round(one, 6) for one in mean_interval(means))
+    middle, lo, hi = (round(end, 6) for end in mean_interval(means))
     return Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
 
 

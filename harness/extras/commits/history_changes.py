@@ -161,7 +161,7 @@ _Model = tuple[str, dict[str, float]]
 
 def _model_text(value: _Model) -> str:
     law, exponents = value
-    along = (f"exponent {'' if axis == 'n' else f'in {axis} '}{one:.3g}" for axis, one in exponents.items())
+    along = (f"exponent {'' if axis == 'n' else f'in {axis} '}{exponent:.3g}" for axis, exponent in exponents.items())
     return ", ".join((law, *along))
 
 
@@ -232,8 +232,8 @@ _OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "g
 
 def machine_text(commit: CommitLine) -> str:
     """The kind of machine of a commit, as far as times depend on it."""
-    known = [name for name in _OF_MACHINE if name in commit.machine]
-    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in known)
+    names = [name for name in _OF_MACHINE if name in commit.machine]
+    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in names)
 
 
 def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:

@@ -85,8 +85,8 @@ class TracedCall:
         """The sum over all operations."""
         totals = self.operations.values()
         flops = [total.flops for total in totals]
-        known = None if None in flops else sum(filter(None, flops))
-        return Total(sum(total.calls for total in totals), known, sum(total.bytes for total in totals))
+        sum_of_flops = None if None in flops else sum(filter(None, flops))
+        return Total(sum(total.calls for total in totals), sum_of_flops, sum(total.bytes for total in totals))
 
     @property
     def peak_bytes(self) -> int:
@@ -164,7 +164,7 @@ class Explanation:
         return {
             "title": self.title,
             "sides": [side.name for side in sides],
-            "total": {name: [getattr(one, name) for one in totals] for name in ("calls", "flops", "bytes")},
+            "total": {name: [getattr(total, name) for total in totals] for name in ("calls", "flops", "bytes")},
             "peak_bytes": [side.peak_bytes for side in sides],
             "same_operations": self._same,
             "operations": [
@@ -290,7 +290,7 @@ def _more(number: int, what: str) -> Iterator[str]:
 
 
 def _largest_shares(side: TracedCall) -> str:
-    largest = sorted(side.shares.items(), key=lambda one: -one[1])[:_FEW_SHARES]
+    largest = sorted(side.shares.items(), key=lambda named: -named[1])[:_FEW_SHARES]
     shares = ", ".join(f"{_short(name)} {formatting.share(of)}" for name, of in largest)
     return f"Most of the time of {side.name}: {shares}."
 

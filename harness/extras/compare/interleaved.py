@@ -188,7 +188,7 @@ class ComparisonScreen(LiveOnTerminal):
     def _open_pairs(self) -> list[tuple[str, str, str]]:
         """The label, the ratio with its interval, and the number of blocks of each open pair."""
         evidence = self._standing.evidence() if self._standing else {}
-        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in evidence.items()]
+        return [(self._labels[at], ratio_text(of_pair), f"{of_pair.blocks} blocks") for at, of_pair in evidence.items()]
 
     def _table(self) -> Group:
         rows, most = self._open_pairs(), max(1, self._console.height - 4)

@@ -201,7 +201,7 @@ class _Stage:
         return Standing(len(self._cases), decided, given_up, evidence)
 
 
-def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
+def _discoveries(by_case: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
     """The cases that are slower, and those that are faster.
 
     Benjamini and Hochberg 1995, "Controlling the false discovery rate". This corrects for testing many cases at once,
@@ -209,8 +209,8 @@ def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, s
     If no case has changed, the probability of any discovery is at most `alpha`.
     """
     tests = {
-        Verdict.WORSE: {case: evidence.p_slower for case, evidence in found.items()},
-        Verdict.BETTER: {case: evidence.p_faster for case, evidence in found.items()},
+        Verdict.WORSE: {case: evidence.p_slower for case, evidence in by_case.items()},
+        Verdict.BETTER: {case: evidence.p_faster for case, evidence in by_case.items()},
     }
     discoveries = {}
     for side, p_values in tests.items():
@@ -266,10 +266,10 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
     shown: dict[int, Evidence] = {}
     failing: set[int] = set()
     for stage, its_rules in (("first", rules), ("again", rules.again)):
-        found = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
-        called = set.union(*_discoveries(found, its_rules.alpha).values()) - failing
+        by_case = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
+        called = set.union(*_discoveries(by_case, its_rules.alpha).values()) - failing
         failing |= called
-        shown |= found if stage == "first" else {case: found[case] for case in called}
+        shown |= by_case if stage == "first" else {case: by_case[case] for case in called}
     return [
         Control(case, case in failing, shown[case], blocks.failure, mean_ratio(blocks.carry_over))
         for case, blocks in measured.controls.items()
@@ -295,21 +295,23 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
     discovery fails that test as well.
     """
     why_not = invalidated(controls_of(measured, rules))
-    again = {case: evidence_of(one.again, rules.again) for case, one in enumerate(measured.cases) if one.flagged}
+    again = {
+        case: evidence_of(blocks.again, rules.again) for case, blocks in enumerate(measured.cases) if blocks.flagged
+    }
     discoveries = _discoveries(again, rules.alpha_again)
     results = []
     for case, blocks in enumerate(measured.cases):
-        own = shown = evidence_of(blocks.first, rules)
+        deciding = shown = evidence_of(blocks.first, rules)
         tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
         if blocks.flagged:
-            side = Verdict.WORSE if own.p_slower <= rules.alpha else Verdict.BETTER
-            own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
+            side = Verdict.WORSE if deciding.p_slower <= rules.alpha else Verdict.BETTER
+            deciding, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
             misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
             shown = evidence_of(blocks.again, its_rules, misses)
         verdict, reason = _verdict(blocks, side, confirmed, shown, its_rules)
         if why_not and verdict is not Verdict.UNMEASURED:
             verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
-        least = smallest_detectable(own, tested, its_rules)
+        least = smallest_detectable(deciding, tested, its_rules)
         if blocks.flagged:  # the second measurement may end with too few blocks to tell
             least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))
         results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))

@@ -133,8 +133,8 @@ class OperationTotals:
     def rows(self) -> list[list[Any]]:
         """Return name, calls, FLOPs, bytes and the calls at each place, of each operation in the order of names."""
         return [
-            [name, one.calls, one.flops, one.nbytes, sorted(map(list, one.places.items()))]
-            for name, one in sorted(self._totals.items())
+            [name, total.calls, total.flops, total.nbytes, sorted(map(list, total.places.items()))]
+            for name, total in sorted(self._totals.items())
         ]
 
     def _moved(self, operation: Operation) -> int:
@@ -181,11 +181,11 @@ def observed_operations(work: Workload, unknown: list[str], ran: Iterable[str] =
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     totals, written = OperationTotals(storages, flops), UntrackedWrites(storages)
     seen = observe_call(work, storages, (totals.add, written.add, storages.add))
-    known = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
+    tensors = [*seen.leaves, *work.constants, *([] if work.gradient is None else [work.gradient])]
     unknown += [f"FLOPs of {name}: it has no formula; the layer's `kernels` may give one" for name in flops.unknown]
     if compilation.graphs() > 0:
         unknown.append("operations: the layer is compiled, and runs uncompiled while its operations are observed")
-    elif hidden := hidden_part(flops, written.past_torch(known, seen.outputs)):
+    elif hidden := hidden_part(flops, written.past_torch(tensors, seen.outputs)):
         unknown.append(f"operations: {hidden}")
     return {"operations": totals.rows(), "tensors": storages.at_peak()}
 

@@ -188,10 +188,10 @@ def commit_of(ref: str) -> Commit:
     # `--end-of-options`: a ref that begins with a dash must not be read as an option.
     unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
     try:
-        found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+        commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
     except UsageError as error:
         raise UnknownCommit(str(error)) from error
-    return Commit(found, _git(top, "log", "-1", "--format=%s", found, refused=ref))
+    return Commit(commit, _git(top, "log", "-1", "--format=%s", commit, refused=ref))
 
 
 def place_of(commit: Commit) -> Place:
@@ -231,7 +231,7 @@ def commits_between(span: str) -> list[Commit]:
     before = _git(top, "rev-list", "--first-parent", last.hash, refused=span).splitlines()
     if not newest_first or first.hash not in before:
         raise UsageError(f"{span}: the first parents of {bad} do not lead back to {good}: name an earlier commit first")
-    return [first, *(Commit(*one) for one in reversed(newest_first))]
+    return [first, *(Commit(*line) for line in reversed(newest_first))]
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
@@ -343,7 +343,7 @@ class TouchedLayers:
     @property
     def properties(self) -> dict[str, str]:
         """What to store about the choice."""
-        return {name: ", ".join(held) for name, held in ((LEFT_OUT, self.left_out), (SHARED, self.shared)) if held}
+        return {name: ", ".join(names) for name, names in ((LEFT_OUT, self.left_out), (SHARED, self.shared)) if names}
 
 
 def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str) -> TouchedLayers:
@@ -363,8 +363,8 @@ def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], m
             shared.append(file)
     if mode == ALL and shared:
         touched = set(layers)
-    taken = tuple(name for name in layers if name in touched)
-    return TouchedLayers(taken, tuple(name for name in layers if name not in touched), tuple(shared))
+    chosen = tuple(name for name in layers if name in touched)
+    return TouchedLayers(chosen, tuple(name for name in layers if name not in touched), tuple(shared))
 
 
 def choice_sentences(properties: Mapping[str, str], ref: str | None, mode: str | None) -> Iterator[str]:

@@ -52,14 +52,14 @@ def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
         return export_script(stored, cases, executor)
 
 
-def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:
-    """The script of one case, or of two that differ in the layer. `wanted` describes each: see `chosen`.
+def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -> Exported:
+    """The script of one case, or of two that differ in the layer. `texts` describe them: see `chosen`.
 
     Raises UsageError if no script can hold the case.
     """
-    if len(wanted) > 2:
+    if len(texts) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
+    lines = [chosen(stored, text) for text in texts] or [chosen(stored, "")]
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
     if len(lines) == 2 and (reason := differing(described)):
@@ -85,7 +85,9 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
     if len(fitting) == 1 or len(usual) == 1:
         return (usual or fitting)[0]
     if not fitting:
-        unknown = [word for word in words if not ("=" in word or word in _VALUES or any(word in one for one in layers))]
+        unknown = [
+            word for word in words if not ("=" in word or word in _VALUES or any(word in layer for layer in layers))
+        ]
         near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
         raise UsageError(f"no case of {stored.path} is '{text}'{near or ': it has ' + _listed(lines)}")
     described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
@@ -95,7 +97,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
 def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        whole = {one for one in layers if word in (one, one.rpartition(":")[2])}
+        whole = {layer for layer in layers if word in (layer, layer.rpartition(":")[2])}
         is_part = line.impl in whole if whole else word in line.impl and word not in _VALUES
         return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
@@ -118,14 +120,14 @@ def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
             raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*options, *AXES, *LETTERS])}")
 
 
-def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[str]) -> bool:
+def _is_usual(line: CaseResult, fitting: Sequence[CaseResult], words: Sequence[str]) -> bool:
     """Whether the line has the default of each axis along which the others vary, except of axes in `words`.
 
     The name of a case leaves defaults out.
     """
     names = (present_axis(_option(word).partition("=")[0]) for word in words if "=" in word)
-    given = {name if name in AXES else "options" for name in names}
-    varied = [axis for axis in AXES if len({getattr(one, axis) for one in others}) > 1 and axis not in given]
+    named = {name if name in AXES else "options" for name in names}
+    varied = [axis for axis in AXES if len({getattr(other, axis) for other in fitting}) > 1 and axis not in named]
     return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
 
 
@@ -157,16 +159,16 @@ def _described(case: Case, executor: Executor) -> Description:
 
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
     names = _side_names(lines)
-    built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
-    truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
-    inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
-    targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
-    targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
+    built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
+    truths = _truths(dict(zip(names, (side["reference"] for side in described), strict=True)), built)
+    inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
+    targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
+    targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
     names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else NAMES_OF_FUNCTIONS)]
-    names_in_script += [one["name"] for one in inputs or ()]
+    names_in_script += [described_input["name"] for described_input in inputs or ()]
     modules: dict[str, str] = {}
-    for one in described:
-        modules |= one["modules"]
+    for side in described:
+        modules |= side["modules"]
     source = source_of(targets, modules, names_in_script)
     script = Script(lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described))
     if inputs is not None:
@@ -206,12 +208,14 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     Sides with equal references share it.
     """
     first, *others = references.values()
-    shared = first is not None and all(one == first for one in others)
-    own = {
-        name: REFERENCE if shared else f"{REFERENCE} of {name}" for name, one in references.items() if one is not None
+    shared = first is not None and all(other == first for other in others)
+    names = {
+        name: REFERENCE if shared else f"{REFERENCE} of {name}"
+        for name, reference in references.items()
+        if reference is not None
     }
-    built.update({own[name]: references[name] for name in own})
-    return {name: own.get(name, name) for name in references}
+    built.update({names[name]: references[name] for name in names})
+    return {name: names.get(name, name) for name in references}
 
 
 def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
@@ -222,12 +226,12 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Descriptio
     """
     case, (first, *_) = lines[0].case, described
     trains = case.trains
-    limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
+    limit = max(side["gradient_tolerance" if trains else "tolerance"] for side in described)
     checks = {first["small_len"]: limit}
     queries = case.batch_size * case.num_heads * case.seq_len
     if first["inputs"] is not None:
         queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
-    scores = queries * (case.kv_len or case.seq_len) if any(one["reference"] for one in described) else 0
+    scores = queries * (case.kv_len or case.seq_len) if any(side["reference"] for side in described) else 0
     if case.seq_len not in checks and scores <= _MOST_SCORES:
         errors = (max(line.output_error or 0.0, line.gradient_error or 0.0) for line in lines if line.status == "ok")
         checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * error for error in errors))
@@ -241,7 +245,7 @@ def _side_names(lines: Sequence[CaseResult]) -> list[str]:
         return impls
     words = [[f"h={line.num_heads}", f"g={line.num_kv_heads}", *_options(line).split("+")] for line in lines]
     common = {*words[0]}.intersection(*words) | {NO_OPTIONS}
-    return [" ".join([impls[0], *(word for word in one if word not in common)]) for one in words]
+    return [" ".join([impls[0], *(word for word in of_side if word not in common)]) for of_side in words]
 
 
 def _case_names(lines: Sequence[CaseResult]) -> list[str]:
@@ -297,7 +301,7 @@ def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     """The ratio of both times, with its interval as of independent times."""
     if len(lines) != 2 or not all(line.time_s for line in lines) or any(map(_doubt, lines)):
         return []
-    found = with_ratio_to(*lines)
-    ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
+    compared = with_ratio_to(*lines)
+    ends = [formatting.three(end) for end in (compared.ratio_lo, compared.ratio_hi) if end is not None]
     interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
-    return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
+    return [f"The first takes {formatting.three(compared.ratio or 0.0)} times as long as the second{interval}."]

@@ -40,14 +40,14 @@ class ScriptSource:
     packages: list[str] = field(default_factory=list)
 
 
-def source_of(targets: Iterable[str], modules: Mapping[str, str], taken: Collection[str]) -> ScriptSource:
+def source_of(targets: Iterable[str], modules: Mapping[str, str], names_in_script: Collection[str]) -> ScriptSource:
     """The source of the classes and functions `module:Class` or `path/to/a.py:Class`.
 
-    `modules` holds the text of each module of the user, by its name or file. `taken` are names of the script.
+    `modules` holds the text of each module of the user, by its name or file. The script itself uses `names_in_script`.
     """
-    found = ScriptSource()
+    source = ScriptSource()
     module_names = _module_names(modules)
-    used = {*taken, *IMPORTER_NAMES}
+    used = {*names_in_script, *IMPORTER_NAMES}
     for target in dict.fromkeys(targets):
         named, _, attribute = target.rpartition(":")
         place = str(Path(named).absolute()) if named.endswith(".py") else named
@@ -55,16 +55,16 @@ def source_of(targets: Iterable[str], modules: Mapping[str, str], taken: Collect
         here = _unused(imported, used)
         module = module_names.get(place, place)
         line = f"from {module} import {imported}" + (f" as {here}" if here != imported else "")
-        found.names[target] = here + dot + inner
+        source.names[target] = here + dot + inner
         if place in modules:
-            found.own_imports.append(line)
+            source.own_imports.append(line)
         else:
-            found.imports.append(line)
-            _need_package(found.packages, module.partition(".")[0])
+            source.imports.append(line)
+            _need_package(source.packages, module.partition(".")[0])
     if modules:
-        found.imports += _IMPORTS_OF_IMPORTER
-        found.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
-    return found
+        source.imports += _IMPORTS_OF_IMPORTER
+        source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
+    return source
 
 
 def _module_names(places: Iterable[str]) -> dict[str, str]:
@@ -151,7 +151,7 @@ class Script:
     @property
     def first(self) -> Description:
         """The description of the first side, or of the function beside a layer."""
-        return next((one for one in self.described if one["inputs"] is not None), self.described[0])
+        return next((side for side in self.described if side["inputs"] is not None), self.described[0])
 
     @property
     def trains(self) -> bool:
@@ -191,9 +191,9 @@ _UNEQUAL = {"cumulative lengths": "torch.tensor([0, *LENGTHS[n]]).cumsum(0)", "l
 
 def differing(described: Sequence[Description]) -> str | None:
     """Why these two layers or functions cannot share the inputs of a script; None if they can."""
-    layers = [one["layer"] for one in described if one["inputs"] is None]
-    functions = [_in_one_layout(one) for one in described if one["inputs"] is not None]
-    if len({one["input_width"] for one in described if one["inputs"] is None}) > 1:
+    layers = [side["layer"] for side in described if side["inputs"] is None]
+    functions = [_in_one_layout(side) for side in described if side["inputs"] is not None]
+    if len({side["input_width"] for side in described if side["inputs"] is None}) > 1:
         return "both layers of a script take the same input: one of these takes q, k and v side by side, (b, n, 3d)"
     if len(functions) == 2 and functions[0] != functions[1]:
         return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
@@ -216,14 +216,14 @@ def _takes_packed(layer: Description, inputs: Sequence[Any]) -> bool:
 def _in_one_layout(described: Description) -> list[Any]:
     """The inputs, tokens before heads. Names count where inputs are passed by name."""
     arguments = described["layer"]["arguments"]
-    found = []
-    for place, one in enumerate(described["inputs"]):
-        sizes = [list(size) for size in one["sizes"]]
+    inputs = []
+    for place, described_input in enumerate(described["inputs"]):
+        sizes = [list(size) for size in described_input["sizes"]]
         if arguments["layout"] == "bhnd":
             sizes = [[size[0], size[2], size[1], *size[3:]] for size in sizes]
-        name = one["name"] if place >= arguments["positional"] else ""
-        found.append([sizes, one["dtype"], one["grad"], one["fill"], name])
-    return found
+        name = described_input["name"] if place >= arguments["positional"] else ""
+        inputs.append([sizes, described_input["dtype"], described_input["grad"], described_input["fill"], name])
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -238,10 +238,12 @@ class DrawnInput:
 def function_parts(script: Script) -> dict[str, Any]:
     """What the template of functions needs beside the script."""
     inputs = script.first["inputs"]
-    drawn = [DrawnInput(_name(one), _drawn(script, one), one["fill"] == "normal") for one in inputs]
+    drawn = [
+        DrawnInput(_name(described), _drawn(script, described), described["fill"] == "normal") for described in inputs
+    ]
     leaves = "one.requires_grad_() for one in given"
-    if not all(one["grad"] for one in inputs):
-        places = tuple(place for place, one in enumerate(inputs) if one["grad"])
+    if not all(described["grad"] for described in inputs):
+        places = tuple(place for place, described in enumerate(inputs) if described["grad"])
         leaves = f"given[i].requires_grad_() for i in {places}"
     return {
         "inputs": drawn,
@@ -267,7 +269,7 @@ def _bound(script: Script, side: Description) -> str:
     function, arguments = script.source.names[side["target"]], side["arguments"]
     if "named" in arguments:
         function += arguments.get("loaded", "")
-        inputs = [_name(one) for one in script.first["inputs"]]
+        inputs = [_name(described) for described in script.first["inputs"]]
         count = len(inputs) - len(arguments["named"])
         keywords |= dict(zip(arguments["named"], inputs[count:], strict=True))
     else:  # a layer without weights
@@ -293,7 +295,7 @@ def _in_other_layouts(script: Script) -> dict[str, tuple[str, str]]:
     packed = f"[torch.cat([one{swap}.flatten(2) for one in given], -1)]", f"{parts}.permute({order})"
     swapped = "[one.transpose(1, 2).contiguous() for one in given]", "y.transpose(1, 2)"
     layouts = {name: side["arguments"].get("layout") for name, side in script.built.items()}
-    return {name: packed if own is None else swapped for name, own in layouts.items() if own != layout}
+    return {name: packed if of_side is None else swapped for name, of_side in layouts.items() if of_side != layout}
 
 
 def _drawn(script: Script, described: Mapping[str, Any]) -> tuple[str, str]:

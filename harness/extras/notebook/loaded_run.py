@@ -133,7 +133,7 @@ class Plots:
         """How many times as fast as the `baseline` each layer is."""
         from harness.study.report.plots.overviews import speedup
 
-        return self._picture(lambda one: speedup(one, baseline), setting)
+        return self._picture(lambda panel: speedup(panel, baseline), setting)
 
     def accuracy(self, **setting: Any) -> "Picture":
         """The error of each case against its time, and the Pareto front at the largest n."""
@@ -145,27 +145,27 @@ class Plots:
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
         from harness.study.report.plots.overviews import roofline
 
-        found = self._run.findings
-        if not found.roofs:
+        findings = self._run.findings
+        if not findings.roofs:
             raise UsageError(why_no_roof(self._run.machine))
-        return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
+        return self._picture(lambda panel: roofline(panel, findings.roofs, findings.roof_points), setting)
 
     def _curves(self, cost: Cost, setting: dict[str, Any]) -> "Picture":
         from harness.study.report.plots.curves import curves
 
-        return self._picture(lambda one: curves(one, cost), setting)
+        return self._picture(lambda panel: curves(panel, cost), setting)
 
-    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
+    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", setting: dict[str, Any]) -> "Picture":
         looks = looks_of_run(self._run.lines)
-        every = panel_settings(self._run.lines_at(**wanted), looks)
+        every = panel_settings(self._run.lines_at(**setting), looks)
         if not every:
             raise UsageError("nothing was measured there")
         figure = draw(every[0])
         if figure is None:
             raise UsageError("there is nothing to draw")
         if len(every) > 1:
-            others = "; ".join(one.title for one in every[1:])
-            figure.text(0.01, 0.005, f"there is more: {others}", fontsize=7, color="0.5")
+            titles = "; ".join(panel.title for panel in every[1:])
+            figure.text(0.01, 0.005, f"there is more: {titles}", fontsize=7, color="0.5")
         return Picture(figure)
 
 

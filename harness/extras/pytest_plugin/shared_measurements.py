@@ -121,15 +121,15 @@ class PytestSession:
         """
         self._precision = precision or self._precision
         trial_s, timeout_s = self._precision.trial_s, self._precision.timeout_s
-        wanted = (tuple(sys.path), trial_s, timeout_s)
-        if self._session is None or self._started != wanted:
+        needs = (tuple(sys.path), trial_s, timeout_s)
+        if self._session is None or self._started != needs:
             self.close()
             scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
             cache = Path(self._processes.enter_context(scratch))
             executor = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, compile_cache=cache)
             self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
             self._session.traits = self._traits
-            self._started = wanted
+            self._started = needs
         self._session.precision = self._precision
         return self._session
 
@@ -220,8 +220,8 @@ def _can_be_imported(module: ModuleType) -> bool:
             return False
         origin, path = spec.origin, list(spec.submodule_search_locations or ())
     file = getattr(module, "__file__", None)
-    found = None if origin in (None, "built-in") else Path(str(origin)).resolve()
-    return found == (Path(file).resolve() if file else None)
+    imported = None if origin in (None, "built-in") else Path(str(origin)).resolve()
+    return imported == (Path(file).resolve() if file else None)
 
 
 def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
@@ -264,8 +264,8 @@ class Request:
     @property
     def letters(self) -> dict[str, str]:
         """The letter of each axis in formulas."""
-        own = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
-        return {**{name: AXES[name].letter for name in OVER}, **own}
+        own_letters = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
+        return {**{name: AXES[name].letter for name in OVER}, **own_letters}
 
     @property
     def letter(self) -> str:
@@ -334,17 +334,19 @@ def read_request(
     """
     text = measuring.axes_text(impl_name_of(layer))
     own = own_axes.axes_of_text(text)
-    known = (*OVER, *own)
-    if axis not in known:
-        raise UsageError(f"axis={axis!r}: a law is along {', '.join(known)}{did_you_mean(str(axis), known)}")
+    axes_of_laws = (*OVER, *own)
+    if axis not in axes_of_laws:
+        raise UsageError(
+            f"axis={axis!r}: a law is along {', '.join(axes_of_laws)}{did_you_mean(str(axis), axes_of_laws)}"
+        )
     if axis in given:
         raise UsageError(f"{axis} is the axis: its sizes are over=…")
     if over is None and axis in own:
         raise UsageError(f"{axis} has no usual sizes: give over=…")
     sizes = OVER[axis] if over is None else tuple(over)
     if axis in own:
-        others = str(given.get("options", NO_OPTIONS))
-        given = {**given, "options": [own_axes.at_size(text, others, axis, size) for size in sizes]}
+        options = str(given.get("options", NO_OPTIONS))
+        given = {**given, "options": [own_axes.at_size(text, options, axis, size) for size in sizes]}
         may_vary = {*OVER, "options"}
     else:
         given = {**given, axis: sizes}
@@ -384,9 +386,9 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
     given = long_names(given)
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
-        known = [axis for axis in AXES if axis != "impl"]
+        names = [axis for axis in AXES if axis != "impl"]
         option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
-        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)} {option}")
+        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], names)} {option}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})
