@@ -276,11 +276,12 @@ def _checked(path: Path, number: int, kind: type[Any], parsed: Mapping[str, Any]
         raise UsageError(f"{path}: line {number} cannot be read: {damage}") from damage
 
 
+@dataclass(frozen=True)
 class Writer:
     """Appends lines to the file of `history`, each at once and whole."""
 
-    def __init__(self, file: int, history: History) -> None:
-        self._file, self.history = file, history
+    _file: int
+    history: History
 
     def append(self, line: OpenModel) -> None:
         """Append a line to the file, and add it to the history."""

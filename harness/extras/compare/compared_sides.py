@@ -44,7 +44,7 @@ from .comparison import (
     versions_sentences,
 )
 from .explanation import Explanation, trace_pair
-from .interleaved import ComparisonScreen, Pair, Sides, Timing, is_block_row, time_pairs
+from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
 from .side_settings import SideSettings
@@ -157,9 +157,10 @@ def measure_comparison(
         if timed:
             chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
-            screen = ComparisonScreen(labels, request.rules, limit_s, console)
-            arguments = (request.config.seed, _blocks(out).append, stack.enter_context(screen), limit_s, past or ())
-            measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *arguments)
+            screen = stack.enter_context(ComparisonScreen(labels, request.rules, limit_s, console))
+            seed, log = request.config.seed, _blocks(out).append
+            timer = PairTimer(chosen, opened.sides, request.rules, Timing(), seed, log, screen, limit_s, past or ())
+            measured = timer.time_pairs()
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
     return comparison, {**opened.properties, "torch": str(machines[1]["torch"].get("version"))}, opened.lacking

@@ -261,36 +261,13 @@ def controls_among(number: int) -> list[int]:
 _FIRST_SHARE = 0.6
 
 
-def time_pairs(
-    pairs: Sequence[Pair],
-    sides: Sides,
-    rules: Rules,
-    timing: Timing,
-    seed: int,
-    log: Callable[[StoredRow], object],
-    screen: ComparisonScreen,
-    limit_s: float = math.inf,
-    past: Iterable[StoredRow] = (),
-) -> MeasuredBlocks:
-    """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
-
-    Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
-    rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
-    """
-    past_rows = grouped(past, itemgetter(*_KEY))
-    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, past_rows)
-    measured = measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
-    for index, blocks in measured.controls.items():
-        blocks.carry_over = timer.carry_over[index]
-    return measured
-
-
 @dataclass
-class _Timer(Host):
+class PairTimer(Host):
     """Takes the blocks of a comparison, or reads them from past rows, and counts the time that they have used.
 
-    All decisions depend on the blocks and on the times in their rows. A comparison that continues therefore decides as
-    it did before, until it has used up its past rows.
+    `past` are rows that `log` received from an interrupted timer with the same arguments: the comparison continues
+    after them. All decisions depend on the blocks and on the times in their rows. A comparison that continues therefore
+    decides as it did before, until it has used up its past rows.
     """
 
     pairs: Sequence[Pair]
@@ -300,8 +277,8 @@ class _Timer(Host):
     seed: int
     log: Callable[[StoredRow], object]
     screen: ComparisonScreen
-    limit_s: float
-    past: dict[tuple[Any, ...], list[StoredRow]]
+    limit_s: float = math.inf
+    past: Iterable[StoredRow] = ()
     stage: str = "first"
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
@@ -319,6 +296,18 @@ class _Timer(Host):
     blocks: int = 0
     generations: int = 0
     resumed_at: float | None = None  # on the clock, less the time used before
+
+    def time_pairs(self) -> MeasuredBlocks:
+        """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
+
+        Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed.
+        """
+        self._past = grouped(self.past, _key)
+        cases = len(self.pairs)
+        measured = measure_blocks(cases, controls_among(cases), self.take, self.rules, self.seed, self)
+        for index, blocks in measured.controls.items():
+            blocks.carry_over = self.carry_over[index]
+        return measured
 
     def begin_round(self, stage: str, number: int) -> None:
         self.stage, self.round = stage, number
@@ -349,7 +338,7 @@ class _Timer(Host):
         about = {"base": pair.base.key, "head": pair.head.key, "control": control}
         about |= {"stage": self.stage, "round": self.round}
         rng = random.Random(f"{self.seed} {index} {control} {self.stage} {self.round}")
-        rows = iter(self.past.pop(itemgetter(*_KEY)(about), ()))
+        rows = iter(self._past.pop(_key(about), ()))
         while True:
             row = next(rows, None) or self._measure(index, control, about, rng)
             self.used_s, self.generation = row["used_s"], row["generation"]
@@ -411,6 +400,7 @@ class _Timer(Host):
 _LEAST_SHARES = 3
 # These values identify a block among the rows of a comparison.
 _KEY = ("base", "head", "control", "stage", "round")
+_key = itemgetter(*_KEY)
 
 
 def is_block_row(row: StoredRow) -> bool:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -160,15 +161,13 @@ def _described(case: Case, executor: Executor) -> Description:
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
     names = _side_names(lines)
     built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
-    truths = _truths(dict(zip(names, (side["reference"] for side in described), strict=True)), built)
+    truths = _truths({name: side["reference"] for name, side in zip(names, described, strict=True)}, built)
     inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
     targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
     targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
     names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else NAMES_OF_FUNCTIONS)]
     names_in_script += [described_input["name"] for described_input in inputs or ()]
-    modules: dict[str, str] = {}
-    for side in described:
-        modules |= side["modules"]
+    modules = dict(chain.from_iterable(side["modules"].items() for side in described))
     source = source_of(targets, modules, names_in_script)
     script = Script(lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described))
     if inputs is not None:
@@ -281,20 +280,25 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource
 
 def _measured(name: str, line: CaseResult) -> str:
     """What the run found of the case with this name, in a line."""
-    figures = []
-    if line.status != "ok":
-        figures.append(f"{line.status}: {formatting.printable(line.reason or '')}")
-    figures += [_doubt(line)] if line.suspect else []
-    figures += [f"prepare takes {formatting.seconds(line.prepare_s)}"] if line.prepare_s else []
-    if line.time_s is not None:
-        interval = ""
-        if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
-            interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
-        figures.append(f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}")
-    figures += [f"{line.flops:,} FLOPs"] if line.flops is not None else []
-    figures += [f"peak {formatting.size(line.peak_bytes)}"] if line.peak_bytes is not None else []
-    figures += [line.backend] if line.backend else []
-    return f"{name}: {', '.join(figures) or 'not measured'}"
+    figures = [
+        f"{line.status}: {formatting.printable(line.reason or '')}" if line.status != "ok" else "",
+        _doubt(line) if line.suspect else "",
+        f"prepare takes {formatting.seconds(line.prepare_s)}" if line.prepare_s else "",
+        _time(line),
+        formatting.if_known(line.flops, "{:,} FLOPs".format),
+        f"peak {formatting.size(line.peak_bytes)}" if line.peak_bytes is not None else "",
+        line.backend or "",
+    ]
+    return f"{name}: {', '.join(filter(None, figures)) or 'not measured'}"
+
+
+def _time(line: CaseResult) -> str:
+    if line.time_s is None:
+        return ""
+    interval = ""
+    if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
+        interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
+    return f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}"
 
 
 def _ratio(lines: Sequence[CaseResult]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,11 +95,11 @@ class Run(StoredRun):
         return Plots(self)
 
 
+@dataclass(frozen=True)
 class Plots:
     """The plots of plots/, drawn on demand. Each setting (mode, dtype, threads, …) has a plot of its own."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    _run: Run
 
     def overview(self, **setting: Any) -> "Picture":
         """Time, peak memory and sequential depth against n for one (d, h), side by side.
@@ -169,11 +169,11 @@ class Plots:
         return Picture(figure)
 
 
+@dataclass(frozen=True)
 class Picture:
     """A figure that a notebook displays by itself. `figure` is the matplotlib figure."""
 
-    def __init__(self, figure: "Figure") -> None:
-        self.figure = figure
+    figure: "Figure"
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

@@ -5,6 +5,7 @@ A test that cannot continue ends at its own line, with one sentence: this module
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial, partialmethod
 from typing import Any, TypeVar
 
@@ -303,11 +304,12 @@ class Quantity:
         return f"{text}, exponent {exponent_text(exponent)}" if exponent else text
 
 
+@dataclass(frozen=True)
 class Scaling:
     """The fixture `scaling`. `no_time` says why no time may be measured now; None if it may."""
 
-    def __init__(self, measuring: PytestSession, no_time: str | None) -> None:
-        self._measuring, self._no_time = measuring, no_time
+    _measuring: PytestSession
+    _no_time: str | None
 
     def __call__(
         self,
@@ -404,11 +406,11 @@ class LayerFacts:
         return f"LayerFacts({', '.join(f'{name}={value!r}' for name, value in self._facts.items())})"
 
 
+@dataclass(frozen=True)
 class LayerFactsOf:
     """The fixture `layer_facts`."""
 
-    def __init__(self, measuring: PytestSession) -> None:
-        self._measuring = measuring
+    _measuring: PytestSession
 
     def __call__(self, layer: object, **axes: Any) -> LayerFacts:
         """The facts of one case. `axes` are those of `scaling`, each with one value."""
