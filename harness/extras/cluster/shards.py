@@ -32,7 +32,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.run.fork_client import Runtime
 from harness.core.run.scheduler import read_resume_state
 from harness.core.run.session import Session
-from harness.study.report.document import Table
+from harness.study.report.document import Table, grouped
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.
@@ -128,9 +128,7 @@ def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case,
 
     Cases that are compared with each other are thus measured on one node.
     """
-    groups: dict[tuple[object, ...], list[Case]] = {}
-    for case in sorted(cases):
-        groups.setdefault(tuple(getattr(case, axis) for axis in apart), []).append(case)
+    groups = grouped(sorted(cases), lambda case: tuple(getattr(case, axis) for axis in apart))
     return [tuple(group) for group in groups.values()]
 
 
@@ -236,9 +234,10 @@ def shards_table(run: Path, lines: Mapping[Case, CaseResult]) -> Table | None:
     for index, cases in enumerate(plan):
         begun = [lines[case] for case in cases if case in lines]
         finished = sum(line.is_finished for line in begun)
-        state = read_state(run, index)
-        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
-        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
+        where, ago = ("waiting", "", ""), ""
+        if state := read_state(run, index):
+            where = (state.state, state.host, state.job or f"process {state.pid}")
+            ago = f"{duration(max(0.0, time.time() - state.at))} ago"
         numbers = (finished, len(begun) - finished, len(cases) - len(begun))
         rows.append((str(index), *where, *map(str, numbers), ago))
     texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")

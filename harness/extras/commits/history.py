@@ -20,7 +20,6 @@ from typing import Any
 import harness
 from harness.core.config import SweepConfig
 from harness.core.config.machine import kind_of_machine, versions_text
-from harness.core.layers import layer_lookup
 from harness.core.model.case_grid import grid, kinds_of
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import duration
@@ -29,7 +28,7 @@ from harness.core.results.columns import FACT_NAMES, lines_of_records
 from harness.core.run.fork_client import Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
-from harness.extras.compare.compared_sides import commit_lacks, session_of_side
+from harness.extras.compare.compared_sides import commit_lacks, session_of_side, traits_of
 from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules, mean_interval
 from harness.extras.compare.paired_verdicts import BlockFailed
@@ -142,19 +141,18 @@ def _open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_O
 
 
 def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> None:
-    has_heads = {}
+    session = opened.session
     for impl in config.axes["impl"]:
-        described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
+        described = session.executor.ask("describe", Case(impl, 1, 1, 1))
         if commit_lacks(tree, impl, described):
             opened.layers[impl] = ABSENT
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
-            is_foreign = layer_lookup.is_foreign(impl)
-            has_heads[impl] = described.values["has_heads"] if is_foreign else layer_lookup.traits(impl).has_heads
-    axes = {**config.axes, "impl": tuple(has_heads)}
-    every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
-    opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
+            session.traits[impl] = traits_of(impl, described)
+    axes = {**config.axes, "impl": tuple(session.traits)}
+    every = grid(axes, session.has_heads, config.points) if session.traits else ()
+    opened.cases = session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

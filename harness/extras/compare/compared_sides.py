@@ -270,14 +270,14 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, C
         is_strict = request.ref is None or (at == 1 and len(session.traits) == 1)
         return session.distinct_cases(config, [case], is_strict)[0]
 
-    pairs: dict[tuple[Case, Case], None] = {}
-    for base, head in impls:
-        for point in product(*(request.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
-            of_base, of_head = measured(0, Case(*point)), measured(1, Case(head, *point[1:]))
-            if request.sides and opened.sides.interchangeable and of_base == of_head:
-                raise UsageError(f"both sides are the same case, {of_base}: let another setting differ")
-            pairs[of_base, of_head] = None
-    return list(pairs)
+    pairs = []
+    points = list(product(*(request.config.axes[axis] for axis in AXES if axis != "impl")))
+    for (base, head), point in product(impls, points):
+        pair = measured(0, Case(base, *point)), measured(1, Case(head, *point))
+        if request.sides and opened.sides.interchangeable and pair[0] == pair[1]:
+            raise UsageError(f"both sides are the same case, {pair[0]}: let another setting differ")
+        pairs.append(pair)
+    return list(dict.fromkeys(pairs))
 
 
 @contextmanager
@@ -386,10 +386,7 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
         if lacking is not None:
             opened.lacking.append(lacking)
             continue
-        for session, seen in ((opened.base, base.values), (opened.head, head.values)):
-            is_foreign = layer_lookup.is_foreign(impl)
-            described = Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
-            session.traits[impl] = described if is_foreign else layer_lookup.traits(impl)
+        opened.base.traits[impl], opened.head.traits[impl] = traits_of(impl, base), traits_of(impl, head)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:
         chosen = touched_layers(files, tree.changed(), request.changed)
@@ -397,6 +394,14 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
         for session in (opened.base, opened.head):
             session.traits = {impl: session.traits[impl] for impl in chosen.taken}
     return opened
+
+
+def traits_of(impl: str, described: TrialOutcome) -> Traits:
+    """The traits of a layer, as the trial found out that described it. A trial does not decide those of the registry."""
+    if not layer_lookup.is_foreign(impl):
+        return layer_lookup.traits(impl)
+    seen = described.values
+    return Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
 
 
 def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:

@@ -80,8 +80,9 @@ def _known(line: CaseResult, quantity: str) -> MeasuredValue:
 
 
 def _ratio(line: CaseResult, other: CaseResult, quantity: str) -> MeasuredValue:
-    both = (_known(of_line, quantity) for of_line in (line, other))
-    return _divided(line, *(replace(value, ended=value.ended and f"{value.line.impl} {value.ended}") for value in both))
+    values = [_known(each, quantity) for each in (line, other)]
+    values = [replace(value, ended=value.ended and f"{value.line.impl} {value.ended}") for value in values]
+    return _divided(line, *values)
 
 
 def _divided(line: CaseResult, value: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
@@ -134,9 +135,7 @@ def _widest(points: _Points) -> _Points:
 
 def _along_n(points: _Points) -> _Points:
     """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
-    rows: dict[tuple[object, ...], list[tuple[CaseResult, Known]]] = {}
-    for line, value in points:
-        rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, value))
+    rows = grouped(points, lambda point: attrgetter(*_OTHERS)(point[0]))
     return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
 
 
