@@ -141,18 +141,18 @@ def _open_commit(config: SweepConfig, commit: str, scratch: Path) -> Iterator[_O
 
 
 def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> None:
-    session = opened.session
+    has_heads = {}
     for impl in config.axes["impl"]:
-        described = session.executor.ask("describe", Case(impl, 1, 1, 1))
+        described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
         if commit_lacks(tree, impl, described):
             opened.layers[impl] = ABSENT
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
-            session.traits[impl] = traits_of(impl, described)
-    axes = {**config.axes, "impl": tuple(session.traits)}
-    every = grid(axes, session.has_heads, config.points) if session.traits else ()
-    opened.cases = session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
+            has_heads[impl] = traits_of(impl, described).has_heads
+    axes = {**config.axes, "impl": tuple(has_heads)}
+    every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
+    opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:

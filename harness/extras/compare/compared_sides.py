@@ -397,7 +397,7 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
 
 
 def traits_of(impl: str, described: TrialOutcome) -> Traits:
-    """The traits of a layer, as the trial found out that described it. A trial does not decide those of the registry."""
+    """The traits of a layer, as the trial found out that described it. Those of the registry are known."""
     if not layer_lookup.is_foreign(impl):
         return layer_lookup.traits(impl)
     seen = described.values

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -46,7 +46,7 @@ class Worktree:
         command = ("diff", "--name-only", "--no-renames", "-z", self.commit, "--")
         tracked = _git(self.top, *command, refused="--changed")
         new = _git(self.top, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", refused="--changed")
-        return sorted({*filter(None, [*tracked.split("\0"), *new.split("\0")])})
+        return sorted({*f"{tracked}\0{new}".split("\0")} - {""})
 
     def path(self, search: Sequence[str]) -> list[str]:
         """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
@@ -318,18 +318,17 @@ class LayerFiles:
     @classmethod
     def of(cls, described: Iterable[tuple[Mapping[str, Any], Path]]) -> "LayerFiles":
         """The files in the descriptions of both sides, each with the top of its checkout."""
-        defining, imported = set(), set()
+        defining, imported = set[str](), set[str]()
         for values, top in described:
-            defining |= set(_below(top, [values["file"]] if values["file"] else []))
-            imported |= set(_below(top, values.get("imports") or []))
+            defining.update(_below(top, filter(None, [values["file"]])))
+            imported.update(_below(top, values.get("imports") or []))
         return cls(frozenset(defining), frozenset(defining | imported))
 
 
 def _below(top: Path, files: Iterable[str]) -> Iterator[str]:
     for file in files:
-        resolved = Path(file).resolve()
-        if resolved.is_relative_to(top.resolve()):
-            yield resolved.relative_to(top.resolve()).as_posix()
+        with suppress(ValueError):  # a file elsewhere
+            yield Path(file).resolve().relative_to(top.resolve()).as_posix()
 
 
 @dataclass(frozen=True)
@@ -343,7 +342,8 @@ class TouchedLayers:
     @property
     def properties(self) -> dict[str, str]:
         """What to store about the choice."""
-        return {name: ", ".join(names) for name, names in ((LEFT_OUT, self.left_out), (SHARED, self.shared)) if names}
+        lists = {LEFT_OUT: self.left_out, SHARED: self.shared}
+        return {name: ", ".join(names) for name, names in lists.items() if names}
 
 
 def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str) -> TouchedLayers:
