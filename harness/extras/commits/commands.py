@@ -212,9 +212,8 @@ def run_bisect(options: argparse.Namespace) -> int:
 
 
 def _step_text(step: Step) -> str:
-    return (
-        f"{formatting.change(step.middle)} (95 % interval {formatting.change(step.lo)} – {formatting.change(step.hi)})"
-    )
+    middle, lo, hi = map(formatting.change, (step.middle, step.lo, step.hi))
+    return f"{middle} (95 % interval {lo} – {hi})"
 
 
 def _show_findings(request: BisectRequest, findings: Findings, out: str, console: Console) -> int:

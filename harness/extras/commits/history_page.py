@@ -154,21 +154,19 @@ def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -
 
 def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
     change = alike[0]
-    notes = (
-        [f"or at one of {formatting.counted(change.between, 'commit')} before it without a value"]
-        if change.between
-        else []
-    )
-    notes += [f"other versions too: {change.versions}"] if change.versions else []
+    notes = []
+    if change.between:
+        notes.append(f"or at one of {formatting.counted(change.between, 'commit')} before it without a value")
+    if change.versions:
+        notes.append(f"other versions too: {change.versions}")
     names = list(dict.fromkeys(label(each.subject) for each in alike))
     if change.quantity == STATUS and len(names) > 1:
         names = [f"{change.impl}, {formatting.counted(len(names), 'case')}"]
-    was, now = (
-        Cell("not measurable", why=text) if change.quantity == STATUS and text != MEASURED else Cell(text)
-        for text in (change.was, change.now)
-    )
-    cell = Cell(", ".join(names), "layer", why="; ".join(notes))
-    return [cell, change.quantity, was, now, _verdict_cell(history, change, *_WORDS[change.verdict])]
+    row: list[Cell | str] = [Cell(", ".join(names), "layer", why="; ".join(notes)), change.quantity]
+    for text in (change.was, change.now):
+        is_failure = change.quantity == STATUS and text != MEASURED
+        row.append(Cell("not measurable", why=text) if is_failure else Cell(text))
+    return [*row, _verdict_cell(history, change, *_WORDS[change.verdict])]
 
 
 def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
@@ -261,7 +259,8 @@ def _relative_counts(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
         for impl, key in largest.items():
-            counts = [commit.cases[key].facts.get(name) if key in commit.cases else None for commit in history.commits]
+            cases = [commit.cases.get(key) for commit in history.commits]
+            counts = [case.facts.get(name) if case else None for case in cases]
             positive = [value for value in counts if isinstance(value, int) and value > 0]
             if positive:
                 values = [value / positive[0] if isinstance(value, int) else None for value in counts]
@@ -283,7 +282,8 @@ def _exponents(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
     for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
         subject, _, metric = key.rpartition(" of=")
-        values = [commit.models[key].exponent_n if key in commit.models else None for commit in history.commits]
+        models = [commit.models.get(key) for commit in history.commits]
+        values = [model.exponent_n if model else None for model in models]
         if any(value is not None for value in values):
             texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
             line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)

@@ -124,27 +124,20 @@ def worktree(ref: str) -> Iterator[Worktree]:
         _remove(top, at)
 
 
-class OpenWorktrees:
+class OpenWorktrees(ExitStack):
     """Worktrees of the commits that were used last, `most` of them at the same time. A context manager."""
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self._most = most
         self._open: dict[str, tuple[ExitStack, Worktree]] = {}  # the commit used last comes last
-
-    def __enter__(self) -> "OpenWorktrees":
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        with ExitStack() as all_of_them:
-            for stack, _ in self._open.values():
-                all_of_them.push(stack)
 
     def at(self, commit: str) -> Worktree:
         """The worktree of a commit. Raises UsageError as `worktree` does."""
         if commit not in self._open:
             while len(self._open) >= self._most:
                 self._open.pop(next(iter(self._open)))[0].close()
-            stack = ExitStack()
+            stack = self.enter_context(ExitStack())
             self._open[commit] = stack, stack.enter_context(worktree(commit))
         self._open[commit] = self._open.pop(commit)
         return self._open[commit][1]
