@@ -24,13 +24,7 @@ from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, pre
 from harness.study.laws.laws import Law, Range, exponent_of
 from harness.study.laws.series import point_of, series_of
 
-from .shared_measurements import (
-    PytestSession,
-    Request,
-    one_case,
-    precision_named,
-    read_request,
-)
+from .shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 
 __tracebackhide__ = True
 _Given = TypeVar("_Given")
