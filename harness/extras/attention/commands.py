@@ -62,16 +62,16 @@ def _attention_map(parser: argparse.ArgumentParser) -> None:
 def run_attention_map(options: argparse.Namespace) -> int:
     """Draw the attention matrix of a layer."""
     words = _words(options.sentence)
-    given = read_keys(options.keys, _ATTENTION_MAP_KEYS)
-    directory = _output_directory(given.pop("out"), "attention_map.csv")
-    seed = given.pop("seed")
+    options_given = read_keys(options.keys, _ATTENTION_MAP_KEYS)
+    directory = _output_directory(options_given.pop("out"), "attention_map.csv")
+    seed = options_given.pop("seed")
     from harness.core.run.executor import short_executor
 
     with short_executor() as executor:
         executor.start()
         from .pictures import attention_finding
 
-        case = _with_heads_chosen(Case(seq_len=len(words), **given), executor)
+        case = _with_heads_chosen(Case(seq_len=len(words), **options_given), executor)
         outcome = executor.run("attention_map", case, {"seed": seed, "words": [_number(word) for word in words]})
     if not outcome.ok:
         raise UsageError(f"{case.impl}: {outcome.reason}")
@@ -151,7 +151,9 @@ def run_gradient_reach(options: argparse.Namespace) -> int:
         if len(failed) == len(outcomes):
             raise UsageError(f"{impl}: {outcome.reason}")
         notify(f"{impl}: {outcome.status}: {outcome.reason}")
-    measured = {impl: [one.values for one in of_seeds] for impl, of_seeds in outcomes.items() if impl not in failed}
+    measured = {
+        impl: [outcome.values for outcome in of_seeds] for impl, of_seeds in outcomes.items() if impl not in failed
+    }
     _present(gradient_finding(measured, n, d), directory)
     return CASES_FAILED if any(outcome.status in BAD_STATUSES for outcome in failed.values()) else DONE
 
@@ -160,10 +162,12 @@ def _gradients(case: Case, seeds: int, executor: "Executor") -> list["TrialOutco
     """The outcomes of a layer by seed, the last of which is its failure if the layer failed."""
     case = _with_heads_chosen(case, executor)
     # A causal mask hides nothing from the last token. But it decides whether some layers are built causal.
-    for one in (replace(case, mask="causal"), case):
-        outcomes = [executor.run("gradient_reach", one, {"seed": 0})]
-        while outcomes[-1].ok and len(outcomes) < seeds:
-            outcomes.append(executor.run("gradient_reach", one, {"seed": len(outcomes)}))
+    for masked in (replace(case, mask="causal"), case):
+        outcomes = []
+        for seed in range(seeds):
+            outcomes.append(executor.run("gradient_reach", masked, {"seed": seed}))
+            if not outcomes[-1].ok:
+                break
         if outcomes[0].status != "unsupported":
             break
     return outcomes
@@ -182,10 +186,10 @@ def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     return collapsed(case, lambda impl: has_heads)
 
 
-def _output_directory(out: str | None, own: str) -> Path:
+def _output_directory(out: str | None, table: str) -> Path:
     """The directory `out`, or a new one in `results/` if `out` is None. Does not create the directory.
 
-    Raises UsageError unless the directory is new, empty, a run, or contains `own`. That is the table that the command
+    Raises UsageError unless the directory is new, empty, a run, or contains `table`. That is the table that the command
     wrote there before.
     """
     if out is None:
@@ -196,18 +200,18 @@ def _output_directory(out: str | None, own: str) -> Path:
     with usage_error_about(f"out={out}"):
         if directory.exists() and not directory.is_dir():
             raise UsageError(f"out={out} is a file: name a directory")
-        if directory.is_dir() and any(directory.iterdir()) and not (directory / own).is_file():
+        if directory.is_dir() and any(directory.iterdir()) and not (directory / table).is_file():
             check_run(directory)
     return directory
 
 
-def _present(found: "Finding", directory: Path) -> None:
+def _present(finding: "Finding", directory: Path) -> None:
     from rich.console import Console
 
     from harness.study.report.document import show
 
-    written = found.write(directory)
-    show(found.parts, Console())
+    written = finding.write(directory)
+    show(finding.parts, Console())
     print(*map(str, written), sep="\n")
 
 

@@ -1,9 +1,8 @@
-"""What a layer does with a sequence, shown: its attention weights, and how far back a gradient reaches.
+"""What a layer does with a sequence, shown: its attention weights, and how far back and how fast a gradient fades.
 
 Each becomes a picture, a CSV file with every number, and a short table with sentences for the terminal.
 """
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,25 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from harness.core.model import file_io, formatting
 from harness.core.model.sweep_axes import Case
+from harness.core.stats.interval import CONFIDENCE, Floats
 from harness.study.report.document import Table
 from harness.study.report.layer_looks import Look, nth_look
 from harness.study.report.plots.style import canvas, save
 
-from .gradient_decay import FLOOR, Decay, Rate, decay
-
 PLOTS = "plots"
-Norms = NDArray[np.float64]
-Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,10 +47,8 @@ class Finding:
         (directory / PLOTS).mkdir(parents=True, exist_ok=True)
         table = directory / f"{self.name}.csv"
         written = [*save(self.figure, directory / PLOTS / self.name), table]
-        with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(self.header)
-            writer.writerows([file_io.escaped_cell(cell) for cell in row] for row in self.rows)
+        text = file_io.to_csv(pd.DataFrame(self.rows, columns=list(self.header)))
+        table.write_text(text, encoding="utf-8", errors="backslashreplace")
         return written
 
 
@@ -64,23 +59,26 @@ def _whose(own: bool, seeds: str) -> str:
 
 def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int, d: int) -> Finding:
     """How far back gradients reach in each layer, from its outcomes: one for each seed."""
-    norms = {impl: np.array([one["norms"] for one in of_seeds]) for impl, of_seeds in outcomes.items()}  # (seeds, n)
-    own = {impl for impl, of_seeds in outcomes.items() if of_seeds[0]["own_weights"]}
-    found = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
+    norms = {
+        impl: np.array([outcome["norms"] for outcome in of_seeds]) for impl, of_seeds in outcomes.items()
+    }  # (seeds, n)
+    with_own_weights = {impl for impl, of_seeds in outcomes.items() if of_seeds[0]["own_weights"]}
+    decays = {impl: decay(of_seeds) for impl, of_seeds in norms.items()}
     last = max(map(len, outcomes.values())) - 1
-    whose = _whose(own == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
+    whose = _whose(with_own_weights == norms.keys(), f"seeds 0 to {last}" if last else "seed 0")
     legend = {
-        impl: f"{formatting.shortened(impl)}: {f'keeps {one.rate.value:.3f} a step' if one.rate else 'no rate'}"
-        + ", own weights" * (impl in own)
-        for impl, one in found.items()
+        impl: f"{formatting.shortened(impl)}: {f'keeps {fitted.rate.value:.3f} a step' if fitted.rate else 'no rate'}"
+        + ", own weights" * (impl in with_own_weights)
+        for impl, fitted in decays.items()
     }
     columns = {"impl": "", **dict.fromkeys(("a step", "with 95 %", "half after", "at 0", f"at {n - 1}"), "n")}
     rows = [
-        (impl, *rate_cells(one), *(f"{end:.2g}" for end in np.median(norms[impl][:, [0, -1]], axis=0)))
-        for impl, one in found.items()
+        (impl, *rate_cells(fitted), *(f"{end:.2g}" for end in np.median(norms[impl][:, [0, -1]], axis=0)))
+        for impl, fitted in decays.items()
     ]
     sentences = (
-        f"{impl}{' (own weights)' * (impl in own)}: {gradient_reach_sentence(one)}" for impl, one in found.items()
+        f"{impl}{' (own weights)' * (impl in with_own_weights)}: {gradient_reach_sentence(fitted)}"
+        for impl, fitted in decays.items()
     )
     return Finding(
         "gradient_reach",
@@ -95,12 +93,116 @@ def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int
     )
 
 
+# How fast a gradient fades with distance: a straight line through its logarithm.
+#
+#     log y(k) = a + k · log r,   k = 1, 2, …
+#
+# Each step keeps the share `r`. One line is fitted for each seed, by least squares. The interval is computed over
+# seeds, because their lines are independent and the points of one line are not. Distance 0 is left out: a position
+# reaches itself by other paths.
+
+# Smaller float64 values lose digits before they become 0, so they are no longer measurements.
+FLOOR = 1e-290
+# With fewer points, the fit cannot show whether they lie on a line.
+_LEAST_POINTS = 4
+# Two rates count as equal if their logarithms differ by less than this share of the larger one.
+_ALIKE = 0.2
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The share that each step keeps, with its 95 % interval over seeds. With one seed the interval is unbounded."""
+
+    value: float
+    lo: float
+    hi: float
+
+    @property
+    def half_distance(self) -> float:
+        """The number of steps after which a half is left; infinite if nothing is lost."""
+        return math.log(0.5) / math.log(self.value) if self.value < 1 else math.inf
+
+
+@dataclass(frozen=True)
+class Decay:
+    """The `rate` over distances 1 to `fitted`, and the rates `near` and `far` of the two halves of this range.
+
+    All three rates are None if there are too few distances. The farthest distance with a value above 0 is `reach`;
+    `ends` says whether farther distances exist. If `underflows`, values beyond `fitted` may exist but be too small
+    for a float64. If `steady`, one line describes both halves.
+    """
+
+    rate: Rate | None
+    near: Rate | None
+    far: Rate | None
+    steady: bool
+    fitted: int
+    reach: int
+    ends: bool
+    underflows: bool
+
+
+def decay(norms: Floats) -> Decay:
+    """Fit the decay of `norms`, shape (seeds, n), over distances 0 to n − 1. No norm may be negative."""
+    present = np.flatnonzero((norms > 0).any(axis=0))
+    reach = int(present[-1]) if len(present) else 0
+    ends = reach < norms.shape[1] - 1
+    fitted = max(0, min(map(_last_sound, norms)))
+    last = norms[:, fitted]
+    underflows = fitted < norms.shape[1] - 1 and bool(((last > 0) & (last < FLOOR / np.finfo(float).eps)).any())
+    if fitted < _LEAST_POINTS:
+        return Decay(None, None, None, True, fitted, reach, ends, underflows)
+    logs = np.log(norms[:, 1 : fitted + 1])
+    middle = fitted // 2
+    near, far = _slopes(logs[:, :middle]), _slopes(logs[:, middle:])
+    steady = _steady(near, far, fitted)
+    return Decay(_rate(_slopes(logs)), _rate(near), _rate(far), steady, fitted, reach, ends, underflows)
+
+
+def _last_sound(norms: Floats) -> int:
+    """The last distance before the norms of one seed become 0 or too small to be exact."""
+    lost = np.flatnonzero(norms < FLOOR)
+    return int(lost[0]) - 1 if len(lost) else len(norms) - 1
+
+
+def _slopes(logs: Floats) -> Floats:
+    """The slope of the least-squares line through each row, shape (seeds,); `logs` is (seeds, k)."""
+    place = np.arange(logs.shape[1]) - (logs.shape[1] - 1) / 2
+    return logs @ place / (place @ place)
+
+
+def _rate(slopes: Floats) -> Rate:
+    mean, half_width = _mean(slopes)
+    with np.errstate(over="ignore"):  # a value that overflows becomes infinite
+        value, lo, hi = np.exp([mean, mean - half_width, mean + half_width])
+    return Rate(float(value), float(lo), float(hi))
+
+
+def _mean(values: Floats) -> tuple[float, float]:
+    """The mean over seeds and the half-width of its interval."""
+    number = len(values)
+    if number < 2:
+        return float(values.mean()), math.inf
+    quantile = stdtrit(number - 1, (1 + CONFIDENCE) / 2)
+    return float(values.mean()), float(quantile * values.std(ddof=1) / math.sqrt(number))
+
+
+def _steady(near: Floats, far: Floats, fitted: int) -> bool:
+    """Whether one line describes both halves.
+
+    It does if the slopes differ only by chance, by less than a factor of 2 over one half, or by a small share.
+    """
+    difference, half_width = _mean(far - near)
+    by_chance, small = abs(difference) <= half_width, abs(difference) * fitted / 2 < math.log(2)
+    return by_chance or small or abs(difference) < _ALIKE * max(abs(near.mean()), abs(far.mean()))
+
+
 # How far the axis reaches below its top. Still smaller values would squeeze everything comparable to the top.
 _DEEPEST = 1e-24
 _QUARTERS = (0.25, 0.5, 0.75)
 
 
-def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], heading: str) -> Figure:
+def gradient_reach(norms: Mapping[str, Floats], legends: Mapping[str, str], heading: str) -> Figure:
     """Draw how far back the last output depends on its input: ‖∂h_n/∂x_t‖ over n − t, on a logarithmic axis.
 
     Exponential decay is a falling straight line on this axis. Each layer's `norms` are (seeds, n), by distance, and
@@ -124,12 +226,12 @@ def gradient_reach(norms: Mapping[str, Norms], legends: Mapping[str, str], headi
     return figure
 
 
-def _line(axes: Axes, norms: Norms, look: Look, says: str) -> None:
+def _line(axes: Axes, norms: Floats, look: Look, says: str) -> None:
     """Draw the median and the middle half of the seeds. Distances where a seed has 0 are gaps on this axis."""
     positive = np.where(norms > 0, norms, np.nan)
-    known = ~np.isnan(positive).any(axis=0)
+    is_positive = ~np.isnan(positive).any(axis=0)
     distance = np.arange(norms.shape[1])
-    lo, median, hi = np.where(known, np.quantile(norms, _QUARTERS, axis=0), np.nan)
+    lo, median, hi = np.where(is_positive, np.quantile(norms, _QUARTERS, axis=0), np.nan)
     axes.fill_between(distance, lo, hi, color=look.colour, alpha=0.2, lw=0)
     marks = {"marker": look.marker, "markevery": max(1, norms.shape[1] // 8), "ms": 6}
     axes.plot(distance, median, lw=1.8, label=says, color=look.colour, mec="white", mew=0.6, **marks)
@@ -139,23 +241,25 @@ def _line(axes: Axes, norms: Norms, look: Look, says: str) -> None:
 _MATTERS = 2.0
 
 
-def gradient_reach_sentence(found: Decay) -> str:
+def gradient_reach_sentence(fitted: Decay) -> str:
     """How far back a gradient reaches: what each step back keeps of it, and what to know about that rate."""
-    if found.rate is None:
-        return f"too few distances to tell a rate.{_beyond_text(found)}"
+    if fitted.rate is None:
+        return f"too few distances to tell a rate.{_beyond_text(fitted)}"
     halves = ""
-    if not found.steady and found.near and found.far:
-        middle = found.fitted // 2
-        halves = f" Not at one rate: {found.near.value:.3f} a step up to {middle} tokens, {found.far.value:.3f} beyond."
-    return f"{_trend(found, found.rate)}{halves}{_beyond_text(found)}"
+    if not fitted.steady and fitted.near and fitted.far:
+        middle = fitted.fitted // 2
+        halves = (
+            f" Not at one rate: {fitted.near.value:.3f} a step up to {middle} tokens, {fitted.far.value:.3f} beyond."
+        )
+    return f"{_trend(fitted, fitted.rate)}{halves}{_beyond_text(fitted)}"
 
 
-def _trend(found: Decay, rate: Rate) -> str:
-    value, interval, half = rate_cells(found)
+def _trend(fitted: Decay, rate: Rate) -> str:
+    value, interval, half = rate_cells(fitted)
     several_seeds = rate.hi < math.inf
     keeps = f"{value} ({interval})" if several_seeds else value
-    if 1 / _MATTERS < rate.value**found.fitted < _MATTERS:
-        return f"no fading over {found.fitted} tokens: each step back keeps {keeps} of it."
+    if 1 / _MATTERS < rate.value**fitted.fitted < _MATTERS:
+        return f"no fading over {fitted.fitted} tokens: each step back keeps {keeps} of it."
     if rate.lo <= 1 <= rate.hi and several_seeds:
         return f"each step back keeps {keeps} of it, by seeds too few or too unlike to tell whether it fades."
     if rate.value > 1:
@@ -163,25 +267,25 @@ def _trend(found: Decay, rate: Rate) -> str:
     return f"each step back keeps {keeps} of it; half is gone after {half} tokens."
 
 
-def _beyond_text(found: Decay) -> str:
-    if found.underflows:
-        return f" Beyond {found.fitted} tokens it is below {FLOOR:g}, too small for a float64."
-    if found.reach > found.fitted:
-        return f" It has gaps: from {found.fitted + 1} tokens back comes nothing, from {found.reach} something."
-    tokens = f"{found.reach} token{'' if found.reach == 1 else 's'}"
-    return f" Nothing from more than {tokens} back has any influence: exactly 0." if found.ends else ""
+def _beyond_text(fitted: Decay) -> str:
+    if fitted.underflows:
+        return f" Beyond {fitted.fitted} tokens it is below {FLOOR:g}, too small for a float64."
+    if fitted.reach > fitted.fitted:
+        return f" It has gaps: from {fitted.fitted + 1} tokens back comes nothing, from {fitted.reach} something."
+    tokens = f"{fitted.reach} token{'' if fitted.reach == 1 else 's'}"
+    return f" Nothing from more than {tokens} back has any influence: exactly 0." if fitted.ends else ""
 
 
-def rate_cells(found: Decay) -> tuple[str, str, str]:
+def rate_cells(fitted: Decay) -> tuple[str, str, str]:
     """The rate, its interval between seeds, and the tokens after which half is left; all empty without a rate.
 
     The interval is `one seed` if there is only one. The tokens are `∞` from 10 times the fitted distance on.
     """
-    if found.rate is None:
+    if fitted.rate is None:
         return "", "", ""
-    value, lo, hi, half = found.rate.value, found.rate.lo, found.rate.hi, found.rate.half_distance
+    value, lo, hi, half = fitted.rate.value, fitted.rate.lo, fitted.rate.hi, fitted.rate.half_distance
     interval = f"{lo:.3f} to {hi:.3f}" if hi < math.inf else "one seed"
-    return f"{value:.3f}", interval, f"{half:.3g}" if half < 10 * found.fitted else "∞"
+    return f"{value:.3f}", interval, f"{half:.3g}" if half < 10 * fitted.fitted else "∞"
 
 
 # Words in a plot come from outside and may have any letters: find the fonts that have them.
@@ -202,10 +306,10 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
     for font in font_manager.fontManager.ttflist if missing else ():
         if font.style != "normal" or font.name in families or font.name.startswith(_BOXES):
             continue
-        found = missing & _letters(font.fname)
-        if found:
+        letters = missing & _letters(font.fname)
+        if letters:
             families.append(font.name)
-            missing -= found
+            missing -= letters
     return families, "".join(sorted(missing))
 
 
@@ -243,7 +347,7 @@ def attention_finding(case: Case, words: Sequence[str], outcome: Mapping[str, An
     )
 
 
-def _strongest(words: Sequence[str], weights: Weights) -> Table:
+def _strongest(words: Sequence[str], weights: Floats) -> Table:
     """The word that each word attends to most, by head."""
     rows = [
         (
@@ -264,7 +368,7 @@ _MOST_LETTERS = 16
 _PER_WORD, _LEAST, _MOST = 0.33, 1.8, 9.0
 
 
-def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading: str) -> Figure:
+def attention_map(words: Sequence[str], weights: Floats, causal: bool, heading: str) -> Figure:
     """Draw one heat map for each head, with queries down the side and keys along the bottom.
 
     `weights` is (h, n, n), rows being queries and columns keys. Causally masked cells are grey.
@@ -296,7 +400,7 @@ def attention_map(words: Sequence[str], weights: Weights, causal: bool, heading:
     return figure
 
 
-def _panel(axes: Axes, weights: Weights, causal: bool, scale: Normalize) -> AxesImage:
+def _panel(axes: Axes, weights: Floats, causal: bool, scale: Normalize) -> AxesImage:
     hidden = np.triu(np.ones_like(weights, dtype=bool), k=1) if causal else np.zeros_like(weights, dtype=bool)
     axes.set_facecolor(_HIDDEN)
     shown = np.ma.masked_array(weights, hidden)

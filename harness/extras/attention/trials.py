@@ -43,33 +43,25 @@ def attention_map(case: Case, seed: int, words: Sequence[int]) -> Answer:
     sum is not 1, or a token attends to later ones despite the mask.
     """
     layer_class = layer_lookup.load_class(case.impl)
-    reason = _refusal(layer_class, case)
-    if reason:
+    if not callable(getattr(layer_class, "attention_weights", None)):
+        raise Unsupported("it has no method attention_weights(x, attn_mask) to look at")
+    if hasattr(layer_class, "supports") and (reason := what_supports_says(layer_class, case)):
         raise Unsupported(reason)
     torch.manual_seed(seed)
     layer: Any = build_layer(layer_class, case, **layer_lookup.build_options(case.impl)).eval()
     width, generators = case.d_model * input_width(layer_class), map(torch.Generator().manual_seed, words)
-    x = torch.stack([torch.randn(width, generator=one) for one in generators])[None]  # (1, n, d)
+    x = torch.stack([torch.randn(width, generator=generator) for generator in generators])[None]  # (1, n, d)
     n = len(words)
     with torch.no_grad():
         from impls.blocks.blocks import sinusoids  # here: other commits of the layers may lack it
 
         x = x + sinusoids(n, x)
-        if case.mask == "causal":
-            weights = layer.attention_weights(x, attn_mask=torch.ones(n, n, dtype=torch.bool).tril()[None, None])
-        else:
-            weights = layer.attention_weights(x)
+        causal = {"attn_mask": torch.ones(n, n, dtype=torch.bool).tril()[None, None]}
+        weights = layer.attention_weights(x, **(causal if case.mask == "causal" else {}))
     error = _row_error(weights, n)
     if case.mask == "causal" and weights.triu(1).any():
         raise WrongResult("its attention_weights look ahead in spite of the mask")
-    own_weights = has_own_weights(layer, case, seed)
-    return {"weights": weights[0].tolist(), "row_error": error, "own_weights": own_weights}
-
-
-def _refusal(layer_class: Any, case: Case) -> str | None:
-    if not callable(getattr(layer_class, "attention_weights", None)):
-        return "it has no method attention_weights(x, attn_mask) to look at"
-    return what_supports_says(layer_class, case) if hasattr(layer_class, "supports") else None
+    return {"weights": weights[0].tolist(), "row_error": error, "own_weights": has_own_weights(layer, case, seed)}
 
 
 def _row_error(weights: Any, n: int) -> float:

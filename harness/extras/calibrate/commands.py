@@ -14,6 +14,7 @@ from harness.core.model.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.core.config import SweepConfig
+    from harness.core.model.sweep_axes import Case
     from harness.core.run.executor import Executor
 
     from .measure import Plan
@@ -56,29 +57,19 @@ _ON_GPU = ("impl=rnn.torch,attention.fused", "seq_len=4096", "d_model=1024", "nu
 
 def run_calibrate(options: argparse.Namespace) -> int:
     """Calibrate the machine, then print and save the results. The peaks are saved before the noise is measured."""
-    from harness.core.run.expected_time import ExpectedTime
-    from harness.core.run.progress import Screen
-    from harness.core.run.session import Session
-
     from . import record
     from .measure import measure_peaks, with_noise
 
     config = _calibration_config(options.overrides, options.config_dir)
     record.check_calibration_path(options.out)
     console = Console(highlight=False)
-    plan = _plan(config, _precision_name(options.overrides))
-
-    def executor_for(trial_s: float) -> "Executor":
-        return Session.of(replace(config, precision=replace(config.precision, trial_s=trial_s))).executor
-
+    plan = _plan(config, _precision_name(options.overrides), console)
     console.out("peaks and noise floor: with precision=quick about a minute, on a GPU about 3 minutes (an estimate)")
-    peaks = measure_peaks(plan, executor_for)
+    peaks = measure_peaks(plan)
     on_disk = record.save_peaks(peaks, options.out)
     try:
         console.out(on_disk)
-        calibration = with_noise(
-            peaks, plan, executor_for, lambda cases: Screen(cases, ExpectedTime(config.precision), console), console.out
-        )
+        calibration = with_noise(peaks, plan)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{on_disk}; repeat the command to measure the noise floor") from None
     record.save(calibration, options.out)
@@ -103,10 +94,20 @@ def _precision_name(overrides: Sequence[str]) -> str:
     return f"{name}, changed" if any(text.startswith("precision.") for text in overrides) else name
 
 
-def _plan(config: "SweepConfig", precision_name: str) -> "Plan":
+def _plan(config: "SweepConfig", precision_name: str, console: Console) -> "Plan":
+    from harness.core.run.expected_time import ExpectedTime
+    from harness.core.run.progress import Screen
     from harness.core.run.session import Session
 
     from .measure import Plan
+
+    precision = config.precision
+
+    def executor_for(trial_s: float) -> "Executor":
+        return Session.of(replace(config, precision=replace(precision, trial_s=trial_s))).executor
+
+    def watcher_for(cases: Sequence["Case"]) -> Screen:
+        return Screen(cases, ExpectedTime(precision), console)
 
     with Session.of(config) as session:
         session.check_devices(config)
@@ -114,4 +115,4 @@ def _plan(config: "SweepConfig", precision_name: str) -> "Plan":
         for case in cases:
             if reason := session.indivisible_size(case):
                 raise UsageError(f"{case}: {reason}")
-    return Plan(cases, session.traits, config.precision, precision_name)
+    return Plan(cases, session.traits, precision, precision_name, executor_for, watcher_for, console.out)

@@ -15,8 +15,6 @@ from harness.core.config.gpus import virtual
 from harness.core.model.file_io import cpu_quota, read_setting
 
 _CPUS = "sys/devices/system/cpu"
-# Settings for which None can also mean that no limit exists.
-_NONE_MEANS_NONE = ("cpu_quota",)
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
     quota, quota_is_known = cpu_quota(root)
     huge_pages = read_setting(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     governors = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")
-    found = {
+    settings = {
         "usable_cores": usable_cores(root, usable),
         "governors": tuple(sorted({*filter(None, map(read_setting, governors))})) or None,
         "scaling_driver": read_setting(root / _CPUS / "cpu0/cpufreq/scaling_driver"),
@@ -57,17 +55,17 @@ def read_machine_state(root: Path = Path("/")) -> MachineState:
         "virtual": virtual(root),
         "clocksource": read_setting(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "huge_pages": huge_pages.partition("[")[2].partition("]")[0] or None,  # the marked one: always [madvise] never
-        "cpu_quota": quota,
         "on_battery": on_battery(),
     }
-    unreadable = [name for name, value in found.items() if value is None and name not in _NONE_MEANS_NONE]
+    unreadable = [name for name, value in settings.items() if value is None]
     if not quota_is_known:
         unreadable.append("cpu_quota")
     return MachineState(
         usable_cpus=len(usable),
+        cpu_quota=quota,
         swap_used_bytes=psutil.swap_memory().used,
         unreadable=tuple(sorted(unreadable)),
-        **found,  # type: ignore[arg-type]
+        **settings,  # type: ignore[arg-type]
     )
 
 
@@ -149,13 +147,13 @@ def take_snapshot() -> Snapshot:
     swap = psutil.swap_memory()
     busy_s = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
     ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    others = {}
+    processes = {}
     for process in psutil.process_iter(["pid", "name", "create_time", "cpu_times"]):
         info = process.info
         if info["pid"] not in ours and info["cpu_times"] is not None:
             used = info["cpu_times"]
             cpu_s = used.user + used.system + used.children_user + used.children_system
-            others[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
+            processes[info["pid"], info["create_time"]] = (info["name"] or "?", cpu_s)
     return Snapshot(
         at_s=time.monotonic(),
         total_s=busy_s + times["idle"] + times.get("iowait", 0.0) + times.get("steal", 0.0),
@@ -163,7 +161,7 @@ def take_snapshot() -> Snapshot:
         steal_s=times.get("steal"),
         own_s=sum(os.times()[:4]),
         swapped_bytes=swap.sin + swap.sout,
-        others=others,
+        others=processes,
     )
 
 
@@ -177,10 +175,10 @@ def background_load(before: Snapshot, after: Snapshot) -> BackgroundLoad:
     other_s = max(0.0, after.busy_s - before.busy_s - (after.own_s - before.own_s))
     # A child that ends adds its whole CPU time to its parent's, including time before `before`. Hence the cap of
     # `other_s`.
-    busy = [
-        Busy(pid, name, min(other_s, cpu_s - before.others.get((pid, created), (name, 0.0))[1]) / wall_s)
-        for (pid, created), (name, cpu_s) in after.others.items()
-    ]
-    busy.sort(key=lambda process: -process.cores)
-    named = tuple(process for process in busy if process.cores >= _LEAST_NAMED)[:_MOST_NAMED]
+    busy = []
+    for process, (name, cpu_s) in after.others.items():
+        _, cpu_s_before = before.others.get(process, (name, 0.0))
+        busy.append(Busy(process[0], name, min(other_s, cpu_s - cpu_s_before) / wall_s))
+    busiest = sorted(busy, key=lambda process: -process.cores)[:_MOST_NAMED]
+    named = tuple(process for process in busiest if process.cores >= _LEAST_NAMED)
     return BackgroundLoad(steal, other_s / total_s, max(0, after.swapped_bytes - before.swapped_bytes), named)

@@ -86,17 +86,19 @@ class _Log:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to calibrate with. All `cases` share device, threads and dtype. `name` is the precision's name."""
+    """What to calibrate with. All `cases` share device, threads and dtype. `name` is the precision's name.
+
+    `executor_for(trial_s)` returns an executor with that sampling time, and `watcher_for(cases)` an object that follows
+    a repeat's progress. `say` receives what comes next.
+    """
 
     cases: Sequence[Case]
     traits: Mapping[str, Traits]
     precision: Precision
     name: str
-
-
-Executors = Callable[[float], AbstractContextManager[Executor]]
-Watchers = Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
-Say = Callable[[str], None]
+    executor_for: Callable[[float], AbstractContextManager[Executor]]
+    watcher_for: Callable[[Sequence[Case]], AbstractContextManager[Watcher]]
+    say: Callable[[str], None]
 
 
 def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate]:
@@ -104,15 +106,13 @@ def replicates_of(cases: Sequence[Case], copies: int = COPIES) -> list[Replicate
     return [Replicate(**case.as_dict(), copy=copy) for case in cases for copy in range(copies)]
 
 
-def measure_replicates(
-    plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say, copies: int = COPIES, repeats: int = REPEATS
-) -> Replicates:
-    """Make the A/A run, with the arguments of `with_noise`. Each repeat has an executor and a watcher of its own."""
+def measure_replicates(plan: Plan, copies: int = COPIES, repeats: int = REPEATS) -> Replicates:
+    """Make the A/A run. Each repeat has an executor and a watcher of its own."""
     twins = replicates_of(plan.cases, copies)
     logs = [_Log() for _ in range(repeats)]
     for number, log in enumerate(logs):
-        say(f"noise: repeat {number + 1} of {repeats}, {len(plan.cases)} cases {copies} times each")
-        with executor_for(plan.precision.trial_s) as executor, watcher_for(twins) as watcher:
+        plan.say(f"noise: repeat {number + 1} of {repeats}, {len(plan.cases)} cases {copies} times each")
+        with plan.executor_for(plan.precision.trial_s) as executor, plan.watcher_for(twins) as watcher:
             session = Session(executor, plan.precision, seed=0)
             session.traits.update(plan.traits)
             session.measure(twins, log, watcher, "time", order=number)
@@ -131,9 +131,10 @@ def _gathered(cases: Sequence[Case], logs: Sequence[_Log]) -> Replicates:
     times_s: dict[Case, list[list[float]]] = {case: [] for case in cases}
     for log in logs:
         best_of_repeat = best_probe([trial_of_row(row) for row in log.rows])
+        good = sorted(log.trials.keys() - log.failures.keys())
         for case in cases:
-            good = [twin for twin in log.trials if twin not in log.failures and Case.from_dict(twin.as_dict()) == case]
-            times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in sorted(good)])
+            twins = [twin for twin in good if Case.from_dict(twin.as_dict()) == case]
+            times_s[case].append([estimate(log.trials[twin], best_of_repeat).time_s for twin in twins])
     return Replicates(
         times_s=times_s,
         clock_s=median(row["clock_s"] for row in rows) if rows else None,
@@ -201,12 +202,8 @@ def noise_floor_between(cases: Sequence[Sequence[Sequence[float]]]) -> float | N
     `cases` holds each case's repeats, and each repeat its times. A few repeats within one or two minutes are only an
     indication, so the result has no interval. It does not include changes from day to day.
     """
-    every = [
-        abs(math.log(a / b))
-        for repeats in cases
-        for one, other in itertools.combinations(repeats, 2)
-        for a, b in itertools.product(one, other)
-    ]
+    pairs = [pair for repeats in cases for pair in itertools.combinations(repeats, 2)]
+    every = [abs(math.log(a / b)) for pair in pairs for a, b in itertools.product(*pair)]
     return math.expm1(_quantile(np.array(every), CONFIDENCE)) if every else None
 
 
@@ -275,14 +272,11 @@ class Calibration:
 PEAK_TRIALS, PEAK_S, PEAK_ROUNDS = 4, 0.4, 3
 
 
-def measure_peaks(plan: Plan, executor_for: Executors) -> Calibration:
-    """Read the machine's settings and measure its peak rates: a calibration without a noise floor.
-
-    `executor_for(trial_s)` returns an executor with that sampling time.
-    """
+def measure_peaks(plan: Plan) -> Calibration:
+    """Read the machine's settings and measure its peak rates: a calibration without a noise floor."""
     before, state = machine_state.take_snapshot(), machine_state.read_machine_state()
     case = plan.cases[0]
-    with executor_for(max(PEAK_S, PEAK_TRIALS * plan.precision.trial_s)) as executor:
+    with plan.executor_for(max(PEAK_S, PEAK_TRIALS * plan.precision.trial_s)) as executor:
         torch = executor.run("machine").values
         outcomes = _peaks(case, executor)
     gpu_state = gpu_state_of({"torch": torch}, case.device)
@@ -311,14 +305,13 @@ def measure_peaks(plan: Plan, executor_for: Executors) -> Calibration:
     )
 
 
-def with_noise(peaks: Calibration, plan: Plan, executor_for: Executors, watcher_for: Watchers, say: Say) -> Calibration:
+def with_noise(peaks: Calibration, plan: Plan) -> Calibration:
     """Make the A/A run and return `peaks` with a noise floor. What else runs is recorded meanwhile.
 
-    `executor_for` is as for `measure_peaks`. `watcher_for(cases)` returns an object that follows a repeat's progress.
-    `say` receives what comes next. Raises UsageError if no case could be timed twice.
+    Raises UsageError if no case could be timed twice.
     """
     before = machine_state.take_snapshot()
-    twins = measure_replicates(plan, executor_for, watcher_for, say)
+    twins = measure_replicates(plan)
     blocks = [times for repeats in twins.times_s.values() for times in repeats]
     if all(len(times) < 2 for times in blocks):
         raise UsageError(f"no case could be timed twice: {'; '.join(twins.failures)}")

@@ -1,10 +1,11 @@
 """A calibration on the terminal, with advice, and on disk: the file `calibration.json`, attached to later runs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -35,33 +36,23 @@ class Limit:
         return "unfit" if value > self.unfit else "care" if value > self.care else None
 
 
-# A change of 5 % is worth knowing about. Noise that hides a change of 25 % also hides the difference between most
-# layers.
-NOISE = Limit(0.05, 0.25)
-# Steal comes in slices: an average of 1 % leaves most trials alone and affects some of them a lot.
-STEAL = Limit(0.01, 0.10)
-# An idle system takes 1 to 2 % of its CPUs. With a quarter gone, some trials share a core throughout.
-OTHERS = Limit(0.05, 0.25)
-# Rounds and repeats cope with bursts that disturb up to one trial in five. If half of the trials are disturbed, no
-# quiet time is left to wait for.
-DISTURBED = Limit(0.20, 0.50)
-# Reading the processor's own counter takes about 50 ns. A reading takes longer only if it needs a call to the kernel.
-SLOW_CLOCK_S = 0.5e-6
-SWAPPED_BYTES = 2**20
-# With these governors the kernel sets the clock frequency by the load of the previous moment.
+LIMITS = {
+    # A change of 5 % is worth knowing about. Noise that hides a change of 25 % also hides the difference between most
+    # layers.
+    "noise floor": Limit(0.05, 0.25),
+    # Steal comes in slices: an average of 1 % leaves most trials alone and affects some of them a lot.
+    "steal": Limit(0.01, 0.10),
+    # An idle system takes 1 to 2 % of its CPUs. With a quarter gone, some trials share a core throughout.
+    "other load": Limit(0.05, 0.25),
+    # Rounds and repeats cope with bursts that disturb up to one trial in five. If half of the trials are disturbed, no
+    # quiet time is left to wait for.
+    "disturbed trials": Limit(0.20, 0.50),
+}
 _CHANGING_GOVERNORS = {"powersave", "ondemand", "conservative", "schedutil"}
 _NEXT_PRECISION = {"quick": "standard", "standard": "strict"}
-# How to turn turbo off. Intel's drivers have a switch for it; other drivers, such as AMD's, call it boost.
-_INTELS = ("intel_pstate", "intel_cpufreq")
-_NO_TURBO = "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
-_NO_BOOST = "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
 
 
-_UNSEEN = ", none of them to be seen from here: short-lived, or outside this container"
-
-
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """What was seen, why it matters and what to do, in one or two sentences, with a level from `LEVELS`."""
 
     level: str
@@ -75,17 +66,40 @@ def percent(share: float) -> str:
 
 def advice_for(c: Calibration) -> list[Advice]:
     """All advice, the most serious first; empty if nothing needs to change."""
-    found = [Advice(level, text) for level, text in (*_of_measurements(c), *_of_settings(c)) if level]
-    return sorted(found, key=lambda advice: -LEVELS.index(advice.level))
+    values = {
+        "c": c,
+        "s": c.state,
+        "floor": c.noise.floor if c.noise else 0.0,
+        "better": _NEXT_PRECISION.get(c.precision),
+        "cache": c.bandwidth.get("cache_bytes"),
+        "buffer": c.bandwidth.get("buffer_bytes"),
+        "quota": c.state.cpu_quota or 0.0,
+        "changing": sorted(_CHANGING_GOVERNORS.intersection(c.state.governors or ())),
+    }
+    advice = [
+        *_applicable("measurements", values),
+        *(Advice("care", f"Not measured: {failure}.") for failure in c.failures),
+        *_applicable("settings", values),
+        *gpu_advice(c.gpu_state or {}, c.sm_clock_mhz or ()),
+    ]
+    return sorted(advice, key=lambda rule: -LEVELS.index(rule.level))
+
+
+def _applicable(section: str, values: dict[str, Any]) -> Iterator[Advice]:
+    """The advice of the rules in a section of `advice.yaml` that have a level."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined)
+    environment.globals |= {"percent": percent, "noise_text": noise_text, "LIMITS": LIMITS}
+    rules = yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
+    for rule in rules[section]:
+        if level := environment.compile_expression(rule["level"])(values):
+            yield Advice(level, environment.from_string(rule["text"]).render(values))
 
 
 def verdict(advice: list[Advice]) -> str:
     """`fit`, `usable with care` or `not fit`, by the first of all advice, which is the most serious."""
     return VERDICTS[advice[0].level if advice else "note"]
-
-
-# A rule's level, None if there is nothing to say, and its text.
-Rule = tuple[str | None, str]
 
 
 def noise_text(c: Calibration) -> str:
@@ -97,120 +111,12 @@ def noise_text(c: Calibration) -> str:
     return f"noise floor {floor} at precision={c.precision} with threads={c.threads} on {c.device}"
 
 
-def _of_measurements(c: Calibration) -> list[Rule]:
-    better = _NEXT_PRECISION.get(c.precision)
-    disturbed, steal = c.disturbed_share or 0.0, c.load.steal_share or 0.0
-    busiest = ", ".join(
-        f"{busy.name} (pid {busy.pid}, with its children {percent(busy.cores)} of a core)" for busy in c.load.busiest
-    )
-    cache, buffer = c.bandwidth.get("cache_bytes"), c.bandwidth.get("buffer_bytes")
-    floor, clock_s = c.noise.floor if c.noise else 0.0, c.clock_s or 0.0
-    return [
-        ("care" if c.noise is None else None, f"This calibration has peaks alone; {noise_text(c)}."),
-        (
-            NOISE.level(floor),
-            f"The noise floor is {percent(floor)}: two measurements of the same thing lie so far apart once in "
-            f"twenty times. Smaller slow-downs are indistinguishable from noise with precision={c.precision}. "
-            f"{f'Try precision={better}.' if better else 'Measure on a quieter machine.'}",
-        ),
-        (
-            DISTURBED.level(disturbed),
-            f"The machine was slow during {percent(disturbed)} of the trials, by a fixed piece of work timed beside "
-            "each: it has two speeds, and a case measured at the lower one looks slow. Measure when it is quieter, or "
-            "with precision=standard or strict, which wait for quiet moments.",
-        ),
-        (
-            STEAL.level(steal),
-            f"The host took {percent(steal)} of the CPU time away (steal): other virtual machines share these cores. "
-            "Compare layers within one run only, use precision=standard, or move to a dedicated machine.",
-        ),
-        (
-            OTHERS.level(c.load.other_share),
-            f"Other processes took {percent(c.load.other_share)} of the CPU time while we measured"
-            f"{': ' + busiest if busiest else _UNSEEN}. "
-            "They slow trials at random: end them, or measure when they have ended.",
-        ),
-        (
-            "care" if c.load.swapped_bytes > SWAPPED_BYTES else None,
-            f"{c.load.swapped_bytes / 2**20:.0f} MiB were swapped in or out while we measured: memory is short, and a "
-            "layer that touches swapped pages waits for the disk. Free memory, or turn swap off: sudo swapoff -a.",
-        ),
-        (
-            "note" if clock_s > SLOW_CLOCK_S else None,
-            f"Reading the clock takes {clock_s * 1e9:.0f} ns"
-            f"{f', from {c.state.clocksource}' if c.state.clocksource else ''}: samples are made longer to hide it, "
-            "and a trial of short calls has fewer of them. Where the kernel offers tsc (available_clocksource), "
-            "choose it.",
-        ),
-        (
-            "note" if cache and buffer and buffer < 2 * cache else None,
-            "The arrays of the bandwidth measurement were less than twice the last-level cache, for want of memory: "
-            "part of the bandwidth is the cache's. Free memory, or raise memory_limit.",
-        ),
-        *(("care", f"Not measured: {failure}.") for failure in c.failures),
-    ]
-
-
-def _of_settings(c: Calibration) -> list[Rule]:
-    s, threads = c.state, f"threads={c.threads}"
-    quota = s.cpu_quota or 0.0
-    fewer = max(1, int(quota))
-    changing = sorted(_CHANGING_GOVERNORS.intersection(s.governors or ()))
-    return [
-        (
-            "unfit" if 0 < quota < c.threads else None,
-            f"{threads}, but this control group (container) is granted {quota:g} CPUs' worth of time: once that "
-            f"is used up, the kernel stops every thread for the rest of each period. Use threads={fewer}"
-            f"{'' if fewer <= quota else ' and a larger quota'}, or raise the quota.",
-        ),
-        (
-            "unfit" if c.threads > s.usable_cpus else None,
-            f"{threads}, but this process may run on {s.usable_cpus} CPUs only: threads take turns and wait for each "
-            f"other. Use threads={s.usable_cpus} at most.",
-        ),
-        (
-            "care" if s.usable_cores is not None and s.usable_cores < c.threads <= s.usable_cpus else None,
-            f"{threads} on {s.usable_cores} physical cores: hyper-threads share a core's arithmetic, and times depend "
-            f"on which ones meet. Use threads={s.usable_cores}.",
-        ),
-        (
-            "care" if changing else None,
-            f"The frequency governor is {', '.join(changing)}: the clock follows the load, and short trials are timed "
-            "while it climbs. Set it: sudo cpupower frequency-set -g performance.",
-        ),
-        (
-            "note" if s.turbo else None,
-            "Turbo is on: the clock falls as the chip warms up and as more cores work. To compare runs within a few "
-            f"per cent, turn it off: {_NO_TURBO if s.scaling_driver in _INTELS else _NO_BOOST}.",
-        ),
-        (
-            "care" if s.on_battery else None,
-            "The machine runs on its battery, and saves power as it sees fit. Plug it in.",
-        ),
-        (
-            "note" if s.huge_pages == "always" else None,
-            "Transparent huge pages are set to always: whether large blocks get them depends on what ran before. For "
-            "steadier page faults: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled.",
-        ),
-        *gpu_rules(c.gpu_state or {}, c.sm_clock_mhz or ()),
-    ]
-
-
-def gpu_rules(state: GpuState, rates_mhz: Collection[float] = ()) -> list[Rule]:
+def gpu_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> Iterator[Advice]:
     """Advice about a GPU in this state, as `harness.core.trial.nvml.gpu_state` describes it.
 
     `rates_mhz` are clock rates that trials have seen.
     """
-    lock = lock_advice(state, rates_mhz)
-    turn_on = "" if state.get("borrowed") else " Unless others use the machine too, turn it on: sudo nvidia-smi -pm 1."
-    return [
-        (
-            "care" if state.get("persistence_mode") == 0 else None,
-            "The GPU's persistence mode is off: its driver starts anew for each trial, which takes seconds and loses "
-            f"its clock rates.{turn_on}",
-        ),
-        ("note" if lock else None, lock or ""),
-    ]
+    return _applicable("gpu", {"state": state, "lock": lock_advice(state, rates_mhz)})
 
 
 _NOT_READABLE = "not readable here"
@@ -228,13 +134,12 @@ def show_calibration(c: Calibration, console: Console) -> None:
         table.add_section()
     console.print(table)
     advice = advice_for(c)
-    found = verdict(advice)
-    console.print(Text(f"{found.capitalize()}{' to measure on' if 'fit' in found else ''}.", _COLORS[found]))
-    limits = {"noise floor": NOISE, "steal": STEAL, "other load": OTHERS, "disturbed trials": DISTURBED}
-    shown = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in limits.items())
+    judged = verdict(advice)
+    console.print(Text(f"{judged.capitalize()}{' to measure on' if 'fit' in judged else ''}.", _COLORS[judged]))
+    shown = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in LIMITS.items())
     console.print(Text(f"(care / not fit above: {shown}; see also the advice below)", style="dim"))
-    for one in advice:
-        console.print(Text(f"- {one.level}: {one.text}"))
+    for line in advice:
+        console.print(Text(f"- {line.level}: {line.text}"))
 
 
 def _noise_rows(c: Calibration) -> NamedTexts:
@@ -310,7 +215,7 @@ def as_dict(calibration: Calibration) -> dict[str, Any]:
         "schema": SCHEMA,
         "kind": "calibration",
         "verdict": verdict(advice),
-        "advice": [asdict(one) for one in advice],
+        "advice": [line._asdict() for line in advice],
         "noise_floor": calibration.noise and calibration.noise.floor,
         "bandwidth_bytes_per_s": calibration.bandwidth.get("bandwidth_bytes_per_s"),
         **asdict(calibration),
@@ -373,7 +278,7 @@ def attachment(
         ):
             if then != now:
                 raise UsageError(f"{path} is of another {what}: {then}, here {now}")
-        if differing := unlike_gpus(*(with_gpus({}, {"": one or {}}) for one in (made.gpu_state, state))):
+        if differing := unlike_gpus(*(with_gpus({}, {"": gpu_state or {}}) for gpu_state in (made.gpu_state, state))):
             raise UsageError(f"{path} is of a GPU in another state: {'; '.join(differing)}")
         if made.device not in devices:
             raise UsageError(f"{path} is for device={made.device}")
@@ -405,8 +310,8 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
 
 def doctor_rows(machine: Machine) -> NamedTexts:
     """The lines of `doctor`: advice about GPUs, and the state of the calibration."""
-    rules = [rule for state in gpu_states(machine).values() for rule in gpu_rules(state)]
-    yield from dict.fromkeys(("gpu-advice", text) for kind, text in rules if kind)
+    advice = [advice for state in gpu_states(machine).values() for advice in gpu_advice(state)]
+    yield from dict.fromkeys(("gpu-advice", line.text) for line in advice)
     yield "calibration", _state(machine)
 
 

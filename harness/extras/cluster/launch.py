@@ -73,8 +73,8 @@ def _accounts_answer(moment: int) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _state_now(job_id: str, moment: int) -> str:
     """The state of the job from the scheduler, which forgets a job some minutes after its end."""
-    found = re.search(r"\bJobState=(\w+)", _ask("scontrol", "--oneliner", "show", "job", job_id).stdout)
-    return found[1] if found else "UNKNOWN"
+    state = re.search(r"\bJobState=(\w+)", _ask("scontrol", "--oneliner", "show", "job", job_id).stdout)
+    return state[1] if state else "UNKNOWN"
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess[str]:
@@ -142,14 +142,14 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
         executor = kind(folder=folder)
         executor.update_parameters(**parameters)
         with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
-            given = list(_map(executor, shard_files.measure_cases, rows))
+            submitted = list(_map(executor, shard_files.measure_cases, rows))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "no message"
         raise UsageError(f"launcher={launcher.cluster}: {why}") from error
     finally:
         signal.signal(signal.SIGINT, before)
     jobs: dict[int, Job] = {}
-    for row, job in zip(rows, given, strict=True):
+    for row, job in zip(rows, submitted, strict=True):
         for shard in row:
             shard_files.record_submission(shard.run, shard.index, job.job_id)
             number, now = job.job_id, time.time()
@@ -171,7 +171,9 @@ def _map(executor: Any, task: Callable[[Any], None], arguments: Sequence[Any]) -
         function(argument)
 
     path = search_path(sys.path)
-    return executor.map_array(begin, [path] * len(arguments), [pickle.dumps((task, one)) for one in arguments])
+    return executor.map_array(
+        begin, [path] * len(arguments), [pickle.dumps((task, argument)) for argument in arguments]
+    )
 
 
 def _submitit(launcher: Launcher) -> Any:
@@ -185,16 +187,16 @@ def _submitit(launcher: Launcher) -> Any:
 
 def job_of(shard: Shard) -> Job | None:
     """The current or last job of the shard; None if its state cannot be queried from here."""
-    state, given = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
+    state, submission = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
     launcher = shard.config.launcher
-    number = state.job if state is not None else given[0] if given is not None else ""
+    number = state.job if state is not None else submission[0] if submission is not None else ""
     if launcher.cluster == SLURM and number:
         _submitit(launcher)
         return SlurmJob(number, shard.run / LOGS)
     if state is not None and not state.job and state.host == platform.node():
         return _Process(state.pid, state.at)
-    if launcher.cluster == PROCESSES and state is None and given is not None:
-        return _Process(int(given[0]), given[1])
+    if launcher.cluster == PROCESSES and state is None and submission is not None:
+        return _Process(int(submission[0]), submission[1])
     return None
 
 
@@ -216,7 +218,7 @@ def is_over(job: Job | None, *more: str) -> bool:
 
 def _parameters(launcher: Launcher) -> dict[str, Any]:
     """The parameters for sbatch. The cluster decides about settings that are left out."""
-    given = {
+    settings = {
         "partition": launcher.partition,
         "account": launcher.account,
         "gres": launcher.gres,
@@ -232,7 +234,7 @@ def _parameters(launcher: Launcher) -> dict[str, Any]:
         "array_parallelism": launcher.array_parallelism,
         # Slurm would restart a job that lost its node minutes later, when another job already has the shard.
         "additional_parameters": {"no-requeue": True},
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in settings.items() if value is not None},
     }
 
 
@@ -305,22 +307,22 @@ def wait_for(
             shard_files.remove_states(shard.run, shard.index)
         jobs = submit([shard for shard, _ in chosen]) if chosen else []
         under_way += [_Attempt(shard, job, now_s(), n) for (shard, n), job in zip(chosen, jobs, strict=True)]
-        for one in list(under_way):
-            fate = one.fate(now_s())
+        for attempt in list(under_way):
+            fate = attempt.fate(now_s())
             if fate is None:
                 continue
-            under_way.remove(one)
+            under_way.remove(attempt)
             if fate == ENDED:
-                tell(f"shard {one.shard.index} has ended")
+                tell(f"shard {attempt.shard.index} has ended")
                 continue
-            if one.job is not None:
-                one.job.cancel()
-            if one.number < one.shard.config.launcher.attempts:
-                tell(f"shard {one.shard.index}: {fate}; its unfinished cases are submitted again")
-                waiting.append((one.shard, one.number + 1))
+            if attempt.job is not None:
+                attempt.job.cancel()
+            if attempt.number < attempt.shard.config.launcher.attempts:
+                tell(f"shard {attempt.shard.index}: {fate}; its unfinished cases are submitted again")
+                waiting.append((attempt.shard, attempt.number + 1))
             else:
-                tell(f"shard {one.shard.index}: {fate}; given up after {one.number} attempts")
-                lost.append(one.shard)
+                tell(f"shard {attempt.shard.index}: {fate}; given up after {attempt.number} attempts")
+                lost.append(attempt.shard)
         if under_way:
             sleep(_LOOK_EVERY_S)
     return lost
@@ -335,14 +337,14 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
 
     Without `wait`, only submit the shards and return False. The processes of `session` end first.
     """
-    known = session.visible_gpus(target.config) if target.config.launcher.cluster == PROCESSES else None
+    gpus = session.visible_gpus(target.config) if target.config.launcher.cluster == PROCESSES else None
     session.executor.drop()
     config, out, run = target.config, target.path, target.path.resolve()
     plan = shard_files.read_plan(run)
     if plan is None:
         plan = shard_files.shards_of(cases, config.launcher.apart)
         shard_files.write_plan(run, plan)
-    shards = [Shard(run, index, config, session.traits, sys.path, known) for index in range(len(plan))]
+    shards = [Shard(run, index, config, session.traits, sys.path, gpus) for index in range(len(plan))]
     left = [shard for shard in shards if config.retry or not shard_files.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
@@ -415,11 +417,11 @@ def check_nobody_measures(target: OutputDirectory) -> None:
 
 def _is_under_way(shard: Shard) -> bool:
     """Whether a job for the shard, submitted by this process or an earlier one, seems to be running or queued."""
-    state, given = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
+    state, submission = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
     if state is not None and state.state != ENDED:
         attempt = _Attempt(shard, job_of(shard), state.at, last_word=state.at)
-    elif state is None and given is not None:
-        attempt = _Attempt(shard, job_of(shard), given[1])
+    elif state is None and submission is not None:
+        attempt = _Attempt(shard, job_of(shard), submission[1])
     else:
         return False
     return attempt.fate(time.time()) is None

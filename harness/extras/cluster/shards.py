@@ -32,7 +32,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.run.fork_client import Runtime
 from harness.core.run.scheduler import read_resume_state
 from harness.core.run.session import Session
-from harness.study.report.document import Table
+from harness.study.report.document import Table, grouped
 
 RUNNING, ENDED = "running", "ended"
 # Directory in the run for the scripts, pickles and logs of jobs.
@@ -128,9 +128,7 @@ def shards_of(cases: Iterable[Case], apart: Collection[str]) -> list[tuple[Case,
 
     Cases that are compared with each other are thus measured on one node.
     """
-    groups: dict[tuple[object, ...], list[Case]] = {}
-    for case in sorted(cases):
-        groups.setdefault(tuple(getattr(case, axis) for axis in apart), []).append(case)
+    groups = grouped(sorted(cases), lambda case: tuple(getattr(case, axis) for axis in apart))
     return [tuple(group) for group in groups.values()]
 
 
@@ -154,21 +152,21 @@ def measure_cases(shards: Sequence[Shard]) -> None:
     """Measure the unfinished cases of the shards, one after the other. A failing shard does not stop the next one."""
     # Whatever starts a job may suppress SIGTERM until Slurm kills the job. By then another job has the shard.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    given = usable_cpus()
+    cpus = usable_cpus()
     failures: list[Exception] = []
     for shard in shards:
         try:
-            _measure(shard, given)
+            _measure(shard, cpus)
         except Exception as error:
             failures.append(error)
     if failures:
         raise failures[0]  # into the job's log
 
 
-def _measure(shard: Shard, given: int | None) -> None:
+def _measure(shard: Shard, cpus: int | None) -> None:
     """Measure one shard on its node: with the usual scheduler, the shard's cases, and into the same run directory.
 
-    `given` is the number of CPUs of the job; the layers use only their number of threads.
+    `cpus` is the number of CPUs of the job; the layers use only their number of threads.
     """
     run, config = shard.run, shard.config
     place = _choose_gpu(config, shard.gpus)
@@ -182,24 +180,24 @@ def _measure(shard: Shard, given: int | None) -> None:
     with Session.of(config, cache, Runtime(path=shard.path)) as session:
         session.traits.update(shard.traits)
         session.check_devices(config)
-        machine = session.machine(given)
+        machine = session.machine(cpus)
         past, _ = read_resume_state(run)
         # Times from another kind of machine, or of GPU, cannot be combined with times from this one.
-        others = [
+        other_hosts = [
             host
             for host, other in run_directory.machines(run)[0].items()
             if (unlike_gpus if host == machine["host"] else unlike)(other, machine)
         ]
         run_directory.add_machine(run, machine)
         why = f"started on another kind of machine than {platform.node()}"
-        past = past.reopening(config.retry).without_times_of(others, why)
+        past = past.reopening(config.retry).without_times_of(other_hosts, why)
         console = Console(file=sys.stdout, width=100, highlight=False)
         session.measure_into(run, cases, console, past=past, grow=config.grow, order=shard.index)
     write_state(run, shard.index, ENDED)
 
 
-def _choose_gpu(config: SweepConfig, known: Sequence[str] | None) -> int:
-    """Let this process see the GPUs of its cases. Return the place of its GPU among `known`, or 0.
+def _choose_gpu(config: SweepConfig, visible: Sequence[str] | None) -> int:
+    """Let this process see the GPUs of its cases. Return the place of its GPU among `visible`, or 0.
 
     A shard whose cases name no number waits for a GPU that no other shard has, and sees that one alone.
     """
@@ -207,14 +205,14 @@ def _choose_gpu(config: SweepConfig, known: Sequence[str] | None) -> int:
     kind = next((kind for kind in map(device_kind, devices) if kind in gpus.NUMBERED), None)
     if kind is None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if kind is None or not known:
+    if kind is None or not visible:
         return 0
     # submitit gives a process no GPU of this machine.
-    os.environ[gpus.variable_of(kind)] = ",".join(known)
+    os.environ[gpus.variable_of(kind)] = ",".join(visible)
     if kind not in devices:
         return 0
-    place = gpus.take_free_gpu(kind, known)
-    os.environ[gpus.variable_of(kind)] = known[place]
+    place = gpus.take_free_gpu(kind, visible)
+    os.environ[gpus.variable_of(kind)] = visible[place]
     return place
 
 
@@ -234,12 +232,13 @@ def shards_table(run: Path, lines: Mapping[Case, CaseResult]) -> Table | None:
         return None
     rows = []
     for index, cases in enumerate(plan):
-        known = [lines[case] for case in cases if case in lines]
-        finished = sum(line.is_finished for line in known)
-        state = read_state(run, index)
-        where = (state.state, state.host, state.job or f"process {state.pid}") if state else ("waiting", "", "")
-        ago = f"{duration(max(0.0, time.time() - state.at))} ago" if state else ""
-        numbers = (finished, len(known) - finished, len(cases) - len(known))
+        begun = [lines[case] for case in cases if case in lines]
+        finished = sum(line.is_finished for line in begun)
+        where, ago = ("waiting", "", ""), ""
+        if state := read_state(run, index):
+            where = (state.state, state.host, state.job or f"process {state.pid}")
+            ago = f"{duration(max(0.0, time.time() - state.at))} ago"
+        numbers = (finished, len(begun) - finished, len(cases) - len(begun))
         rows.append((str(index), *where, *map(str, numbers), ago))
     texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
     return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)

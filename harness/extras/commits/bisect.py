@@ -12,6 +12,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ import yaml
 from harness.core.config import SweepConfig
 from harness.core.config.compose import differences
 from harness.core.config.machine import unlike
+from harness.core.model import formatting
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.results import run_directory
@@ -124,22 +126,23 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
     with ExitStack() as stack:
         out.mkdir(parents=True, exist_ok=True)
         stack.enter_context(run_directory.Lock(out))
-        search = stack.enter_context(_Search(request, out, tell))
-        last, found = len(request.commits) - 1, Findings()
+        search = _Search(request, out, tell)
+        stack.enter_context(search.sides)
+        stack.enter_context(search.trees)
+        search.begin()
+        last, findings = len(request.commits) - 1, Findings()
         for at in (0, last):
             if search.facts(at) is None:
-                found.failure = f"{request.commits[at].name}: {search.failures[at]}: name another end of the range"
-                return found
-        for name in FACT_NAMES:
-            change = first_change(last, partial(search.fact, name=name))
-            if change is not None:
-                found.facts[name] = change
-        if request.always_time or not found.facts:
+                findings.failure = f"{request.commits[at].name}: {search.failures[at]}: name another end of the range"
+                return findings
+        changes = {name: first_change(last, partial(search.fact, name=name)) for name in FACT_NAMES}
+        findings.facts = {name: change for name, change in changes.items() if change is not None}
+        if request.always_time or not findings.facts:
             try:
-                search.time(found)
+                search.time(findings)
             except BlockFailed as error:
-                found.failure = str(error)
-        return found
+                findings.failure = str(error)
+        return findings
 
 
 def _is_row(number: int, row: StoredRow) -> bool:
@@ -159,55 +162,41 @@ class _Search:
         self._log = Log(out / ROWS, _is_row)
         self.failures: dict[int, str] = {}
         self.used_s = 0.0
-        self._known: dict[str, list[StoredRow]] = {}
+        self._known: dict[str, list[StoredRow]] = defaultdict(list)
         self._facts: dict[int, Mapping[str, Any] | None] = {}
-        self._blocks: dict[tuple[int, int], int] = {}
-        self._trees = OpenWorktrees(_WORKTREES)
+        self._blocks = Counter[tuple[int, int]]()
+        self.trees = OpenWorktrees(_WORKTREES)
         self._executors: dict[tuple[int, Path], Executor] = {}
         self._generations = 0  # since the servers were renewed
-        first = session_of_side(request.config, out / COMPILE_CACHE, OF_DRIVER)
-        self._sides = Sides(first.executor, first.executor.twin(), interchangeable=True)
-        self._session = first
+        self._session = session_of_side(request.config, out / COMPILE_CACHE, OF_DRIVER)
+        self.sides = Sides(self._session.executor, self._session.executor.twin(), interchangeable=True)
 
-    def __enter__(self) -> "_Search":
-        with ExitStack() as stack:
-            stack.enter_context(self._sides)
-            stack.enter_context(self._trees)
-            self._begin()
-            self._open = stack.pop_all()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._open.close()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Read the rows of an interrupted command, or begin a new file. Raises UsageError for another search."""
-        request, out = self.request, self.out
-        rows, machine = self._log.read(), self._session.machine()
-        found = []
-        if rows:
-            found = [*differences(rows[0]["settings"], request.settings), *unlike(rows[0]["machine"], machine)]
-        if found:
-            raise UsageError(f"out={out} is another search ({'; '.join(found)}): name a new directory")
-        for row in rows[1:]:
-            self._known.setdefault(row["key"], []).append(row)
+        settings, machine = self.request.settings, self._session.machine()
+        rows = self._log.read()
         if not rows:
-            self._log.append({"settings": request.settings, "machine": machine})
+            self._log.append({"settings": settings, "machine": machine})
+            return
+        unlike_before = [*differences(rows[0]["settings"], settings), *unlike(rows[0]["machine"], machine)]
+        if unlike_before:
+            raise UsageError(f"out={self.out} is another search ({'; '.join(unlike_before)}): name a new directory")
+        for row in rows[1:]:
+            self._known[row["key"]].append(row)
 
     def _row(self, key: str, measure: Callable[[], StoredRow]) -> StoredRow:
-        known = self._known.get(key)
-        if known:
-            return known.pop(0)
+        if self._known[key]:
+            return self._known[key].pop(0)
         row = {"key": key, "at": round(time.time(), 3), **measure()}
         self._log.append(row)
         return row
 
     def _executor(self, at: int, server: int) -> tuple[Executor, Worktree]:
         """An executor of the commit's layers that uses the first or second fork server, and the commit's worktree."""
-        tree = self._trees.at(self.request.commits[at].hash)
+        tree = self.trees.at(self.request.commits[at].hash)
         if (server, tree.at) not in self._executors:
             path, cache = tree.path(sys.path), self.out / COMPILE_CACHE / tree.commit
-            self._executors[server, tree.at] = self._sides.all[server].searching(path, cache)
+            self._executors[server, tree.at] = self.sides.all[server].searching(path, cache)
         return self._executors[server, tree.at], tree
 
     def facts(self, at: int) -> Mapping[str, Any] | None:
@@ -222,8 +211,10 @@ class _Search:
 
     def fact(self, at: int, name: str) -> Any:
         """One fact of a commit; None if the commit cannot be measured."""
-        known = self.facts(at)
-        return None if known is None else "none" if known[name] is None else known[name]
+        facts = self.facts(at)
+        if facts is None:
+            return None
+        return "none" if facts[name] is None else facts[name]
 
     def _measure_facts(self, at: int) -> StoredRow:
         executor, tree = self._executor(at, 0)
@@ -237,47 +228,46 @@ class _Search:
                 return {"facts": {name: done.values.get(name) for name in FACT_NAMES}}
         return {"failure": f"{done.status}: {done.reason}"}
 
-    def time(self, found: Findings) -> None:
+    def time(self, findings: Findings) -> None:
         """Search for a step of the time. Raises BlockFailed if an end cannot be measured."""
         last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
         control = self._while_unclear(0, _CONTROL, lambda step: not step.is_seen(apart / 2))
         of_bad = self._while_unclear(last, _ENDS, lambda step: step.is_seen(apart) or step.is_excluded(apart))
         if len(of_bad) < _ENDS[0]:
-            found.why = TIME_IS_UP
+            findings.why = TIME_IS_UP
             return
-        found.control, found.difference = Step.of(control), Step.of(of_bad)
-        if found.control.is_seen(apart / 2):
-            found.why = CONTROL_DIFFERS
+        findings.control, findings.difference = Step.of(control), Step.of(of_bad)
+        if findings.control.is_seen(apart / 2):
+            findings.why = CONTROL_DIFFERS
             return
-        if not found.difference.is_seen(apart):
-            clear = found.difference.is_sure or found.difference.is_excluded(apart)
-            found.why = NO_DIFFERENCE if clear else ENDS_UNCLEAR
+        if not findings.difference.is_seen(apart):
+            is_clear = findings.difference.is_sure or findings.difference.is_excluded(apart)
+            findings.why = NO_DIFFERENCE if is_clear else ENDS_UNCLEAR
             return
-        found.answer, found.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
-        found.neighbours = Step.of(beside) if beside else None
+        findings.answer, findings.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
+        findings.neighbours = Step.of(beside) if beside else None
 
     def _has_time(self) -> bool:
         return self.used_s < 60 * self.request.minutes
 
     def _while_unclear(self, head: int, looks: Sequence[int], is_clear: Callable[[Step], bool]) -> list[float]:
         """Generations of `head` against the first commit: the first number of `looks` after which they are clear."""
-        found: list[float] = []
+        log_ratios: list[float] = []
         for look in looks:
-            while len(found) < look and self._has_time():
-                found.append(self._generation(0, head))
-            if len(found) < look or is_clear(Step.of(found)):
+            while len(log_ratios) < look and self._has_time():
+                log_ratios.append(self._generation(0, head))
+            if len(log_ratios) < look or is_clear(Step.of(log_ratios)):
                 break
-        return found
+        return log_ratios
 
     def _generation(self, base: int, head: int) -> float:
         """The mean log ratio of a generation of blocks, in new processes. A failed block is retried once.
 
         The second block has the sides' fork servers exchanged.
         """
-        begin = self._blocks.get((base, head), 0)
-        self._blocks[base, head] = begin + 1
         commits = self.request.commits
-        key = f"blocks {commits[base].hash} {commits[head].hash} {begin}"
+        key = f"blocks {commits[base].hash} {commits[head].hash} {self._blocks[base, head]}"
+        self._blocks[base, head] += 1
         ratios: list[float] = []
         failed = 0
         server_of_base = random.Random(key).randrange(2)
@@ -285,7 +275,7 @@ class _Search:
         def measure() -> StoredRow:
             if not ratios:
                 if self._generations % _GENERATIONS_OF_SERVERS == 0:
-                    self._sides.renew()
+                    self.sides.renew()
                 self._generations += 1
             sides = [
                 Side(commits[at].hash[:10], self.request.case, self._executor(at, server % 2)[0])
@@ -311,7 +301,7 @@ class _Search:
                 raise BlockFailed(row["failure"])
             else:
                 failed += 1
-        found = statistics.mean(ratios)
+        log_ratio = statistics.mean(ratios)
         pair = f"{commits[head].name} against {commits[base].hash[:10]}"
-        self.tell(f"{pair}: {100 * math.expm1(found):+.1f} % after {self.used_s:.0f} s")
-        return found
+        self.tell(f"{pair}: {formatting.change(log_ratio)} after {self.used_s:.0f} s")
+        return log_ratio

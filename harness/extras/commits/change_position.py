@@ -81,7 +81,7 @@ def first_change(last: int, fact_at: Callable[[int], Value | None]) -> FirstChan
     unmeasured = set()
     while inside := [at for at in range(good + 1, bad) if at not in unmeasured]:
         # The nearest to the middle: its neighbours may be commits that cannot be measured.
-        at = min(inside, key=lambda one: (abs(2 * one - good - bad), one))
+        at = min(inside, key=lambda commit: (abs(2 * commit - good - bad), commit))
         value = fact_at(at)
         if value is None:
             unmeasured.add(at)
@@ -126,7 +126,7 @@ class Answer:
     @property
     def best(self) -> Candidate:
         """The most probable candidate."""
-        return max(self.candidates, key=lambda one: one.probability)
+        return max(self.candidates, key=lambda candidate: candidate.probability)
 
 
 @dataclass
@@ -153,14 +153,14 @@ class ChangePosition:
 
     def add(self, commit: int, log_ratio: float) -> None:
         """Count an observation: the mean log ratio of a generation of blocks, the commit's time over the good one's."""
-        found = self._likelihood(log_ratio, self._effects)
-        self._likelihoods[commit] = self._likelihoods.get(commit, 0.0) + found
+        likelihood = self._likelihood(log_ratio, self._effects)
+        self._likelihoods[commit] = self._likelihoods.get(commit, 0.0) + likelihood
         self.counts[commit] = self.counts.get(commit, 0) + 1
 
     def add_beside(self, before: int, commit: int, log_ratios: Sequence[float]) -> None:
         """Count observations of a commit over an earlier one. Both have an effect of their own."""
-        found = sum(self._likelihood(each, math.sqrt(2) * self._effects) for each in log_ratios)
-        self._beside[before, commit] = logsumexp(found + self._log_weights[:, None], axis=1)
+        likelihood = sum(self._likelihood(each, math.sqrt(2) * self._effects) for each in log_ratios)
+        self._beside[before, commit] = logsumexp(likelihood + self._log_weights[:, None], axis=1)
 
     def _likelihood(self, log_ratio: float, effects: Floats) -> Floats:
         """The log likelihood of an observation: scale × own effect × level."""
@@ -186,16 +186,16 @@ class ChangePosition:
         before, total = sums[:, :-1, zero], sums[:, -1, :]
         after = total[:, None, :] - sums[:, :-1, :] + of_level  # the likelihood of the commits from the candidate on
         joint = before[:, :, None] + after + prior[None, :, None]
-        for compared, found in self._beside.items():
+        for compared, likelihood in self._beside.items():
             between = _is_between(compared, ends)
-            joint += np.where(between[:, None], found[:, None, :], found[:, None, zero, None])
-        one = float(logsumexp(joint))
-        of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one)
-        of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one)
+            joint += np.where(between[:, None], likelihood[:, None, :], likelihood[:, None, zero, None])
+        one_step = float(logsumexp(joint))
+        of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one_step)
+        of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one_step)
         step, lo, hi = self._summary(of_step)
         two, pair, chance = self._two_steps(sums, before, after, prior, ends)
         candidates = tuple(Candidate(*each) for each in zip(firsts, ends, map(float, of_position), strict=True))
-        log_odds = two - one + math.log(_TWO_STEPS / (1 - _TWO_STEPS)) if pair is not None else -math.inf
+        log_odds = two - one_step + math.log(_TWO_STEPS / (1 - _TWO_STEPS)) if pair is not None else -math.inf
         return Answer(candidates, step, lo, hi, 1 / (1 + math.exp(min(-log_odds, 700.0))), pair, chance)
 
     def next_commit(self, answer: Answer) -> int:
@@ -249,10 +249,10 @@ class ChangePosition:
         weights = weights - logsumexp(weights)
         by_scale = before[:, pairs[0]] + within + final
         zero = int(np.argmin(np.abs(self._levels)))
-        for compared, found in self._beside.items():
+        for compared, likelihood in self._beside.items():
             between = _is_between(compared, ends)[np.array(pairs)].any(axis=0)
-            changed = logsumexp(found[:, differs], axis=1) - math.log(differs.sum())
-            by_scale += np.where(between, changed[:, None], found[:, zero, None])
+            changed = logsumexp(likelihood[:, differs], axis=1) - math.log(differs.sum())
+            by_scale += np.where(between, changed[:, None], likelihood[:, zero, None])
         joint = logsumexp(by_scale, axis=0) + weights
         evidence = float(logsumexp(joint))
         best = int(np.argmax(joint))
@@ -340,8 +340,8 @@ def standard_errors(repeats: Sequence[Sequence[float]]) -> Floats:
     Few repeats tell little about their spread. It is therefore drawn towards the typical spread of the series. A value
     from a disturbed machine still gets a larger error than others.
     """
-    freedom = np.array([len(one) - 1.0 for one in repeats])
-    variances = np.array([np.var(one, ddof=1) for one in repeats])
+    freedom = np.array([len(of_value) - 1.0 for of_value in repeats])
+    variances = np.array([np.var(of_value, ddof=1) for of_value in repeats])
     # The median of a sample variance lies below the variance.
     typical = float(np.median(variances * freedom / chdtri(freedom, 0.5)))
     shrunken = (_PRIOR_FREEDOM * typical + freedom * variances) / (_PRIOR_FREEDOM + freedom)
@@ -363,7 +363,7 @@ def segments(values: Sequence[float], errors: Sequence[float]) -> list[Segment]:
     weights = 1 / np.square(np.asarray(errors, dtype=float))
     middle = float(np.average(values, weights=weights)) if number else 0.0
     x = np.asarray(values, dtype=float) - middle  # smaller sums, so less rounding
-    w, wx, wxx = (np.concatenate([[0.0], np.cumsum(one)]) for one in (weights, weights * x, weights * x * x))
+    w, wx, wxx = (np.concatenate([[0.0], np.cumsum(terms)]) for terms in (weights, weights * x, weights * x * x))
     best, before = np.zeros(number + 1), np.zeros(number + 1, dtype=int)
     each = penalty(number)
     for end in range(1, number + 1):
@@ -371,12 +371,12 @@ def segments(values: Sequence[float], errors: Sequence[float]) -> list[Segment]:
         totals = best[:end] + costs + each
         before[end] = int(np.argmin(totals))
         best[end] = totals[before[end]]
-    found: list[Segment] = []
+    parts: list[Segment] = []
     end = number
     while end:
         start = int(before[end])
         weight = float(w[end] - w[start])
         level = middle + float(wx[end] - wx[start]) / weight
-        found.insert(0, Segment(start, end - 1, level, 1 / math.sqrt(weight)))
+        parts.insert(0, Segment(start, end - 1, level, 1 / math.sqrt(weight)))
         end = start
-    return found
+    return parts

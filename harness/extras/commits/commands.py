@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -62,45 +63,35 @@ def _say(line: str) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    own, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
+    keys, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
     refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
     commits = _commits(refs)
     is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
-    known = None if is_new else read_history(options.file).header
-    anchor = commit_of(own["anchor"]).hash if own["anchor"] else None
-    if known is None:
-        if not any(text.startswith("impl=") for text in settings):
-            raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
-        config = _configured(settings)
-        settings = _with_threads(settings, config)
-        anchor = anchor or commits[0].hash
-        header = Header.model_validate(
-            {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
-        )
+    anchor = commit_of(keys["anchor"]).hash if keys["anchor"] else None
+    if is_new:
+        header = _new_header(settings, anchor or commits[0].hash)
     else:
-        header = known
-        config = _configured(header.settings)
-        _check_same(options.file, header, config, settings, anchor)
+        header = read_history(options.file).header
+        _check_same(options.file, header, settings, anchor)
+    config = _configured(header.settings)
     notify(*unmeasured_changes(commits))
-    request = HistoryRequest(config, header.anchor, commits, own["minutes"], options.exact)
+    request = HistoryRequest(config, header.anchor, commits, keys["minutes"], options.exact)
     with open_history(options.file, header) as writer:
         notify(*writer.history.notices)
-        before = {one.commit for one in writer.history.commits}
+        before = {line.commit for line in writer.history.commits}
         try:
             add(request, writer, _say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("repeat the command to add the other commits") from None
-    new = [one for one in writer.history.commits if one.commit not in before]
-    failed = [one for one in new if all(case.reason is not None for case in one.cases.values())]
+    new = [line for line in writer.history.commits if line.commit not in before]
+    failed = [line for line in new if all(case.reason is not None for case in line.cases.values())]
     return CASES_FAILED if failed else DONE
 
 
 def _commits(refs: Sequence[str]) -> list[Commit]:
     """The commits that the command line names, each once."""
-    found: dict[Commit, None] = {}
-    for ref in refs:
-        found |= dict.fromkeys(commits_between(ref) if ".." in ref else [commit_of(ref)])
-    return list(found)
+    named = [commits_between(ref) if ".." in ref else [commit_of(ref)] for ref in refs]
+    return list(dict.fromkeys(chain.from_iterable(named)))
 
 
 def _configured(settings: Sequence[str]) -> SweepConfig:
@@ -110,24 +101,31 @@ def _configured(settings: Sequence[str]) -> SweepConfig:
         if is_in_a_file(impl):
             raise UsageError(f"impl={impl} is one file, whatever the commit: name it as module:Class")
     for key in ("out", "config_dir"):
-        if any(text.startswith(f"{key}=") for text in settings):
+        if _names(settings, key):
             raise UsageError(f"{key}= has no effect here: FILE is the only output")
     return config
 
 
-def _with_threads(settings: Sequence[str], config: SweepConfig) -> list[str]:
-    """The settings, completed by `threads=`, whose default depends on the machine."""
-    if any(text.startswith("threads=") for text in settings):
-        return list(settings)
-    return [*settings, f"threads={config.axes['threads'][0]}"]
+def _names(settings: Sequence[str], key: str) -> bool:
+    return any(text.startswith(f"{key}=") for text in settings)
 
 
-def _check_same(path: Path, header: Header, config: SweepConfig, settings: Sequence[str], anchor: str | None) -> None:
+def _new_header(settings: Sequence[str], anchor: str) -> Header:
+    """The first line of a new file. `threads=` completes the settings, since its default depends on the machine."""
+    if not _names(settings, "impl"):
+        raise UsageError("name the layers whose history this is: impl=my.module:MyLayer")
+    config = _configured(settings)
+    if not _names(settings, "threads"):
+        settings = [*settings, f"threads={config.axes['threads'][0]}"]
+    about = {"schema": SCHEMA, "harness": harness.__version__, "anchor": anchor, "settings": settings}
+    return Header.model_validate(about)
+
+
+def _check_same(path: Path, header: Header, settings: Sequence[str], anchor: str | None) -> None:
     """Raise UsageError if the command line has settings or an anchor other than the file's."""
     if settings:
-        given = _configured(settings)
-        then, now = yaml.safe_load(config.yaml), yaml.safe_load(given.yaml)
-        if not any(text.startswith("threads=") for text in settings):
+        then, now = (yaml.safe_load(_configured(texts).yaml) for texts in (header.settings, settings))
+        if not _names(settings, "threads"):
             now["threads"] = then["threads"]  # that of the machine on which the file was begun
         if differences(then, now):
             begun = shlex.join(header.settings)
@@ -172,11 +170,11 @@ def _bless(options: argparse.Namespace) -> int:
     if len(refs) != 1 or not reason:
         raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
     with open_history(options.file) as writer:
-        found = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
-        if found is None:
+        commit = writer.history.find(refs[0]) or writer.history.find(commit_of(refs[0]).hash)
+        if commit is None:
             raise UsageError(f"{options.file} has no line about {refs[0]}: add it with 'history add' first")
-        writer.append(Blessing(blessed=found.commit, reason=reason, blessed_at=round(time.time(), 3)))
-        _say(f"{found.name}: its changes are blessed")
+        writer.append(Blessing(blessed=commit.commit, reason=reason, blessed_at=round(time.time(), 3)))
+        _say(f"{commit.name}: its changes are blessed")
     return DONE
 
 
@@ -186,8 +184,8 @@ _WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
-    own, rest = take_keys(options.overrides, (THRESHOLD, MINUTES))
-    config = compose(rest, options.config_dir, usual=IN_TURNS)
+    keys, settings = take_keys(options.overrides, (THRESHOLD, MINUTES))
+    config = compose(settings, options.config_dir, usual=IN_TURNS)
     check_in_turns(config)
     several = [name for name, values in config.axes.items() if len(values) != 1]
     if several:
@@ -197,7 +195,7 @@ def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
         raise UsageError(f"env={case.env}: bisect compares commits in its own environment: leave env out")
     if not is_foreign(case.impl) or is_in_a_file(case.impl):
         raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
-    return BisectRequest(config, case, commits_between(options.span), own["threshold"], own["minutes"], options.time)
+    return BisectRequest(config, case, commits_between(options.span), keys["threshold"], keys["minutes"], options.time)
 
 
 def run_bisect(options: argparse.Namespace) -> int:
@@ -207,19 +205,18 @@ def run_bisect(options: argparse.Namespace) -> int:
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console(highlight=False)
     try:
-        found = bisect(request, out, _say)
+        findings = bisect(request, out, _say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
-    return _show_findings(request, found, str(out), console)
+    return _show_findings(request, findings, str(out), console)
 
 
 def _step_text(step: Step) -> str:
-    return (
-        f"{formatting.change(step.middle)} (95 % interval {formatting.change(step.lo)} – {formatting.change(step.hi)})"
-    )
+    middle, lo, hi = map(formatting.change, (step.middle, step.lo, step.hi))
+    return f"{middle} (95 % interval {lo} – {hi})"
 
 
-def _show_findings(request: BisectRequest, found: Findings, out: str, console: Console) -> int:
+def _show_findings(request: BisectRequest, findings: Findings, out: str, console: Console) -> int:
     def name(first: int, last: int) -> str:
         more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
         return f"{request.commits[last].name}{more}"
@@ -227,22 +224,22 @@ def _show_findings(request: BisectRequest, found: Findings, out: str, console: C
     def say(text: str) -> None:
         console.print(Text(text))
 
-    for fact, change in found.facts.items():
+    for fact, change in findings.facts.items():
         again = "; it changes again later" if change.returns else ""
         say(f"{FACT_NAMES[fact]}: from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
-    if found.failure:
-        say(f"not measurable: {found.failure}")
+    if findings.failure:
+        say(f"not measurable: {findings.failure}")
         return CASES_FAILED
-    answer, longer = found.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
+    answer, longer = findings.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
     threshold, undecided = f"{100 * request.threshold:g} %", ""
-    if found.why == CONTROL_DIFFERS and found.control is not None:
-        undecided = f"the first commit, measured against itself, came out {_step_text(found.control)}. {_WHEN_QUIET}"
-    if found.why == NO_DIFFERENCE and found.difference is not None:
-        say(f"There is no difference of {threshold} to look for: {_step_text(found.difference)}.")
-    if found.why == ENDS_UNCLEAR and found.difference is not None:
-        between = f"{_step_text(found.difference)} between both ends"
+    if findings.why == CONTROL_DIFFERS and findings.control is not None:
+        undecided = f"the first commit, measured against itself, came out {_step_text(findings.control)}. {_WHEN_QUIET}"
+    if findings.why == NO_DIFFERENCE and findings.difference is not None:
+        say(f"There is no difference of {threshold} to look for: {_step_text(findings.difference)}.")
+    if findings.why == ENDS_UNCLEAR and findings.difference is not None:
+        between = f"{_step_text(findings.difference)} between both ends"
         undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
-    if answer is None and found.why == TIME_IS_UP:
+    if answer is None and findings.why == TIME_IS_UP:
         undecided = f"the time was up before both ends were compared. Repeat the command with {longer}"
     if undecided:
         say(f"undecided: {undecided}")
@@ -250,14 +247,14 @@ def _show_findings(request: BisectRequest, found: Findings, out: str, console: C
     if answer is None:
         return DONE
     table = Table("commit", "subject", "probability", box=box.SIMPLE_HEAD)
-    for one in sorted(answer.candidates, key=lambda one: -one.probability)[:_MOST_CANDIDATES]:
-        commit = request.commits[one.last]
-        table.add_row(commit.hash[:10], Text(commit.subject), f"{one.probability:.2f}")
+    for candidate in sorted(answer.candidates, key=lambda candidate: -candidate.probability)[:_MOST_CANDIDATES]:
+        commit = request.commits[candidate.last]
+        table.add_row(commit.hash[:10], Text(commit.subject), f"{candidate.probability:.2f}")
     console.print(table)
-    if found.why == TIME_IS_UP:
+    if findings.why == TIME_IS_UP:
         say(f"undecided: the time is up. Repeat the command with {longer}")
         return CASES_FAILED
-    if found.why == TWO_STEPS and answer.pair is not None:
+    if findings.why == TWO_STEPS and answer.pair is not None:
         first, second = (name(at, at) for at in answer.pair)
         span = f"{request.commits[0].hash[:10]}..{request.commits[answer.pair[1] - 1].hash[:10]}"
         say(
@@ -267,6 +264,6 @@ def _show_findings(request: BisectRequest, found: Findings, out: str, console: C
         return DONE
     step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
     say(f"The time changes by {_step_text(step)} at {at}.")
-    if found.neighbours is not None:
-        say(f"Side by side with the commit before, the change is {_step_text(found.neighbours)}.")
+    if findings.neighbours is not None:
+        say(f"Side by side with the commit before, the change is {_step_text(findings.neighbours)}.")
     return DONE

@@ -20,21 +20,22 @@ from typing import Any
 import harness
 from harness.core.config import SweepConfig
 from harness.core.config.machine import kind_of_machine, versions_text
-from harness.core.layers import layer_lookup
 from harness.core.model.case_grid import grid, kinds_of
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import duration
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import FACT_NAMES, lines_of_records
 from harness.core.run.fork_client import Runtime
+from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
-from harness.extras.compare.compared_sides import commit_lacks, session_of_side
+from harness.extras.compare.compared_sides import commit_lacks, session_of_side, traits_of
 from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules, mean_interval
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, Worktree, place_of, worktree
 from harness.study.check.baseline import FindingId
 from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.laws import Range
 
 from .history_file import (
     ABSENT,
@@ -72,7 +73,7 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-history-")))
         anchor: _OpenCommit | None = None
-        missing = [*dict.fromkeys(one for one in request.commits if writer.history.find(one.hash) is None)]
+        missing = [commit for commit in request.commits if writer.history.find(commit.hash) is None]
         for commit in request.commits:
             if commit not in missing:
                 tell(f"{commit.name}: skipped, it has a line already")
@@ -102,9 +103,9 @@ def compare_directly(
     ):
         cases = [case for case in head.cases if case.key == key and case in base.cases]
         about = _machine_of(head)
-        found = _ratios(base, head, cases, _DIRECT, math.inf) if cases else {}
-        lost = Ratio(reason="one of the commits does not have the case")
-        ratio = next(iter(found.values()), lost)
+        ratio = Ratio(reason="one of the commits does not have the case")
+        if cases:
+            (ratio,) = _ratios(base, head, cases, _DIRECT, math.inf).values()
     writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
     tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 
@@ -148,8 +149,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
-            own = layer_lookup.is_foreign(impl)
-            has_heads[impl] = described.values["has_heads"] if own else layer_lookup.traits(impl).has_heads
+            has_heads[impl] = traits_of(impl, described).has_heads
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
     opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
@@ -157,10 +157,9 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
     place = place_of(commit)
-    about: dict[str, Any] = {"commit": commit.hash, "number": place.number, "date": place.date}
-    about |= {"subject": commit.subject, "measured_at": _now(), "machine": {}, "versions": {}}
+    about: dict[str, Any] = {"commit": commit.hash, "subject": commit.subject, "measured_at": _now(), **vars(place)}
     if opened.reason is not None:
-        return CommitLine(**about, reason=opened.reason)
+        return CommitLine(**about, machine={}, versions={}, reason=opened.reason)
     about |= _machine_of(opened)
     cases = _facts(opened)
     if anchor is not None:
@@ -169,51 +168,53 @@ def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anch
         ratios = _ratios(anchor, opened, both, _MOST, 60 * request.minutes)
         lacking = Ratio(reason="the anchor does not have the case")
         cases |= {case: cases[case].model_copy(update={"time": ratios.get(case, lacking)}) for case in timed}
-    return CommitLine(
-        **about, layers=opened.layers, cases={case.key: one for case, one in cases.items()}, models=_models(cases)
-    )
+    by_key = {case.key: measured for case, measured in cases.items()}
+    return CommitLine(**about, layers=opened.layers, cases=by_key, models=_models(cases))
 
 
 def _machine_of(opened: _OpenCommit) -> dict[str, dict[str, str]]:
     """The kind of machine, and the versions that matter for times."""
     machine = opened.session.machine(impls={case.impl for case in opened.cases})
-    versions = dict(one.rsplit(" ", 1) for one in versions_text(machine).split(", "))
+    versions = dict(text.rsplit(" ", 1) for text in versions_text(machine).split(", "))
     return {"machine": kind_of_machine(machine), "versions": {**versions, "harness": harness.__version__}}
 
 
 def _facts(opened: _OpenCommit) -> dict[Case, MeasuredCase]:
     """The facts of each case. An incorrect layer has none, since its work is not that of the layer."""
-    executor, found = opened.session.executor, dict[Case, MeasuredCase]()
+    executor, measured = opened.session.executor, dict[Case, MeasuredCase]()
     for kind, of_kind in kinds_of(opened.cases).items():
         refused = executor.refused(of_kind)
-        verified = executor.ask("verify", kind) if len(refused) < len(of_kind) else None
-        for case in of_kind:
-            status, reason = refused.get(case, ("ok", ""))
-            if verified is not None and not verified.ok and case not in refused:
-                status, reason = verified.status, str(verified.reason)
-            if status == "ok":
-                counted = executor.ask("facts", case)
-                status, reason = counted.status, str(counted.reason)
-                if counted.ok:
-                    facts = {name: counted.values.get(name) for name in FACT_NAMES}
-                    own = {"own_axes": text} if (text := counted.values.get("own_axes")) else {}
-                    found[case] = MeasuredCase(facts=facts | own)
-                    continue
-            found[case] = MeasuredCase(reason=f"{status}: {reason}")
-    return {case: found[case] for case in opened.cases}
+        measured |= {case: MeasuredCase(reason=": ".join(why)) for case, why in refused.items()}
+        left = [case for case in of_kind if case not in refused]
+        verified = executor.ask("verify", kind) if left else None
+        for case in left:
+            counted = verified if verified and not verified.ok else executor.ask("facts", case)
+            measured[case] = _counted_case(counted)
+    return {case: measured[case] for case in opened.cases}
+
+
+def _counted_case(counted: TrialOutcome) -> MeasuredCase:
+    if not counted.ok:
+        return MeasuredCase(reason=f"{counted.status}: {counted.reason}")
+    own_axes = counted.values.get("own_axes")
+    facts = {name: counted.values.get(name) for name in FACT_NAMES}
+    return MeasuredCase(facts=facts | ({"own_axes": own_axes} if own_axes else {}))
 
 
 def _models(cases: Mapping[Case, MeasuredCase]) -> dict[str, CostModel]:
     """The cost models of the counts, by key. Exponents have six digits, since others depend on libraries."""
-    records = [{**case.as_dict(), **one.facts} for case, one in cases.items() if one.reason is None]
-    found = {}
-    for one in fit_laws(lines_of_records(records, bounded=False)):
-        exponent = one.exponent_n
-        own = {axis: round(along.value, 6) + 0.0 for axis, along in one.own_exponents.items()}
-        found[FindingId(one.series.impl, one.series.setting, one.series.metric).key] = CostModel(
-            law=str(one.law), exponent_n=None if exponent is None else round(exponent.value, 6) + 0.0, own_exponents=own
-        )
-    return found
+    records = [{**case.as_dict(), **measured.facts} for case, measured in cases.items() if measured.reason is None]
+    models = {}
+    for fitted in fit_laws(lines_of_records(records, bounded=False)):
+        own_exponents = {axis: _six_digits(exponent) for axis, exponent in fitted.own_exponents.items()}
+        exponent_n = _six_digits(fitted.exponent_n) if fitted.exponent_n else None
+        key = FindingId(fitted.series.impl, fitted.series.setting, fitted.series.metric).key
+        models[key] = CostModel(law=str(fitted.law), exponent_n=exponent_n, own_exponents=own_exponents)
+    return models
+
+
+def _six_digits(exponent: Range) -> float:
+    return round(exponent.value, 6) + 0.0  # no negative zero
 
 
 def _ratios(
@@ -235,7 +236,7 @@ def _ratios(
         renew_servers((base.session.executor, head.session.executor))
         blocks: dict[Case, list[float]] = {case: [] for case in left}
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
-            sides = [Side(one.commit[:10], case, one.session.executor) for one in (base, head)]
+            sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
             try:
                 blocks[case].append(take_block(sides[0], sides[1], Timing(), rng).log_ratio)
             except BlockFailed as error:  # one failure is tolerated: a trial may be killed by chance
@@ -249,7 +250,7 @@ def _ratios(
 def _ratio(means: Sequence[float], failed: Sequence[str]) -> Ratio:
     if len(means) < 2 or len(failed) > 1:
         return Ratio(reason=failed[-1] if failed else "too few blocks were measured")
-    middle, lo, hi = (round(one, 6) for one in mean_interval(means))
+    middle, lo, hi = (round(end, 6) for end in mean_interval(means))
     return Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
 
 
@@ -260,10 +261,9 @@ def _now() -> float:
 def _summary(line: CommitLine) -> str:
     if line.reason is not None:
         return f"not measurable: {line.reason}"
-    known = [one for one in line.cases.values() if one.reason is None]
-    timed = sum(one.time is not None and one.time.is_known for one in known)
-    failed = Counter(one.reason for one in line.cases.values() if one.reason is not None)
-    parts = [f"facts of {len(known)} of {len(line.cases)} cases", *([f"{timed} timed"] if timed else [])]
+    failed = Counter(case.reason for case in line.cases.values() if case.reason is not None)
+    parts = [f"facts of {line.measured} of {len(line.cases)} cases"]
+    parts += [f"{line.timed} timed"] if line.timed else []
     parts += [f"{number} not measurable: {reason}" for reason, number in failed.most_common()]
     parts += [f"{impl}: {reason}" for impl, reason in line.layers.items()]
     return "; ".join(parts)

@@ -18,7 +18,7 @@ from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
 
 from .change_position import Segment, segments, standard_errors
-from .history_file import ABSENT, CommitLine, History, Ratio
+from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05
@@ -114,38 +114,44 @@ class TimeChange:
 def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""
     changes: list[FactChange] = []
-    cases = dict.fromkeys(key for commit in history.commits for key in commit.cases)
-    for key in cases:
-        changes += _changes(history, key, impl_of(key), STATUS, partial(_status, key), _judge_status)
+    keys = dict.fromkeys(key for commit in history.commits for key in commit.cases)
+    for key in keys:
+        cases = [commit.cases.get(key) for commit in history.commits]
+        statuses = [None if case is None else case.reason or MEASURED for case in cases]
+        changes += _changes(history, (key, impl_of(key), STATUS), statuses, _judge_status)
         for name, title in FACT_TITLES.items():
-            value, judge, text = partial(_fact, key, name), partial(_judge_fact, name), partial(fact_text, name)
-            changes += _changes(history, key, impl_of(key), title, value, judge, text)
-    for impl in dict.fromkeys(map(impl_of, cases)):
-        changes += _changes(history, f"impl={impl}", impl, LAYER, partial(_layer, impl), _judge_status)
+            facts = [_fact(case, name) for case in cases]
+            judge, text = partial(_judge_fact, name), partial(fact_text, name)
+            changes += _changes(history, (key, impl_of(key), title), facts, judge, text)
+    for impl in dict.fromkeys(map(impl_of, keys)):
+        layers = [_layer(impl, commit) for commit in history.commits]
+        changes += _changes(history, (f"impl={impl}", impl, LAYER), layers, _judge_status)
     for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
         subject, _, metric = key.rpartition(" of=")
-        impl, title = parse_finding_id(key).impl, f"Cost model of {metric}"
-        changes += _changes(history, subject, impl, title, partial(_model, key), _judge_model, _model_text)
+        models = [commit.models.get(key) for commit in history.commits]
+        about = subject, parse_finding_id(key).impl, f"Cost model of {metric}"
+        changes += _changes(history, about, models, _judge_model, _model_text)
     return sorted(changes, key=lambda change: history.commits.index(change.after))
 
 
 def _changes(
     history: History,
-    subject: str,
-    impl: str,
-    quantity: str,
-    value: Callable[[CommitLine], Any],
+    about: tuple[str, str, str],
+    values: Sequence[Any],
     judge: Callable[[Any, Any], Verdict],
     text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
-    """The changes of a value from commit to commit. Commits without the value (None) are left out."""
-    values = [(number, commit, value(commit)) for number, commit in enumerate(history.commits)]
-    values = [each for each in values if each[2] is not None]
-    for (i, before, was), (j, after, now) in pairwise(values):
+    """The changes of a value from commit to commit. Commits without the value (None) are left out.
+
+    `about` are the subject, the layer and the quantity.
+    """
+    measured = [(at, value) for at, value in enumerate(values) if value is not None]
+    for (i, was), (j, now) in pairwise(measured):
         if was != now:
-            is_over = judge(was, values[-1][2]) is not Verdict.WORSE
-            verdict = judge(was, now)
-            yield FactChange(subject, impl, quantity, text(was), text(now), verdict, before, after, j - i - 1, is_over)
+            _, last = measured[-1]
+            is_over = judge(was, last) is not Verdict.WORSE
+            ends = history.commits[i], history.commits[j]
+            yield FactChange(*about, text(was), text(now), judge(was, now), *ends, j - i - 1, is_over)
 
 
 def fact_text(name: str, value: int | str) -> str:
@@ -155,14 +161,10 @@ def fact_text(name: str, value: int | str) -> str:
     return formatting.size(value) if name == "peak_bytes" else formatting.count(value)
 
 
-# A cost model as text, and its exponents by axis.
-_Model = tuple[str, dict[str, float]]
-
-
-def _model_text(value: _Model) -> str:
-    law, exponents = value
-    along = (f"exponent {'' if axis == 'n' else f'in {axis} '}{one:.3g}" for axis, one in exponents.items())
-    return ", ".join((law, *along))
+def _model_text(model: CostModel) -> str:
+    exponents = dict(model.exponents)
+    along_n = [f"exponent {exponents.pop('n'):.3g}"] if "n" in exponents else []
+    return ", ".join([model.law, *along_n, *(f"exponent in {axis} {own:.3g}" for axis, own in exponents.items())])
 
 
 @cache
@@ -171,28 +173,17 @@ def impl_of(key: str) -> str:
     return parse_case(key).impl
 
 
-def _fact(key: str, name: str, commit: CommitLine) -> Any:
-    case = commit.cases.get(key)
+def _fact(case: MeasuredCase | None, name: str) -> Any:
     if case is None or case.reason is not None:
         return None
     fact = case.facts.get(name)
     return _UNKNOWN if fact is None else fact
 
 
-def _status(key: str, commit: CommitLine) -> str | None:
-    case = commit.cases.get(key)
-    return None if case is None else case.reason or MEASURED
-
-
 def _layer(impl: str, commit: CommitLine) -> str | None:
     if impl in commit.layers:
         return commit.layers[impl]
     return MEASURED if any(impl_of(key) == impl for key in commit.cases) else None
-
-
-def _model(key: str, commit: CommitLine) -> _Model | None:
-    model = commit.models.get(key)
-    return None if model is None else (model.law, model.exponents)
 
 
 def _judge_fact(name: str, was: Any, now: Any) -> Verdict:
@@ -208,9 +199,10 @@ def _judge_status(was: str, now: str) -> Verdict:
     return Verdict.BETTER if now == MEASURED else Verdict.WORSE
 
 
-def _judge_model(was: _Model, now: _Model) -> Verdict:
+def _judge_model(was: CostModel, now: CostModel) -> Verdict:
     """Judge by the exponents along all axes that both have: one that rose is worse, whatever the others did."""
-    changes = [now[1][axis] - before for axis, before in was[1].items() if axis in now[1]]
+    axes = was.exponents.keys() & now.exponents.keys()
+    changes = [now.exponents[axis] - was.exponents[axis] for axis in axes]
     if any(change > _EXPONENT_SLACK for change in changes):
         return Verdict.WORSE
     return Verdict.BETTER if any(change < -_EXPONENT_SLACK for change in changes) else Verdict.EQUIVALENT
@@ -232,8 +224,8 @@ _OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "g
 
 def machine_text(commit: CommitLine) -> str:
     """The kind of machine of a commit, as far as times depend on it."""
-    known = [name for name in _OF_MACHINE if name in commit.machine]
-    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in known)
+    names = [name for name in _OF_MACHINE if name in commit.machine]
+    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in names)
 
 
 def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:

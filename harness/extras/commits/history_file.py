@@ -144,6 +144,16 @@ class CommitLine(_Line):
         """The commit in a sentence."""
         return Commit(self.commit, self.subject).name
 
+    @property
+    def measured(self) -> int:
+        """The number of its cases that have facts."""
+        return sum(case.reason is None for case in self.cases.values())
+
+    @property
+    def timed(self) -> int:
+        """The number of its cases whose time is known."""
+        return sum(case.time is not None and case.time.is_known for case in self.cases.values())
+
 
 class DirectComparison(_Line):
     """Two commits directly compared in one case: the time of `after` over that of `before`."""
@@ -182,11 +192,11 @@ class History:
     def add(self, line: OpenModel) -> None:
         """Add a line. Of several lines about a commit, the first one counts; of other lines, the last one."""
         if isinstance(line, CommitLine):
-            if any(one.commit == line.commit for one in self.commits):
+            if any(commit.commit == line.commit for commit in self.commits):
                 self.notices.append(f"{self.path}: {line.commit[:10]} has several lines; the first one counts")
                 return
             self.commits.append(line)
-            self.commits.sort(key=lambda one: (one.number, one.date))
+            self.commits.sort(key=lambda commit: (commit.number, commit.date))
         elif isinstance(line, DirectComparison):
             self.direct[line.before, line.after, line.case] = line.time
         elif isinstance(line, Blessing):
@@ -194,10 +204,10 @@ class History:
 
     def find(self, ref: str) -> CommitLine | None:
         """The commit that a full hash or its beginning names; None without one. Raises UsageError for several."""
-        found = [one for one in self.commits if len(ref) >= 4 and one.commit.startswith(ref.lower())]
-        if len(found) > 1:
-            raise UsageError(f"{ref} is the beginning of {len(found)} commits in {self.path}: give more of the hash")
-        return found[0] if found else None
+        matching = [commit for commit in self.commits if len(ref) >= 4 and commit.commit.startswith(ref.lower())]
+        if len(matching) > 1:
+            raise UsageError(f"{ref} is the beginning of {len(matching)} commits in {self.path}: give more of the hash")
+        return matching[0] if matching else None
 
 
 def read_history(path: Path) -> History:
@@ -222,16 +232,16 @@ def _history(path: Path, content: bytes) -> History:
         raise UsageError(f"{path} is not a history: its first line is another one than `history add` writes")
     if schema != SCHEMA:
         raise UsageError(f"{path}: its schema is {schema}, this harness reads {SCHEMA}: use the harness that wrote it")
-    found = History(path, _checked(path, 1, Header, first))
+    history = History(path, _checked(path, 1, Header, first))
     for number, line in enumerate(lines[1:], start=2):
-        held = _parsed(path, number, line)
-        kind = next((model for key, model in _KINDS.items() if key in held), None)
+        parsed = _parsed(path, number, line)
+        kind = next((model for key, model in _KINDS.items() if key in parsed), None)
         if kind is None:
             raise UsageError(f"{path}: line {number} is of no kind that this harness knows: restore it from git")
-        found.add(_checked(path, number, kind, held))
+        history.add(_checked(path, number, kind, parsed))
     if torn:
-        found.notices.append(f"{path}: the unfinished last line of a killed command was left out")
-    return found
+        history.notices.append(f"{path}: the unfinished last line of a killed command was left out")
+    return history
 
 
 def _complete(content: bytes) -> tuple[bytes, bytes]:
@@ -240,41 +250,38 @@ def _complete(content: bytes) -> tuple[bytes, bytes]:
     A last line that is complete JSON without a newline counts: editors remove the newline.
     """
     end = content.rfind(b"\n") + 1
-    rest = content[end:]
-    if rest.startswith(b"{") and rest.rstrip().endswith(b"}"):
+    unfinished = content[end:]
+    if unfinished.startswith(b"{") and unfinished.rstrip().endswith(b"}"):
         with contextlib.suppress(ValueError, RecursionError):
-            json.loads(rest)
+            json.loads(unfinished)
             return content + b"\n", b""
-    return content[:end], rest
+    return content[:end], unfinished
 
 
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     if line.startswith((b"<<<<<<<", b"=======", b">>>>>>>")):
         raise UsageError(f"{path}: line {number} is a conflict of git: remove its marks, keep all others")
-    try:
-        held = json.loads(line)
-    except (ValueError, RecursionError):
-        held = None
-    if not isinstance(held, dict):
-        what = "is not a history" if number == 1 else "is damaged"
-        raise UsageError(
-            f"{path} {what}: line {number} is not a JSON object; restore it from git, or name another file"
-        )
-    return held
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(line)
+        if isinstance(parsed, dict):
+            return parsed
+    what = "is not a history" if number == 1 else "is damaged"
+    raise UsageError(f"{path} {what}: line {number} is not a JSON object; restore it from git, or name another file")
 
 
-def _checked(path: Path, number: int, kind: type[Any], held: Mapping[str, Any]) -> Any:
+def _checked(path: Path, number: int, kind: type[Any], parsed: Mapping[str, Any]) -> Any:
     try:
-        return checked(kind, held)
+        return checked(kind, parsed)
     except Damaged as damage:
         raise UsageError(f"{path}: line {number} cannot be read: {damage}") from damage
 
 
+@dataclass(frozen=True)
 class Writer:
     """Appends lines to the file of `history`, each at once and whole."""
 
-    def __init__(self, file: int, history: History) -> None:
-        self._file, self.history = file, history
+    _file: int
+    history: History
 
     def append(self, line: OpenModel) -> None:
         """Append a line to the file, and add it to the history."""
@@ -283,8 +290,8 @@ class Writer:
 
 
 def _append(file: int, line: OpenModel) -> None:
-    held = line.model_dump(by_alias=True, exclude_defaults=True)
-    left = (json.dumps(held, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
+    content = line.model_dump(by_alias=True, exclude_defaults=True)
+    left = (json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", errors="replace")
     while left:
         left = left[os.write(file, left) :]
     os.fsync(file)

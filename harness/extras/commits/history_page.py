@@ -64,7 +64,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         *_charts("exponents", "Scaling exponent in n at the largest length.", _exponents(history)),
         *_ratio_charts(history, series, times),
     ]
-    impls = {impl_of(key) for one in history.commits for key in one.cases}
+    impls = {impl_of(key) for commit in history.commits for key in commit.cases}
     values = {
         "name": history.path.name,
         "about": _about(history),
@@ -76,7 +76,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         "commands": list(_commands(history, times, threshold, out)),
         "charts": grouped(charts, lambda chart: chart["section"]),
         "threshold": formatting.share(threshold),
-        "anchor": found.name if (found := history.find(history.header.anchor)) else history.header.anchor[:10],
+        "anchor": anchor.name if (anchor := history.find(history.header.anchor)) else history.header.anchor[:10],
         "commits": _commit_table(history),
         "header": history.header,
         "notices": history.notices,
@@ -100,23 +100,25 @@ def _sentences(
     history: History, facts: Sequence[FactChange], times: Sequence[TimeChange], worse: Sequence[Change]
 ) -> Iterator[str]:
     if worse:
-        at = list(dict.fromkeys(one.after.name for one in worse))
+        at = list(dict.fromkeys(change.after.name for change in worse))
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
         yield "No change for the worse is left that is not blessed."
-    measured = sum(any(case.reason is None for case in one.cases.values()) for one in history.commits)
+    measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
-    commits = formatting.counted(len({one.after.commit for one in facts}), "commit")
+    commits = formatting.counted(len({change.after.commit for change in facts}), "commit")
     yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
-    counts = Counter(one.verdict for one in times)
+    counts = Counter(change.verdict for change in times)
     yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
 
 def _about(history: History) -> list[str]:
-    ends = [f"{one.commit[:10]} of {one.date[:10]}" for one in history.commits[:: max(1, len(history.commits) - 1)]]
+    ends = [
+        f"{commit.commit[:10]} of {commit.date[:10]}" for commit in history.commits[:: max(1, len(history.commits) - 1)]
+    ]
     kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
-    torch = dict.fromkeys(one.versions["torch"] for one in history.commits if "torch" in one.versions)
+    torch = dict.fromkeys(commit.versions["torch"] for commit in history.commits if "torch" in commit.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
 
 
@@ -135,10 +137,10 @@ def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
     return Table(columns, groups=_by_commit(changes, rows))
 
 
-def _row_key(one: FactChange) -> tuple[Any, ...]:
+def _row_key(change: FactChange) -> tuple[Any, ...]:
     """The key of the row. Cases of a layer that differ only in the size share a row, as do layers that are new."""
-    layer = "" if one.quantity == LAYER else one.impl
-    return layer, one.quantity, one.was, one.now, one.verdict, one.is_over, one.before.commit
+    layer = "" if change.quantity == LAYER else change.impl
+    return layer, change.quantity, change.was, change.now, change.verdict, change.is_over, change.before.commit
 
 
 def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -> Groups:
@@ -151,33 +153,33 @@ def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -
 
 
 def _fact_row(history: History, alike: Sequence[FactChange]) -> list[Cell | str]:
-    one = alike[0]
-    notes = (
-        [f"or at one of {formatting.counted(one.between, 'commit')} before it without a value"] if one.between else []
-    )
-    notes += [f"other versions too: {one.versions}"] if one.versions else []
+    change = alike[0]
+    notes = []
+    if change.between:
+        notes.append(f"or at one of {formatting.counted(change.between, 'commit')} before it without a value")
+    if change.versions:
+        notes.append(f"other versions too: {change.versions}")
     names = list(dict.fromkeys(label(each.subject) for each in alike))
-    if one.quantity == STATUS and len(names) > 1:
-        names = [f"{one.impl}, {formatting.counted(len(names), 'case')}"]
-    was, now = (
-        Cell("not measurable", why=text) if one.quantity == STATUS and text != MEASURED else Cell(text)
-        for text in (one.was, one.now)
-    )
-    cell = Cell(", ".join(names), "layer", why="; ".join(notes))
-    return [cell, one.quantity, was, now, _verdict_cell(history, one, *_WORDS[one.verdict])]
+    if change.quantity == STATUS and len(names) > 1:
+        names = [f"{change.impl}, {formatting.counted(len(names), 'case')}"]
+    row: list[Cell | str] = [Cell(", ".join(names), "layer", why="; ".join(notes)), change.quantity]
+    for text in (change.was, change.now):
+        is_failure = change.quantity == STATUS and text != MEASURED
+        row.append(Cell("not measurable", why=text) if is_failure else Cell(text))
+    return [*row, _verdict_cell(history, change, *_WORDS[change.verdict])]
 
 
 def _latest(history: History, keys: Callable[[CommitLine], Any]) -> dict[str, tuple[CommitLine, Any]]:
     """For each key, the newest commit with a value, and the value."""
-    return {key: (one, value) for one in history.commits for key, value in keys(one).items()}
+    return {key: (commit, value) for commit in history.commits for key, value in keys(commit).items()}
 
 
 def _facts_now(history: History) -> Table:
-    cases = _latest(history, lambda one: {key: case for key, case in one.cases.items() if case.reason is None})
+    cases = _latest(history, lambda commit: {key: case for key, case in commit.cases.items() if case.reason is None})
     rows: list[Row] = []
     for key, (at, case) in cases.items():
-        known = {name: case.facts.get(name) for name in FACT_TITLES}
-        texts = ["" if value is None else fact_text(name, value) for name, value in known.items()]
+        facts = {name: case.facts.get(name) for name in FACT_TITLES}
+        texts = ["" if value is None else fact_text(name, value) for name, value in facts.items()]
         rows.append([Cell(label(key), "layer"), *texts, at.commit[:10]])
     columns = dict.fromkeys(FACT_TITLES.values(), "n")
     return Table({"case": "layer", **columns, "at": "at"}, rows)
@@ -185,7 +187,7 @@ def _facts_now(history: History) -> Table:
 
 def _models_now(history: History) -> Table:
     rows: list[Row] = []
-    for key, (at, model) in _latest(history, lambda one: one.models).items():
+    for key, (at, model) in _latest(history, lambda commit: commit.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
         cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
@@ -208,33 +210,31 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
 
 def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
     """What to type next: to confirm candidates, and to search between commits that are no neighbours."""
-    if any(one.verdict.is_due for one in changes):
+    if any(change.verdict.is_due for change in changes):
         page = [] if out is None else ["-o", str(out)]
         words = ["history", "page", str(history.path), f"threshold={threshold}", *page, "--confirm"]
         yield shlex.join(["python", "-m", "harness", *words])
-    for one in changes:
-        apart = one.after.number - one.before.number > 1 and one.verdict is Confirmation.CONFIRMED
-        if apart and is_foreign(impl_of(one.case)):
-            span = f"{one.before.commit[:10]}..{one.after.commit[:10]}"
-            yield f"python -m harness bisect {span} {shlex.join(one.case.split(' '))}"
+    for change in changes:
+        apart = change.after.number - change.before.number > 1 and change.verdict is Confirmation.CONFIRMED
+        if apart and is_foreign(impl_of(change.case)):
+            span = f"{change.before.commit[:10]}..{change.after.commit[:10]}"
+            yield f"python -m harness bisect {span} {shlex.join(change.case.split(' '))}"
 
 
 def _commit_table(history: History) -> Table:
     rows: list[Row] = []
-    for one in reversed(history.commits):
-        reasons = Counter(case.reason for case in one.cases.values() if case.reason is not None)
-        reasons.update(f"{impl}: {reason}" for impl, reason in one.layers.items())
-        reason = one.reason or "; ".join(text for text, _ in reasons.most_common(3))
-        measured = sum(case.reason is None for case in one.cases.values())
-        timed = sum(case.time is not None and case.time.is_known for case in one.cases.values())
-        rows.append([Cell(one.name, why=reason), one.date[:10], str(measured), str(timed)])
+    for commit in reversed(history.commits):
+        reasons = Counter(case.reason for case in commit.cases.values() if case.reason is not None)
+        reasons.update(f"{impl}: {reason}" for impl, reason in commit.layers.items())
+        reason = commit.reason or "; ".join(text for text, _ in reasons.most_common(3))
+        rows.append([Cell(commit.name, why=reason), commit.date[:10], str(commit.measured), str(commit.timed)])
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 
 def _axis(history: History) -> Chart:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
-    names = [one.commit[:7] for one in history.commits]
+    names = [commit.commit[:7] for commit in history.commits]
     return {"number": number, "ticks": [[at, names[at]] for at in shown]}
 
 
@@ -254,22 +254,23 @@ def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]
 
 def _relative_counts(history: History) -> _SeriesByTitle:
     """Each count over its first value, at the largest length of each layer."""
-    keys = dict.fromkeys(key for one in history.commits for key in one.cases)
+    keys = dict.fromkeys(key for commit in history.commits for key in commit.cases)
     largest = {impl_of(key): key for key in keys}  # cases come in ascending order
     series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
         for impl, key in largest.items():
-            held = [one.cases[key].facts.get(name) if key in one.cases else None for one in history.commits]
-            known = [value for value in held if isinstance(value, int) and value > 0]
-            if known:
-                values = [value / known[0] if isinstance(value, int) else None for value in held]
-                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in held]
+            cases = [commit.cases.get(key) for commit in history.commits]
+            counts = [case.facts.get(name) if case else None for case in cases]
+            positive = [value for value in counts if isinstance(value, int) and value > 0]
+            if positive:
+                values = [value / positive[0] if isinstance(value, int) else None for value in counts]
+                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in counts]
                 series.setdefault(title, []).append(_line(history, impl, impl, values, texts))
     return series
 
 
 def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Chart:
-    hover = [f"{one.name}: {name}: {text}" for one, text in zip(history.commits, texts, strict=True)]
+    hover = [f"{commit.name}: {name}: {text}" for commit, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
 
 
@@ -279,9 +280,10 @@ def _changes(series: Mapping[str, Any]) -> bool:
 
 def _exponents(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
-    for key in dict.fromkeys(key for one in history.commits for key in one.models):
+    for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
         subject, _, metric = key.rpartition(" of=")
-        values = [one.models[key].exponent_n if key in one.models else None for one in history.commits]
+        models = [commit.models.get(key) for commit in history.commits]
+        values = [model.exponent_n if model else None for model in models]
         if any(value is not None for value in values):
             texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
             line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
@@ -291,11 +293,11 @@ def _exponents(history: History) -> _SeriesByTitle:
 
 def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Chart]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
-    for number, (key, of_case) in enumerate(grouped(series, lambda one: one.case).items()):
+    for number, (key, of_case) in enumerate(grouped(series, lambda of_machine: of_machine.case).items()):
         impl = impl_of(key)
-        held = [_ratio_series(history, impl, one) for one in of_case]
-        marks = [_mark(history, one) for one in changes if one.case == key]
-        yield _chart("ratios", number, label(key), "Change of the time against the anchor.", held, marks=marks)
+        lines = [_ratio_series(history, impl, of_machine) for of_machine in of_case]
+        marks = [_mark(history, change) for change in changes if change.case == key]
+        yield _chart("ratios", number, label(key), "Change of the time against the anchor.", lines, marks=marks)
 
 
 def _mark(history: History, change: TimeChange) -> Chart:
@@ -307,14 +309,14 @@ def _percent(log_ratio: float | None) -> float | None:
     return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
 
 
-def _ratio_series(history: History, impl: str, one: TimeSeries) -> Chart:
-    held = {at.commit: ratio for at, ratio in zip(one.commits, one.ratios, strict=True)}
-    ratios = [held.get(at.commit, Ratio()) for at in history.commits]
-    places = [history.commits.index(at) for at in one.commits]
+def _ratio_series(history: History, impl: str, of_machine: TimeSeries) -> Chart:
+    by_commit = {at.commit: ratio for at, ratio in zip(of_machine.commits, of_machine.ratios, strict=True)}
+    ratios = [by_commit.get(at.commit, Ratio()) for at in history.commits]
+    places = [history.commits.index(at) for at in of_machine.commits]
     texts = [ratio.text if ratio.is_known else "" for ratio in ratios]
     return {
-        **_line(history, impl, one.machine, [_percent(ratio.log_ratio) for ratio in ratios], texts),
+        **_line(history, impl, of_machine.machine, [_percent(ratio.log_ratio) for ratio in ratios], texts),
         "lo": [_percent(ratio.lo) for ratio in ratios],
         "hi": [_percent(ratio.hi) for ratio in ratios],
-        "levels": [[places[part.first], places[part.last], _percent(part.level)] for part in one.segments],
+        "levels": [[places[part.first], places[part.last], _percent(part.level)] for part in of_machine.segments],
     }

@@ -49,7 +49,7 @@ from .explanation import trace_pair
 from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from .paired_evidence import Rules
 from .side_settings import SideSettings, read_sides
-from .worktree import choice_sentences, find_commit, has_uncommitted_changes, worktree
+from .worktree import UnknownCommit, choice_sentences, commit_of, has_uncommitted_changes, worktree
 
 _FORMS = (
     "'python -m harness explain attention.naive attention.fused', or "
@@ -78,28 +78,34 @@ def run_explain(options: argparse.Namespace) -> int:
         for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
             try:
                 session.check_devices(config)
-                one = collapsed(replace(case, impl=impl), session.has_heads)
-                traced += session.distinct_cases(config, [one])
+                with_layer = collapsed(replace(case, impl=impl), session.has_heads)
+                traced += session.distinct_cases(config, [with_layer])
             except UsageError as error:
                 raise UsageError(f"{name}: {error}" if of_commits else str(error)) from error
-        sizes = max((str(one).partition(" ")[2] for one in traced), key=len)  # a side may lack heads or an own axis
+        sizes = max(
+            (str(case_of_side).partition(" ")[2] for case_of_side in traced), key=len
+        )  # a side may lack heads or an own axis
         title = f"{sides[1]} compared with {sides[0]}: {f'{case.impl} ' if of_commits else ''}{sizes}"
         out.mkdir(parents=True, exist_ok=True)
         pair = [
-            (name, letter, session.executor, one)
-            for name, letter, session, one in zip(sides, "ab", sessions, traced, strict=True)
+            (name, letter, session.executor, case_of_side)
+            for name, letter, session, case_of_side in zip(sides, "ab", sessions, traced, strict=True)
         ]
-        found = trace_pair(title, pair, out)
-    if found.failure:
+        explanation = trace_pair(title, pair, out)
+    if explanation.failure:
         with suppress(OSError):  # it holds the trace of the other side
             out.rmdir()
-        notify(formatting.printable(found.failure))
+        notify(formatting.printable(explanation.failure))
         return CASES_FAILED
-    show(found.parts(brief=True), console)
-    (out / "explain.md").write_text(markdown(found.section()), encoding="utf-8")
-    text = json.dumps({**found.as_dict(), "cases": [one.as_dict() for one in traced]}, indent=1, ensure_ascii=False)
+    show(explanation.parts(brief=True), console)
+    (out / "explain.md").write_text(markdown(explanation.section()), encoding="utf-8")
+    text = json.dumps(
+        {**explanation.as_dict(), "cases": [case_of_side.as_dict() for case_of_side in traced]},
+        indent=1,
+        ensure_ascii=False,
+    )
     (out / "explain.json").write_text(text + "\n", encoding="utf-8")
-    console.out(f"{out}: explain.md, explain.json, {', '.join(found.files)}")
+    console.out(f"{out}: explain.md, explain.json, {', '.join(explanation.files)}")
     return DONE
 
 
@@ -116,7 +122,8 @@ def _check_layers(sides: Sequence[str]) -> None:
 
 def _is_commit(word: str) -> bool:
     try:
-        return find_commit(word) is not None
+        commit_of(word)
+        return True
     except UsageError:  # without git, or outside a repository, the word can only mean a layer
         return False
 
@@ -126,10 +133,10 @@ def _one_case(overrides: Sequence[str], config_dir: Path | None) -> tuple[SweepC
     config = compose(overrides, config_dir, usual=STEADY)
     # A preset also sets axes. Several values that it sets were chosen, so none of them is dropped.
     default = compose([option for option in overrides if option.startswith("impl=")], None, usual=STEADY)
-    given = {option.partition("=")[0] for option in overrides}
+    named = {option.partition("=")[0] for option in overrides}
     chosen = {}
     for axis, values in config.axes.items():
-        is_default = axis not in given and values == default.axes[axis]
+        is_default = axis not in named and values == default.axes[axis]
         if len(values) != 1 and not is_default and axis != "impl":
             raise UsageError(f"explain takes one case: give one value of {axis}")
         # Only sizes have several default values. Of the layers, any will do: each side has its own.
@@ -159,16 +166,14 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
         raise UsageError(f"{sides[0]} and {sides[1]} are the same commit: name another one")
     here = [word == _WORKING_TREE or (word == "HEAD" and not has_uncommitted_changes()) for word in sides]
     with ExitStack() as stack:
-        trees = {
-            commit: stack.enter_context(worktree(commit))
+        trees = [
+            None if is_here else stack.enter_context(worktree(str(commit)))
             for commit, is_here in zip(commits, here, strict=True)
-            if not is_here and commit is not None
-        }
+        ]
+        own_path = next(filter(None, trees)).own_path(sys.path)
         sessions = []
-        for word, commit in zip(sides, commits, strict=True):
-            tree = trees.get(commit) if commit is not None else None
-            own = next(iter(trees.values())).own_path(sys.path)
-            runtime = Runtime(path=tree.path(sys.path) if tree is not None else own)
+        for word, tree in zip(sides, trees, strict=True):
+            runtime = Runtime(path=tree.path(sys.path) if tree is not None else own_path)
             session = stack.enter_context(Session.of(config, None, runtime))
             described = session.executor.ask("describe", Case(impls[0], 1, 1, 1))
             if not described.ok:
@@ -181,16 +186,19 @@ def _open_commits(sides: Sequence[str], config: SweepConfig) -> Iterator[list[Se
 
 def _commit_of(word: str) -> str | None:
     """The commit's hash; None for a working tree with changes. Raises UsageError for any other word."""
-    commit = find_commit("HEAD" if word == _WORKING_TREE else word)
+    try:
+        commit = commit_of("HEAD" if word == _WORKING_TREE else word).hash
+    except UnknownCommit as error:
+        if _is_layer(word):
+            text = f"'{word}' is a layer, and impl= names one too. Name two commits, or leave impl= out"
+            raise UsageError(text) from error
+        text = f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)"
+        raise UsageError(text) from error
     if _is_layer(word):
-        if commit:
-            raise UsageError(
-                f"'{word}' is a layer and a commit. For the commit, type its hash, {commit[:10]}; for the layer, leave "
-                "impl= out"
-            )
-        raise UsageError(f"'{word}' is a layer, and impl= names one too. Name two commits, or leave impl= out")
-    if commit is None:
-        raise UsageError(f"{word}: git knows no such commit here (a shallow clone may lack it: fetch it)")
+        raise UsageError(
+            f"'{word}' is a layer and a commit. For the commit, type its hash, {commit[:10]}; for the layer, leave "
+            "impl= out"
+        )
     return None if word == _WORKING_TREE and has_uncommitted_changes() else commit
 
 
@@ -209,55 +217,57 @@ def read_comparison_request(
     overrides: Sequence[str], config_dir: Path | None, changed: str | None = None
 ) -> ComparisonRequest:
     """Parse and check the command line. Raises UsageError for invalid arguments."""
-    own, rest = take_keys(overrides, _KEYS)
-    texts = [text.removeprefix(_SIDE) for text in rest if text.startswith(_SIDE)]
-    rest = [text for text in rest if not text.startswith(_SIDE)]
+    keys, settings = take_keys(overrides, _KEYS)
+    texts = [text.removeprefix(_SIDE) for text in settings if text.startswith(_SIDE)]
+    settings = [text for text in settings if not text.startswith(_SIDE)]
     for name in ("ref", "env", "control"):
-        if own[name] == "":
+        if keys[name] == "":
             raise UsageError(f"'{name}=' is not of the form {name}=…")
-    impls, sides = None, _settings_of_sides(own, texts, rest, config_dir)
-    if own["ref"] is None and sides is None:
-        impls = _two_sides([text for text in rest if text.startswith("impl=")])
-        rest = [text for text in rest if not text.startswith("impl=")] + [f"impl={','.join(dict.fromkeys(impls))}"]
+    impls, sides = None, _settings_of_sides(keys, texts, settings, config_dir)
+    if keys["ref"] is None and sides is None:
+        impls = _two_sides([text for text in settings if text.startswith("impl=")])
+        settings = [text for text in settings if not text.startswith("impl=")] + [
+            f"impl={','.join(dict.fromkeys(impls))}"
+        ]
     # With more blocks than usual, the looks go on at the same ratio: a case is still stopped soon after it is decided.
-    looks, most = list(_RULES.looks), -(-own["blocks"] // _RULES.generation)
+    looks, most = list(_RULES.looks), -(-keys["blocks"] // _RULES.generation)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
-    rules = Rules(threshold=own["threshold"], looks=(*(look for look in looks if look < most), most))
-    config = compose(rest, config_dir, usual=IN_TURNS)
-    for one in (config, *(side.config for side in sides or ())):
-        check_in_turns(one)
-    control = interpreter_of(own["control"]) if own["control"] else None
-    if changed is not None and own["ref"] is None:
+    rules = Rules(threshold=keys["threshold"], looks=(*(look for look in looks if look < most), most))
+    config = compose(settings, config_dir, usual=IN_TURNS)
+    for side_config in (config, *(side.config for side in sides or ())):
+        check_in_turns(side_config)
+    control = interpreter_of(keys["control"]) if keys["control"] else None
+    if changed is not None and keys["ref"] is None:
         raise UsageError("--changed needs a commit to compare with: give ref=origin/main")
-    return ComparisonRequest(config, rules, own["ref"], impls, own["minutes"], sides, control, changed=changed)
+    return ComparisonRequest(config, rules, keys["ref"], impls, keys["minutes"], sides, control, changed=changed)
 
 
 def _settings_of_sides(
-    own: Mapping[str, Any], texts: Sequence[str], overrides: Sequence[str], config_dir: Path | None
+    keys: Mapping[str, Any], texts: Sequence[str], overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[SideSettings, SideSettings] | None:
     """The sides that `side=` or `env=` gives; None if two layers or two commits are compared."""
-    if own["env"] is not None and texts:
+    if keys["env"] is not None and texts:
         raise UsageError("env=A,B gives both sides: leave side= out, or give side='python=A' and side='python=B'")
-    if own["env"] is not None:
-        texts = [f"python={shlex.quote(environment)}" for environment in own["env"].split(",")]
+    if keys["env"] is not None:
+        texts = [f"python={shlex.quote(environment)}" for environment in keys["env"].split(",")]
         if len(texts) != 2:
-            raise UsageError(f"env={own['env']}: compare takes two environments, env=.venv-a,.venv-b")
+            raise UsageError(f"env={keys['env']}: compare takes two environments, env=.venv-a,.venv-b")
     sides = None
     if texts:
-        if own["ref"] is not None:
-            raise UsageError(f"ref={own['ref']} gives both sides: leave side= and env= out")
+        if keys["ref"] is not None:
+            raise UsageError(f"ref={keys['ref']} gives both sides: leave side= and env= out")
         sides = read_sides(texts, overrides, config_dir)
         if len(sides[0].config.axes["impl"]) != 1:
             raise UsageError("two sides are of one layer: give impl=LAYER")
-    if own["control"] is not None and not (sides and sides[0].runtime.python):
-        raise UsageError(f"control={own['control']} is a copy of the base's environment: give env=A,B too")
+    if keys["control"] is not None and not (sides and sides[0].runtime.python):
+        raise UsageError(f"control={keys['control']} is a copy of the base's environment: give env=A,B too")
     return sides
 
 
-def _two_sides(given: Sequence[str]) -> tuple[str, str]:
-    names = [name.strip() for text in given for name in text.removeprefix("impl=").split(",")]
-    if len(given) != 1 or len(names) != 2:
+def _two_sides(texts: Sequence[str]) -> tuple[str, str]:
+    names = [name.strip() for text in texts for name in text.removeprefix("impl=").split(",")]
+    if len(texts) != 1 or len(names) != 2:
         raise UsageError(
             "compare takes two layers, impl=A,B; or a commit to compare with, ref=main; or two sides of one layer, "
             "side='threads=1' side='threads=8'"
@@ -293,8 +303,8 @@ def run_compare(options: argparse.Namespace) -> int:
     else:
         remarks += [*versions_sentences(properties), *comparison_sentences(comparison)]
         show_comparison(request.title, comparison, console)
-    for one in (*lacking, *proofs):
-        console.out(formatting.printable(f"{one.subject}: {one.reason}."))
+    for outcome in (*lacking, *proofs):
+        console.out(formatting.printable(f"{outcome.subject}: {outcome.reason}."))
     outcomes = [*outcomes_of(comparison), *lacking, *proofs]
     report = GateReport(request.title, outcomes, remarks, properties, comparison.explanations, nothing_due, ADVICE)
     report.publish(options)
@@ -314,10 +324,10 @@ def _commits_to_find(file: Path | None, request: ComparisonRequest) -> Sequence[
         return ()
     if request.ref is None:
         raise UsageError(f"--prove {file} needs a commit to compare with: give ref=origin/main")
-    found = read_baseline(file).known_bad
-    if not found:
+    known_bad = read_baseline(file).known_bad
+    if not known_bad:
         raise UsageError(f"{file} names no known-bad commit: python -m harness baseline RUN -o FILE --known-bad COMMIT")
-    return found
+    return known_bad
 
 
 def _prove(commit: str, request: ComparisonRequest, out: Path, console: Console) -> Outcome:
@@ -328,11 +338,11 @@ def _prove(commit: str, request: ComparisonRequest, out: Path, console: Console)
         comparison, _, lacking = measure_comparison(proof, out / "known-bad" / short, console)
     except UsageError as error:
         return Outcome(short, _KNOWN_BAD, Verdict.UNMEASURED, "", "", f"the gate could not be proved: {error}")
-    times = [one for one in outcomes_of(comparison) if one.quantity == TIME]
-    for one in times:
-        if one.verdict is Verdict.WORSE:
-            why = f"the gate found its slow-down: {one.subject} {one.now}"
-            return Outcome(short, _KNOWN_BAD, Verdict.EQUIVALENT, "slower", one.now, why)
-    why = "; ".join(f"{one.subject}: {one.reason or one.now}" for one in [*times, *lacking])
+    times = [outcome for outcome in outcomes_of(comparison) if outcome.quantity == TIME]
+    for outcome in times:
+        if outcome.verdict is Verdict.WORSE:
+            why = f"the gate found its slow-down: {outcome.subject} {outcome.now}"
+            return Outcome(short, _KNOWN_BAD, Verdict.EQUIVALENT, "slower", outcome.now, why)
+    why = "; ".join(f"{outcome.subject}: {outcome.reason or outcome.now}" for outcome in [*times, *lacking])
     why = f"the gate did not find the slow-down of {short} ({why})"
     return Outcome(short, _KNOWN_BAD, Verdict.UNMEASURED, "slower", "", why)

@@ -44,7 +44,7 @@ from .comparison import (
     versions_sentences,
 )
 from .explanation import Explanation, trace_pair
-from .interleaved import ComparisonScreen, Pair, Sides, Timing, is_block_row, time_pairs
+from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
 from .side_settings import SideSettings
@@ -81,7 +81,8 @@ class ComparisonRequest:
         """What the base (0) or the head (1) is: a commit, a layer or a setting."""
         if self.sides is not None:
             return self.sides[side].name
-        return (self.ref, self.head or "the working tree")[side] if self.ref else (self.impls or ("", ""))[side]
+        names = (self.ref, self.head or "the working tree") if self.ref else self.impls or ("", "")
+        return names[side]
 
     def config_of(self, side: int) -> SweepConfig:
         """The configuration of the base (0) or of the head (1)."""
@@ -93,12 +94,12 @@ class ComparisonRequest:
         `properties` hold the commit of the base, or the versions of both sides.
         """
         base, minutes = properties.get("base"), f"{self.minutes:g}"
-        own = {"impls": self.impls, "base": base, "minutes": minutes, **asdict(self.rules)}
+        of_comparison = {"impls": self.impls, "base": base, "minutes": minutes, **asdict(self.rules)}
         if self.sides is not None:
-            own |= {**properties, "control": self.control}
+            of_comparison |= {**properties, "control": self.control}
         if self.changed is not None:
-            own |= {LEFT_OUT: properties.get(LEFT_OUT)}
-        return {**yaml.safe_load(self.config.yaml), **json.loads(json.dumps(own))}
+            of_comparison |= {LEFT_OUT: properties.get(LEFT_OUT)}
+        return {**yaml.safe_load(self.config.yaml), **json.loads(json.dumps(of_comparison))}
 
 
 @dataclass
@@ -127,7 +128,8 @@ def measure_comparison(
             return Comparison((), ()), opened.properties, opened.lacking
         stack.enter_context(run_directory.Lock(out))
         machines = _describe_machines(request, opened)
-        opened.properties |= _compare_references(pairs[0][0], opened) if request.sides is not None else {}
+        if request.sides is not None:
+            opened.properties |= _compare_references(pairs[0][0], opened)
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
@@ -136,8 +138,8 @@ def measure_comparison(
         console.out("\n".join([*choice, *versions_sentences(opened.properties)]))
         if past is not None:
             used = formatting.duration(past[-1]["used_s"] if past else 0.0)
-            known = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
-            console.out(f"{out}: {known}")
+            continued = f"{len(past)} blocks of the interrupted comparison, {used} of timing, count as if just measured"
+            console.out(f"{out}: {continued}")
         lines = []
         ready = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
@@ -155,9 +157,10 @@ def measure_comparison(
         if timed:
             chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
-            screen = ComparisonScreen(labels, request.rules, limit_s, console)
-            rest = (request.config.seed, _blocks(out).append, stack.enter_context(screen), limit_s, past or ())
-            measured = time_pairs(chosen, opened.sides, request.rules, Timing(), *rest)
+            screen = stack.enter_context(ComparisonScreen(labels, request.rules, limit_s, console))
+            seed, log = request.config.seed, _blocks(out).append
+            timer = PairTimer(chosen, opened.sides, request.rules, Timing(), seed, log, screen, limit_s, past or ())
+            measured = timer.time_pairs()
         comparison = compare_sides(pairs, timed, measured, lines[0], lines[1], request.rules)
         comparison = replace(comparison, explanations=tuple(explain_slower(comparison, opened.sides, out)))
     return comparison, {**opened.properties, "torch": str(machines[1]["torch"].get("version"))}, opened.lacking
@@ -165,11 +168,11 @@ def measure_comparison(
 
 def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[Explanation]:
     """Where each confirmed slower pair differs. All timing has ended by now, and each call has its own process."""
-    for number, one in enumerate(comparison.compared, start=1):
-        if one.verdict is Verdict.WORSE and comparison.control == HELD:
-            base = "base", f"{number}_base", sides.base, one.base
-            head = "head", f"{number}_head", sides.head, one.head
-            yield trace_pair(f"Where to look, head compared with base: {one.label}", (base, head), out)
+    for number, pair in enumerate(comparison.compared, start=1):
+        if pair.verdict is Verdict.WORSE and comparison.control == HELD:
+            base = "base", f"{number}_base", sides.base, pair.base
+            head = "head", f"{number}_head", sides.head, pair.head
+            yield trace_pair(f"Where to look, head compared with base: {pair.label}", (base, head), out)
 
 
 # The files of a comparison: its settings, its blocks, and its result, which it has only once it has ended.
@@ -202,12 +205,12 @@ def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: M
         before = checked(_Request, file_io.read_json(out / REQUEST))
     except (OSError, ValueError) as error:
         raise UsageError(f"{out / REQUEST} cannot be read ({error}): name a new directory") from error
-    found = [*differences(before.settings, settings), *unlike(before.machine, machine)]
+    unlike_before = [*differences(before.settings, settings), *unlike(before.machine, machine)]
     for impl, now in code.items():
         files = layer_files.changed_files(before.code.get(impl, {}), now)
-        found += [f"{impl} was changed in {', '.join(files)}"] if files else []
-    if found:
-        raise UsageError(f"out={out} is another comparison ({'; '.join(found)}): name a new directory")
+        unlike_before += [f"{impl} was changed in {', '.join(files)}"] if files else []
+    if unlike_before:
+        raise UsageError(f"out={out} is another comparison ({'; '.join(unlike_before)}): name a new directory")
     return _blocks(out).read()
 
 
@@ -257,24 +260,24 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, C
     Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. Of two commits, the
     base may not know an option yet, and one of several layers may lack it: trials find out.
     """
-    own = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
+    axes_of_sides = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
     impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
 
     def measured(at: int, case: Case) -> Case:
         session, config = (opened.base, opened.head)[at], request.config_of(at)
         config = replace(config, axes={**config.axes, "impl": tuple(session.traits)})
-        case = collapsed(replace(case, **own[at]), session.has_heads)
+        case = collapsed(replace(case, **axes_of_sides[at]), session.has_heads)
         is_strict = request.ref is None or (at == 1 and len(session.traits) == 1)
         return session.distinct_cases(config, [case], is_strict)[0]
 
-    pairs: dict[tuple[Case, Case], None] = {}
-    for base, head in impls:
-        for point in product(*(request.config.axes[axis] if axis != "impl" else (base,) for axis in AXES)):
-            of_base, of_head = measured(0, Case(*point)), measured(1, Case(head, *point[1:]))
-            if request.sides and opened.sides.interchangeable and of_base == of_head:
-                raise UsageError(f"both sides are the same case, {of_base}: let another setting differ")
-            pairs[of_base, of_head] = None
-    return list(pairs)
+    pairs = []
+    points = list(product(*(request.config.axes[axis] for axis in AXES if axis != "impl")))
+    for (base, head), point in product(impls, points):
+        pair = measured(0, Case(base, *point)), measured(1, Case(head, *point))
+        if request.sides and opened.sides.interchangeable and pair[0] == pair[1]:
+            raise UsageError(f"both sides are the same case, {pair[0]}: let another setting differ")
+        pairs.append(pair)
+    return list(dict.fromkeys(pairs))
 
 
 @contextmanager
@@ -301,7 +304,7 @@ def _open_sides(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
 def _open_runtimes(request: ComparisonRequest, out: Path) -> Iterator[_OpenSides]:
     """Both sides of the working tree, each in its own runtime. Sides with the same runtime are interchangeable."""
     runtimes = [side.runtime for side in request.sides] if request.sides else [OF_DRIVER, OF_DRIVER]
-    for python in filter(None, dict.fromkeys([*(one.python for one in runtimes), request.control])):
+    for python in filter(None, dict.fromkeys([*(runtime.python for runtime in runtimes), request.control])):
         check_interpreter(python)
     alike, control = runtimes[0] == runtimes[1] and request.control is None, None
     if alike:
@@ -336,15 +339,14 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
     impls = list(opened.head.traits)
     head = opened.head.machine(impls=impls)
     base = head if opened.sides.interchangeable else opened.base.machine(impls=impls)
-    found = {"base": versions_text(base), "head": versions_text(head)}
-    opened.properties |= {f"{side} versions": text for side, text in found.items()}
+    versions_of = {"base": versions_text(base), "head": versions_text(head)}
+    opened.properties |= {f"{side} versions": text for side, text in versions_of.items()}
     if request.control is not None:
         control = Session(opened.sides.control, opened.base.precision, opened.base.seed, opened.base.devices)
         versions = versions_text(control.machine(impls=impls))
-        if versions != found["base"]:
-            raise UsageError(
-                f"control={request.control} has {versions}, and the base has {found['base']}: give a copy of the base"
-            )
+        if versions != versions_of["base"]:
+            of_base = f"and the base has {versions_of['base']}: give a copy of the base"
+            raise UsageError(f"control={request.control} has {versions}, {of_base}")
     return base, head
 
 
@@ -357,11 +359,12 @@ def _compare_references(case: Case, opened: _OpenSides) -> dict[str, str]:
 
     Nothing is said of interchangeable sides, and of a layer that a side cannot build.
     """
-    executors = (opened.sides.base, opened.sides.head)
-    found = [] if opened.sides.interchangeable else [one.ask("reference", case.small()) for one in executors]
-    if not found or not all(one.ok for one in found):
+    if opened.sides.interchangeable:
         return {}
-    was, now = (one.values["projections"] for one in found)
+    outcomes = [executor.ask("reference", case.small()) for executor in (opened.sides.base, opened.sides.head)]
+    if not all(outcome.ok for outcome in outcomes):
+        return {}
+    was, now = (outcome.values["projections"] for outcome in outcomes)
     alike = all(abs(a - b) <= _ROUNDING * was[0] for a, b in zip(was, now, strict=True))
     return {FLOAT64: "equal" if alike else "different"}
 
@@ -373,27 +376,32 @@ def session_of_side(config: SweepConfig, cache: Path, runtime: Runtime) -> Sessi
     return session
 
 
-def _of_two_trees(request: ComparisonRequest, found: _OpenSides, tree: Worktree) -> _OpenSides:
+def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree) -> _OpenSides:
     files = {}
     for impl in request.config.axes["impl"]:
         if layer_lookup.is_in_a_file(impl):
             raise UsageError(f"impl='{impl}' is one file, whatever the commit: with ref= name it as module:Class")
-        base, head = (side.ask("describe", Case(impl, 1, 1, 1)) for side in (found.sides.base, found.sides.head))
+        base, head = (side.ask("describe", Case(impl, 1, 1, 1)) for side in (opened.sides.base, opened.sides.head))
         lacking = _lacking(impl, base, head, tree, str(request.ref))
         if lacking is not None:
-            found.lacking.append(lacking)
+            opened.lacking.append(lacking)
             continue
-        for session, seen in ((found.base, base.values), (found.head, head.values)):
-            own = layer_lookup.is_foreign(impl)
-            described = Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
-            session.traits[impl] = described if own else layer_lookup.traits(impl)
+        opened.base.traits[impl], opened.head.traits[impl] = traits_of(impl, base), traits_of(impl, head)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:
         chosen = touched_layers(files, tree.changed(), request.changed)
-        found.properties |= chosen.properties
-        for session in (found.base, found.head):
+        opened.properties |= chosen.properties
+        for session in (opened.base, opened.head):
             session.traits = {impl: session.traits[impl] for impl in chosen.taken}
-    return found
+    return opened
+
+
+def traits_of(impl: str, described: TrialOutcome) -> Traits:
+    """The traits of a layer, as the trial found out that described it. Those of the registry are known."""
+    if not layer_lookup.is_foreign(impl):
+        return layer_lookup.traits(impl)
+    seen = described.values
+    return Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
 
 
 def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:

@@ -115,31 +115,29 @@ def compare_sides(
     `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
     times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
-    found = []
+    compared = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
-        peaks, flops = (_amount(was, now, column) for column in ("peak_bytes", "flops"))
+        peaks, flops = _amount(was, now, "peak_bytes"), _amount(was, now, "flops")
         if number not in times:
-            found.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
             continue
         backends = {"on the base": was and was.backend, "on the head": now and now.backend}
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
-        found.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
-    controls = tuple(
-        (pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)
-    )
-    return Comparison(tuple(found), controls)
+        compared.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
+    controls = [(pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)]
+    return Comparison(tuple(compared), tuple(controls))
 
 
-def is_invalidated(one: ComparedCase, control: str) -> bool:
+def is_invalidated(pair: ComparedCase, control: str) -> bool:
     """Whether the pair is undecided while a control failed: its time then has no verdict."""
-    return control == FAILED and one.verdict is Verdict.UNDECIDED
+    return control == FAILED and pair.verdict is Verdict.UNDECIDED
 
 
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
-    before, after = (getattr(line, column, None) for line in (was, now))
-    found = judge_count(column, before, after) if before is not None else None
-    return Amount(found[0] if found is not None else Verdict.UNMEASURED, before, after)
+    before, after = getattr(was, column, None), getattr(now, column, None)
+    finding = judge_count(column, before, after) if before is not None else None
+    return Amount(finding[0] if finding else Verdict.UNMEASURED, before, after)
 
 
 def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
@@ -154,10 +152,8 @@ def _is_excused(was: CaseResult | None, now: CaseResult | None) -> bool:
 
 
 def _why_not(was: CaseResult | None, now: CaseResult | None) -> str:
-    sides = (("base", was), ("head", now))
-    failed = [
-        f"{name}: {line.status}: {line.reason}" for name, line in sides if line is not None and line.status != "ok"
-    ]
+    sides = {"base": was, "head": now}
+    failed = [f"{name}: {line.status}: {line.reason}" for name, line in sides.items() if line and line.status != "ok"]
     return "; ".join(failed) or "no trial of it ended"
 
 
@@ -169,7 +165,7 @@ def outcomes_of(comparison: Comparison) -> list[Outcome]:
 
     If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
     """
-    return [outcome for one in comparison.compared for outcome in _outcomes(one, comparison.control)]
+    return [outcome for pair in comparison.compared for outcome in _outcomes(pair, comparison.control)]
 
 
 def pair_label(case: Case, base: Case | None = None) -> str:
@@ -185,33 +181,34 @@ def pair_label(case: Case, base: Case | None = None) -> str:
     return str(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
 
 
-def _outcomes(one: ComparedCase, control: str) -> Iterator[Outcome]:
-    name = one.label
-    yield _time_outcome(name, one, control)
-    amounts = ("peak memory", one.memory, formatting.size), ("flops", one.flops, formatting.count)
-    for quantity, amount, written in amounts:
+def _outcomes(pair: ComparedCase, control: str) -> Iterator[Outcome]:
+    name = pair.label
+    yield _time_outcome(name, pair, control)
+    amounts = ("peak memory", pair.memory, formatting.size), ("flops", pair.flops, formatting.count)
+    for quantity, amount, text in amounts:
         if amount.was is None:
             continue
-        was = written(amount.was)
+        was = text(amount.was)
         if amount.now is not None:
-            now, times = written(amount.now), f" (×{amount.ratio:.3g})" if amount.ratio is not None else ""
+            now = text(amount.now)
+            times = formatting.if_known(amount.ratio, " (×{:.3g})".format)
             reason = f"{quantity} {was} → {now}{times}" if amount.verdict is not Verdict.EQUIVALENT else ""
             yield Outcome(name, quantity, amount.verdict, was, now, reason)
-        elif one.time is not None:
+        elif pair.time is not None:
             yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
 
 
-def _time_outcome(name: str, one: ComparedCase, control: str) -> Outcome:
-    if one.time is None:
+def _time_outcome(name: str, pair: ComparedCase, control: str) -> Outcome:
+    if pair.time is None:
         # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
         # passes.
-        excused = one.is_excused and control != NONE
-        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", one.reason)
-    verdict = Verdict.UNMEASURED if is_invalidated(one, control) else one.verdict
-    reason = f"{one.verdict.time}: {one.time.reason}"
+        excused = pair.is_excused and control != NONE
+        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", pair.reason)
+    verdict = Verdict.UNMEASURED if is_invalidated(pair, control) else pair.verdict
+    reason = f"{pair.verdict.time}: {pair.time.reason}"
     if verdict is Verdict.UNDECIDED:
-        reason = f"{reason}; {smallest_visible_difference(one.time)}"
-    return Outcome(name, TIME, verdict, "", ratio_text(one.time.evidence), reason)
+        reason = f"{reason}; {smallest_visible_difference(pair.time)}"
+    return Outcome(name, TIME, verdict, "", ratio_text(pair.time.evidence), reason)
 
 
 def smallest_visible_difference(time: PairedResult) -> str:
@@ -244,29 +241,29 @@ def comparison_table(comparison: Comparison, properties: Mapping[str, str] | Non
     import pandas as pd
 
     about = {column: (properties or {}).get(name) for column, name in _SIDES.items()}
-    rows = [_row(one, comparison.control) | about for one in comparison.compared]
+    rows = [_row(pair, comparison.control) | about for pair in comparison.compared]
     return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
 
 
-def _row(one: ComparedCase, control: str) -> dict[str, Any]:
-    time = one.time
-    of_time: dict[str, Any] = {"blocks": 0, "reason": one.reason or None}
+def _row(pair: ComparedCase, control: str) -> dict[str, Any]:
+    time = pair.time
+    of_time: dict[str, Any] = {"blocks": 0, "reason": pair.reason or None}
     if time is not None:
         ends = {"ratio": time.evidence.ratio, "ratio_lo": time.evidence.lo, "ratio_hi": time.evidence.hi}
         ends["smallest_detectable"] = time.smallest_detectable
         numbers = {name: float(f"{value:.6g}") for name, value in ends.items() if math.isfinite(value)}
         of_time = {**numbers, "blocks": time.blocks, "reason": time.reason or None}
     return {
-        **one.head.as_dict(),
+        **pair.head.as_dict(),
         **of_time,
-        "verdict": one.verdict.time,
+        "verdict": pair.verdict.time,
         "control": control,
-        "base": one.base.impl,
-        "base_options": one.base.options,
-        "memory_verdict": one.memory.verdict.amount,
-        "memory_ratio": one.memory.ratio,
-        "flops_verdict": one.flops.verdict.amount,
-        "flops_ratio": one.flops.ratio,
+        "base": pair.base.impl,
+        "base_options": pair.base.options,
+        "memory_verdict": pair.memory.verdict.amount,
+        "memory_ratio": pair.memory.ratio,
+        "flops_verdict": pair.flops.verdict.amount,
+        "flops_ratio": pair.flops.ratio,
     }
 
 
@@ -279,13 +276,13 @@ FLOAT64 = "outputs in float64"
 def versions_sentences(properties: Mapping[str, str]) -> list[str]:
     """Sentences that name the versions of each side of a comparison, and say if the sides compute different outputs."""
     base, head = (properties[f"{side} versions"] for side in ("base", "head"))
-    found = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
+    sentences = [f"Both sides run {base}."] if base == head else [f"The base runs {base}.", f"The head runs {head}."]
     if properties.get(FLOAT64) == "different":
-        found.append(
+        sentences.append(
             "The outputs of both sides differ in float64: the layer computes something else, or draws other weights "
             "from the same seed."
         )
-    return found
+    return sentences
 
 
 def show_comparison(title: str, comparison: Comparison, console: Console) -> None:
@@ -294,32 +291,35 @@ def show_comparison(title: str, comparison: Comparison, console: Console) -> Non
     The column `detectable` holds the smallest slow-down that this measurement would have detected.
     """
     columns = {"head": "", "time, 95 % interval": "whole", "detectable": "n", "memory": "", "flops": ""}
-    table = Table(columns, [_comparison_row(one) for one in comparison.compared], title=title)
-    explained = (one.parts(brief=True) for one in comparison.explanations)
+    table = Table(columns, [_comparison_row(pair) for pair in comparison.compared], title=title)
+    explained = (explanation.parts(brief=True) for explanation in comparison.explanations)
     show([table, *comparison_sentences(comparison), *chain.from_iterable(explained)], console)
 
 
-def _comparison_row(one: ComparedCase) -> Row:
+def _comparison_row(pair: ComparedCase) -> Row:
     # The impl gets its own line: on one line, impl and sizes are too wide for a narrow terminal.
-    impl, _, sizes = one.label.partition(" ")
-    time, seen = "", ""
-    if one.time is not None:
-        least = one.time.smallest_detectable
-        time, seen = ratio_text(one.time.evidence), formatting.share(least) if math.isfinite(least) else "nothing"
-    amounts = []
-    for amount in (one.memory, one.flops):
+    impl, _, sizes = pair.label.partition(" ")
+    time, detectable = "", ""
+    if pair.time is not None:
+        least = pair.time.smallest_detectable
+        time, detectable = ratio_text(pair.time.evidence), formatting.share(least)
+        if math.isinf(least):
+            detectable = "nothing"
+    cells: list[Cell | str] = [Cell(impl, below=sizes)]
+    cells += [Cell(pair.verdict.time, COLORS.get(pair.verdict, ""), below=time), detectable]
+    for amount in (pair.memory, pair.flops):
         times = f" ×{amount.ratio:.3g}" if amount.ratio not in (None, 1) else ""
-        amounts.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
-    return (Cell(impl, below=sizes), Cell(one.verdict.time, COLORS.get(one.verdict, ""), below=time), seen, *amounts)
+        cells.append(Cell(amount.verdict.amount + times, COLORS.get(amount.verdict, "")))
+    return cells
 
 
 def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     """Sentences to print below the table."""
-    for one in comparison.compared:
-        why = one.time.reason if one.time is not None else one.reason
-        if one.verdict is not Verdict.EQUIVALENT:
-            yield f"{one.label}: {one.verdict.time}: {why}."
-    yield from dict.fromkeys(one.kernels for one in comparison.compared if one.kernels)
+    for pair in comparison.compared:
+        why = pair.time.reason if pair.time is not None else pair.reason
+        if pair.verdict is not Verdict.EQUIVALENT:
+            yield f"{pair.label}: {pair.verdict.time}: {why}."
+    yield from dict.fromkeys(pair.kernels for pair in comparison.compared if pair.kernels)
     for case, control in comparison.controls:
         if control.failure is not None:
             yield f"The A/A control of {pair_label(case)} could not be measured: {control.failure}."
@@ -332,9 +332,9 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     if comparison.control == HELD:
         number = sum(control.held for _, control in comparison.controls)
         yield f"The A/A control held: {number} case{'s' if number > 1 else ''}, measured against the base once more."
-    known = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
-    if known:
-        ratio, lo, hi = max(known)
+    carry_overs = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
+    if carry_overs:
+        ratio, lo, hi = max(carry_overs)
         yield (
             f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
             f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
@@ -343,11 +343,11 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
 
 def closing_sentence(report: GateReport) -> str:
     """How many times of a comparison were decided, and why it has this exit status."""
-    times = Counter(one.verdict for one in report.outcomes if one.quantity == TIME)
+    times = Counter(outcome.verdict for outcome in report.outcomes if outcome.quantity == TIME)
     open_ones = times[Verdict.UNDECIDED] + times[Verdict.UNMEASURED]
-    counted = ", ".join(f"{times[one]} {one.time}" for one in Verdict if times[one])
+    counted = ", ".join(f"{times[verdict]} {verdict.time}" for verdict in Verdict if times[verdict])
     worse, failed = (
-        list(dict.fromkeys(one.quantity for one in report.outcomes if one.verdict is verdict))
+        list(dict.fromkeys(outcome.quantity for outcome in report.outcomes if outcome.verdict is verdict))
         for verdict in (Verdict.WORSE, Verdict.UNMEASURED)
     )
     why = f"got worse: {', '.join(worse)}" if worse else f"could not be measured: {', '.join(failed) or 'anything'}"

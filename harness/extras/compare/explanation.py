@@ -83,13 +83,10 @@ class TracedCall:
     @property
     def total(self) -> Total:
         """The sum over all operations."""
-        flops = [one.flops for one in self.operations.values()]
-        known = sum(one for one in flops if one is not None)
-        return Total(
-            sum(one.calls for one in self.operations.values()),
-            None if None in flops else known,
-            sum(one.bytes for one in self.operations.values()),
-        )
+        totals = self.operations.values()
+        flops = [total.flops for total in totals]
+        sum_of_flops = None if None in flops else sum(filter(None, flops))
+        return Total(sum(total.calls for total in totals), sum_of_flops, sum(total.bytes for total in totals))
 
     @property
     def peak_bytes(self) -> int:
@@ -167,7 +164,7 @@ class Explanation:
         return {
             "title": self.title,
             "sides": [side.name for side in sides],
-            "total": {name: [getattr(one, name) for one in totals] for name in ("calls", "flops", "bytes")},
+            "total": {name: [getattr(total, name) for total in totals] for name in ("calls", "flops", "bytes")},
             "peak_bytes": [side.peak_bytes for side in sides],
             "same_operations": self._same,
             "operations": [
@@ -222,19 +219,18 @@ class Explanation:
         # Of the side that calls the operation more often, the lines with the most additional calls.
         more, less = (b, a) if b.calls >= a.calls else (a, b)
         places = sorted(more.places, key=lambda place: less.places.get(place, 0) - more.places[place])
-        where = f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}" if places else ""
+        where = f"{places[0]} and {len(places) - 1} more" if len(places) > 1 else "".join(places)
         shares = [formatting.share(side.share(name)) for side in (self.a, self.b)]
         return (*self._cells(_short(name), a, b), " → ".join(shares), where)
 
     def _cells(self, name: str, a: Total, b: Total) -> tuple[str, ...]:
-        calls = f"{a.calls:,} → {b.calls:,}" if a.calls != b.calls else f"{a.calls:,}"
         flops = "unknown" if a.flops is None or b.flops is None else _change(a.flops, b.flops, formatting.count)
-        return name, calls, flops, _change(a.bytes, b.bytes, formatting.size)
+        return name, _both(a.calls, b.calls), flops, _change(a.bytes, b.bytes, formatting.size)
 
     def _tensor_row(self, group: Group) -> tuple[str, ...]:
-        a, b = self.a.tensor(group), self.b.tensor(group)
-        number = f"{a[0]:,} → {b[0]:,}" if a[0] != b[0] else f"{a[0]:,}"
-        return _short(group[0]), *group[1:], number, _change(a[1], b[1], formatting.size)
+        (number_a, bytes_a), (number_b, bytes_b) = self.a.tensor(group), self.b.tensor(group)
+        size = _change(bytes_a, bytes_b, formatting.size)
+        return _short(group[0]), *group[1:], _both(number_a, number_b), size
 
     def _share_table(self, brief: bool) -> Table:
         sides = (self.a, self.b)
@@ -294,13 +290,17 @@ def _more(number: int, what: str) -> Iterator[str]:
 
 
 def _largest_shares(side: TracedCall) -> str:
-    largest = sorted(side.shares.items(), key=lambda one: -one[1])[:_FEW_SHARES]
+    largest = sorted(side.shares.items(), key=lambda named: -named[1])[:_FEW_SHARES]
     shares = ", ".join(f"{_short(name)} {formatting.share(of)}" for name, of in largest)
     return f"Most of the time of {side.name}: {shares}."
 
 
 def _short(name: str) -> str:
     return name.removeprefix("aten::")
+
+
+def _both(was: int, now: int) -> str:
+    return f"{was:,} → {now:,}" if was != now else f"{was:,}"
 
 
 def _change(was: int, now: int, text: NumberText) -> str:

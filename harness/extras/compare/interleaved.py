@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from statistics import median
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from harness.core.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.core.results.row_files import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
+from harness.study.report.document import grouped
 
 from .paired_evidence import PATTERN, Rules, carry_over, ratio_text
 from .paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
@@ -175,17 +177,18 @@ class ComparisonScreen(LiveOnTerminal):
         self._is_after_look |= is_look
 
     def _line(self) -> str:
-        known = self._standing
-        closed = f"{known.decided} of {known.cases} pairs decided" if known else ""
-        given_up = f"{known.given_up} given up" if known and known.given_up else ""
-        left = f"at most {duration(max(0.0, self._limit_s - self._used_s))} left"
-        parts = (self._round, closed, given_up, left if math.isfinite(self._limit_s) else "")
-        return "  ".join((f"{self._used_s:5.0f} s", *filter(None, parts)))
+        parts = [f"{self._used_s:5.0f} s", self._round]
+        if self._standing:
+            parts.append(f"{self._standing.decided} of {self._standing.cases} pairs decided")
+            parts += [f"{self._standing.given_up} given up"] if self._standing.given_up else []
+        if math.isfinite(self._limit_s):
+            parts.append(f"at most {duration(max(0.0, self._limit_s - self._used_s))} left")
+        return "  ".join(filter(None, parts))
 
     def _open_pairs(self) -> list[tuple[str, str, str]]:
         """The label, the ratio with its interval, and the number of blocks of each open pair."""
-        found = self._standing.evidence() if self._standing else {}
-        return [(self._labels[at], ratio_text(one), f"{one.blocks} blocks") for at, one in found.items()]
+        evidence = self._standing.evidence() if self._standing else {}
+        return [(self._labels[at], ratio_text(of_pair), f"{of_pair.blocks} blocks") for at, of_pair in evidence.items()]
 
     def _table(self) -> Group:
         rows, most = self._open_pairs(), max(1, self._console.height - 4)
@@ -258,38 +261,13 @@ def controls_among(number: int) -> list[int]:
 _FIRST_SHARE = 0.6
 
 
-def time_pairs(
-    pairs: Sequence[Pair],
-    sides: Sides,
-    rules: Rules,
-    timing: Timing,
-    seed: int,
-    log: Callable[[StoredRow], object],
-    screen: ComparisonScreen,
-    limit_s: float = math.inf,
-    past: Iterable[StoredRow] = (),
-) -> MeasuredBlocks:
-    """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
-
-    Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed. `past` are
-    rows that `log` received from an interrupted call with the same arguments: the comparison continues after them.
-    """
-    known: dict[tuple[Any, ...], list[StoredRow]] = {}
-    for row in past:
-        known.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
-    timer = _Timer(pairs, sides, rules, timing, seed, log, screen, limit_s, known)
-    measured = measure_blocks(len(pairs), controls_among(len(pairs)), timer.take, rules, seed, timer)
-    for index, blocks in measured.controls.items():
-        blocks.carry_over = timer.carry_over[index]
-    return measured
-
-
 @dataclass
-class _Timer(Host):
+class PairTimer(Host):
     """Takes the blocks of a comparison, or reads them from past rows, and counts the time that they have used.
 
-    All decisions depend on the blocks and on the times in their rows. A comparison that continues therefore decides as
-    it did before, until it has used up its past rows.
+    `past` are rows that `log` received from an interrupted timer with the same arguments: the comparison continues
+    after them. All decisions depend on the blocks and on the times in their rows. A comparison that continues therefore
+    decides as it did before, until it has used up its past rows.
     """
 
     pairs: Sequence[Pair]
@@ -299,8 +277,8 @@ class _Timer(Host):
     seed: int
     log: Callable[[StoredRow], object]
     screen: ComparisonScreen
-    limit_s: float
-    past: dict[tuple[Any, ...], list[StoredRow]]
+    limit_s: float = math.inf
+    past: Iterable[StoredRow] = ()
     stage: str = "first"
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
@@ -318,6 +296,18 @@ class _Timer(Host):
     blocks: int = 0
     generations: int = 0
     resumed_at: float | None = None  # on the clock, less the time used before
+
+    def time_pairs(self) -> MeasuredBlocks:
+        """Measure blocks of all pairs until each is decided or hopeless, then measure the flagged pairs again.
+
+        Each round includes the controls. The timing ends with the round in which `limit_s` seconds have passed.
+        """
+        self._past = grouped(self.past, _key)
+        cases = len(self.pairs)
+        measured = measure_blocks(cases, controls_among(cases), self.take, self.rules, self.seed, self)
+        for index, blocks in measured.controls.items():
+            blocks.carry_over = self.carry_over[index]
+        return measured
 
     def begin_round(self, stage: str, number: int) -> None:
         self.stage, self.round = stage, number
@@ -348,7 +338,7 @@ class _Timer(Host):
         about = {"base": pair.base.key, "head": pair.head.key, "control": control}
         about |= {"stage": self.stage, "round": self.round}
         rng = random.Random(f"{self.seed} {index} {control} {self.stage} {self.round}")
-        rows = iter(self.past.pop(tuple(about[name] for name in _KEY), ()))
+        rows = iter(self._past.pop(_key(about), ()))
         while True:
             row = next(rows, None) or self._measure(index, control, about, rng)
             self.used_s, self.generation = row["used_s"], row["generation"]
@@ -370,10 +360,10 @@ class _Timer(Host):
         for name, share in threads_after.items():
             self.threads_after[index, name].append(share)
         shares = {name: self.threads_after[index, name] for name in threads_after}
-        found = [name for name, of in shares.items() if len(of) >= _LEAST_SHARES and median(of) > MOST_THREADS_AFTER]
+        run_on = [name for name, of in shares.items() if len(of) >= _LEAST_SHARES and median(of) > MOST_THREADS_AFTER]
         pair = self.pairs[index]
-        if found and (len(found) == 1 or pair.base.impl != pair.head.impl):
-            raise BlockFailed(f"{' and '.join(found)}: {THREADS_RUN_ON}, so the time is too short")
+        if run_on and (len(run_on) == 1 or pair.base.impl != pair.head.impl):
+            raise BlockFailed(f"{' and '.join(run_on)}: {THREADS_RUN_ON}, so the time is too short")
 
     def _measure(self, index: int, control: bool, about: StoredRow, rng: random.Random) -> StoredRow:
         """Measure a block and log its row."""
@@ -395,13 +385,13 @@ class _Timer(Host):
         other = Side("control" if control else "head", pair.base if control else pair.head, executors[1])
         began = time.monotonic()
         try:
-            found = _row(take_block(base, other, self.timing, rng))
+            result = _row(take_block(base, other, self.timing, rng))
         except BlockFailed as error:
-            found = {"failure": str(error)}
+            result = {"failure": str(error)}
             self.needs_servers = True  # the failure may have ended the fork server too
         now = time.monotonic()
         times = {"used_s": round(now - self.resumed_at, 3), "took_s": round(now - began, 3)}
-        row = {"at": round(time.time(), 3), **about, "generation": self.generation, **times, **found}
+        row = {"at": round(time.time(), 3), **about, "generation": self.generation, **times, **result}
         self.log(row)
         return row
 
@@ -410,12 +400,13 @@ class _Timer(Host):
 _LEAST_SHARES = 3
 # These values identify a block among the rows of a comparison.
 _KEY = ("base", "head", "control", "stage", "round")
+_key = itemgetter(*_KEY)
 
 
 def is_block_row(row: StoredRow) -> bool:
     """Whether a stored row has all that continuing a comparison needs."""
-    found = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
-    return all(name in row for name in (*_KEY, "generation", "used_s", "took_s", *found))
+    results = ("failure",) if "failure" in row else ("log_ratio", "order", "min_s")
+    return row.keys() >= {*_KEY, "generation", "used_s", "took_s", *results}
 
 
 def _row(block: Block) -> StoredRow:

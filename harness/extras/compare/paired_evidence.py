@@ -143,15 +143,15 @@ def carry_over(order: str, seconds: Sequence[float]) -> list[float]:
     turn of a side in a pattern, so only its second turn counts: in ABBA, that of A follows B, and that of B follows B.
     The result is empty if all patterns of the block are the same, or the log ratio of the medians of each side.
     """
-    found = []
+    log_ratios = []
     for side in "AB":
         times: dict[bool, list[float]] = {True: [], False: []}
         for at in range(1, len(order)):
             if order[at] == side and side in order[at - at % PATTERN : at]:
                 times[order[at - 1] == side].append(seconds[at])
         if times[True] and times[False]:
-            found.append(float(np.log(np.median(times[False]) / np.median(times[True]))))
-    return found
+            log_ratios.append(float(np.log(np.median(times[False]) / np.median(times[True]))))
+    return log_ratios
 
 
 def mean_ratio(logs: Sequence[float]) -> tuple[float, float, float] | None:
@@ -218,13 +218,13 @@ def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None
     )
 
 
-def ratio_text(found: Evidence) -> str:
+def ratio_text(evidence: Evidence) -> str:
     """The time ratio with its interval: `×1.052 (1.041 to 1.063)`. Empty without blocks."""
-    interval = f" ({found.lo:.3f} to {found.hi:.3f})" if found.lo > 0 else ""
-    return f"×{found.ratio:.3f}{interval}" if found.blocks else ""
+    interval = f" ({evidence.lo:.3f} to {evidence.hi:.3f})" if evidence.lo > 0 else ""
+    return f"×{evidence.ratio:.3f}{interval}" if evidence.blocks else ""
 
 
-def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
+def smallest_detectable(evidence: Evidence, cases: int, rules: Rules) -> float:
     """The smallest slowdown, as a share, that blocks with this noise flag four times in five, before confirmation.
 
     It is infinite if even the maximum number of blocks cannot reach the p-value required for this number of cases.
@@ -233,16 +233,16 @@ def smallest_detectable(found: Evidence, cases: int, rules: Rules) -> float:
         return math.inf
     # From the standard error to the change that a test of all cases needs.
     needed = ndtri(_POWER) - ndtri(rules.alpha / len(rules.looks) / cases)
-    return math.expm1(rules.log_threshold + _standard_error(found, rules) * needed)
+    return math.expm1(rules.log_threshold + _standard_error(evidence, rules) * needed)
 
 
-def _standard_error(found: Evidence, rules: Rules) -> float:
+def _standard_error(evidence: Evidence, rules: Rules) -> float:
     """The standard error of the log ratio, from the half-width of its interval; infinite with too few generations."""
-    half = math.log(found.hi / found.lo) / 2 if found.lo > 0 else math.inf
+    half = math.log(evidence.hi / evidence.lo) / 2 if evidence.lo > 0 else math.inf
     return float(half / -ndtri(rules.alpha / len(rules.looks) / 2))
 
 
-def chance_of_decision(found: Evidence, more: float, cases: int, rules: Rules) -> float:
+def chance_of_decision(evidence: Evidence, more: float, cases: int, rules: Rules) -> float:
     """The probability that a case is decided after `more` generations, if its blocks go on to vary as they do.
 
     A change counts as decided if it is, whatever the results of other cases. This is the predictive power of
@@ -250,9 +250,9 @@ def chance_of_decision(found: Evidence, more: float, cases: int, rules: Rules) -
     ratio so far is known as exactly as its standard error says. The final one is normal around it. A case that is
     stopped because of a small probability is not called anything, so no error rate grows.
     """
-    now = -(-found.blocks // rules.generation)
+    now = -(-evidence.blocks // rules.generation)
     last = min(now + more, rules.looks[-1])
-    error = _standard_error(found, rules)
+    error = _standard_error(evidence, rules)
     if last <= now:
         return 0.0
     if math.isinf(error):
@@ -260,7 +260,7 @@ def chance_of_decision(found: Evidence, more: float, cases: int, rules: Rules) -
     final = error * math.sqrt(now / last)
     steps = math.sqrt(error**2 - final**2)
     of_one, of_all = (-ndtri(alpha / len(rules.looks)) * final for alpha in (rules.alpha, rules.alpha / cases))
-    log_ratio, threshold = math.log(found.ratio), rules.log_threshold
+    log_ratio, threshold = math.log(evidence.ratio), rules.log_threshold
     below = lambda value: float(ndtr((value - log_ratio) / max(steps, math.ulp(0.0))))  # noqa: E731
     within = max(0.0, below(threshold - of_one) - below(of_one - threshold))
     if not _can_call(last, cases, rules):

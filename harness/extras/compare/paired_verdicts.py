@@ -17,7 +17,6 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from harness.study.check.check_rules import Verdict
 
@@ -110,80 +109,99 @@ def measure_blocks(
     draw = random.Random(seed)
     host = host or Host()
     measured = MeasuredBlocks([Blocks() for _ in range(cases)], {case: Blocks() for case in controls})
-
-    def measure_stage(stage: str, chosen: Sequence[int], rules: Rules) -> None:
-        """Measure every open case and control once per round, in a new random order. Close some at each look.
-
-        A control is open while it is undecided and any case is open.
-        """
-        blocks = {(case, False): measured.cases[case] for case in chosen}
-        blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
-        waiting = [key for key, one in blocks.items() if one.failure is None]
-
-        def found(key: _Key) -> Evidence:
-            return evidence_of(getattr(blocks[key], stage), rules)
-
-        def decided() -> set[_Key]:
-            """The cases and controls that are equivalent, or changed: later blocks of the others cannot alter that."""
-            every = {key: found(key) for key in blocks}
-            closed = {key for key, evidence in every.items() if evidence.p_equivalent <= rules.alpha}
-            for control in (False, True):
-                alike = {key[0]: evidence for key, evidence in every.items() if key[1] is control}
-                changed = set.union(*_discoveries(alike, rules.alpha).values())
-                closed |= {(case, control) for case in changed}
-            return closed
-
-        def chance(key: _Key, at: int, more: float) -> float:
-            if at < rules.looks[0]:
-                return float(at + more >= rules.looks[0])
-            return chance_of_decision(found(key), more, len(chosen), rules)
-
-        def give_up_hopeless(at: int) -> None:
-            """Give up the least likely decision, the last case first, until the time suffices for all others."""
-            while open_cases := [key for key in waiting if not key[1]]:
-                more = host.generations_left(stage, len(waiting))
-                least, key = min(((chance(key, at, more), key) for key in reversed(open_cases)), key=lambda one: one[0])
-                if least >= _LEAST_CHANCE:
-                    return
-                blocks[key].given_up = True
-                waiting.remove(key)
-
-        for number in range(1, rules.most_blocks + 1):
-            if all(control for _, control in waiting) or (number > 1 and host.generations_left(stage, 1) <= 0):
-                return
-            host.begin_round(stage, number)
-            for key in draw.sample(waiting, len(waiting)):
-                try:
-                    getattr(blocks[key], stage).append(take(*key))
-                except BlockFailed as error:
-                    blocks[key].failure = str(error)
-            waiting = [key for key in waiting if blocks[key].failure is None]
-            at, part = divmod(number, rules.generation)
-            if not part and at in rules.looks:
-                so_far = decided()
-                waiting = [key for key in waiting if key not in so_far]
-            if not part and (at in rules.looks[:-1] or _PACE_KNOWN <= at < rules.looks[0]):
-                give_up_hopeless(at)
-            still = [key for key in waiting if not key[1]]
-            given_up = sum(measured.cases[case].given_up for case in chosen)
-            evidence = partial(_evidence_on, still, found)
-            host.end_round(stage, Standing(len(chosen), len(chosen) - len(still) - given_up, given_up, evidence))
-
-    measure_stage("first", range(cases), rules)
+    _Stage("first", range(cases), measured, rules, host).measure(take, draw)
     first = {case: evidence_of(blocks.first, rules) for case, blocks in enumerate(measured.cases)}
     flagged = sorted(set.union(*_discoveries(first, rules.alpha).values()))
     for case in flagged:
         measured.cases[case].flagged = True
         measured.cases[case].given_up = False
-    measure_stage("again", flagged, rules.again)
+    _Stage("again", flagged, measured, rules.again, host).measure(take, draw)
     return measured
 
 
-def _evidence_on(keys: Sequence[_Key], found: Callable[[_Key], Evidence]) -> dict[int, Evidence]:
-    return {key[0]: found(key) for key in keys}
+class _Stage:
+    """The first measurement, of all cases, or the second one, of the flagged `cases`. Both have all controls.
+
+    A control is `open` while it is undecided and any case is open.
+    """
+
+    def __init__(self, name: str, cases: Sequence[int], measured: MeasuredBlocks, rules: Rules, host: Host) -> None:
+        self._name, self._cases, self._rules, self._host = name, cases, rules, host
+        self._blocks = {(case, False): measured.cases[case] for case in cases}
+        self._blocks |= {(case, True): of_control for case, of_control in measured.controls.items()}
+        self._open = [key for key, blocks in self._blocks.items() if blocks.failure is None]
+
+    def measure(self, take: TakeBlock, draw: random.Random) -> None:
+        """Measure every open case and control once per round, in a new random order. Close some at each look."""
+        for number in range(1, self._rules.most_blocks + 1):
+            if not self._open_cases() or (number > 1 and self._host.generations_left(self._name, 1) <= 0):
+                return
+            self._host.begin_round(self._name, number)
+            for key in draw.sample(self._open, len(self._open)):
+                try:
+                    self._logs(key).append(take(*key))
+                except BlockFailed as error:
+                    self._blocks[key].failure = str(error)
+            self._open = [key for key in self._open if self._blocks[key].failure is None]
+            generation, part = divmod(number, self._rules.generation)
+            if not part:
+                self._end_generation(generation)
+            self._host.end_round(self._name, self._standing())
+
+    def _open_cases(self) -> list[_Key]:
+        return [key for key in self._open if not key[1]]
+
+    def _logs(self, key: _Key) -> list[float]:
+        logs: list[float] = getattr(self._blocks[key], self._name)
+        return logs
+
+    def _evidence(self, key: _Key) -> Evidence:
+        return evidence_of(self._logs(key), self._rules)
+
+    def _end_generation(self, number: int) -> None:
+        looks = self._rules.looks
+        if number in looks:
+            decided = self._decided()
+            self._open = [key for key in self._open if key not in decided]
+        if number in looks[:-1] or _PACE_KNOWN <= number < looks[0]:
+            self._give_up_hopeless(number)
+
+    def _decided(self) -> set[_Key]:
+        """The cases and controls that are equivalent, or changed: later blocks of the others cannot alter that."""
+        every = {key: self._evidence(key) for key in self._blocks}
+        closed = {key for key, evidence in every.items() if evidence.p_equivalent <= self._rules.alpha}
+        for control in (False, True):
+            alike = {key[0]: evidence for key, evidence in every.items() if key[1] is control}
+            changed = set.union(*_discoveries(alike, self._rules.alpha).values())
+            closed |= {(case, control) for case in changed}
+        return closed
+
+    def _give_up_hopeless(self, generation: int) -> None:
+        """Give up the least likely decision, the last case first, until the time suffices for all others."""
+        while open_cases := self._open_cases():
+            more = self._host.generations_left(self._name, len(self._open))
+            chances = {key: self._chance(key, generation, more) for key in reversed(open_cases)}
+            least_likely = min(chances, key=chances.__getitem__)
+            if chances[least_likely] >= _LEAST_CHANCE:
+                return
+            self._blocks[least_likely].given_up = True
+            self._open.remove(least_likely)
+
+    def _chance(self, key: _Key, generation: int, more: float) -> float:
+        """The probability that the case is decided after `more` generations."""
+        if generation < self._rules.looks[0]:
+            return float(generation + more >= self._rules.looks[0])
+        return chance_of_decision(self._evidence(key), more, len(self._cases), self._rules)
+
+    def _standing(self) -> Standing:
+        open_cases = self._open_cases()
+        given_up = sum(self._blocks[case, False].given_up for case in self._cases)
+        decided = len(self._cases) - len(open_cases) - given_up
+        evidence = lambda: {key[0]: self._evidence(key) for key in open_cases}  # noqa: E731
+        return Standing(len(self._cases), decided, given_up, evidence)
 
 
-def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
+def _discoveries(by_case: Mapping[int, Evidence], alpha: float) -> dict[Verdict, set[int]]:
     """The cases that are slower, and those that are faster.
 
     Benjamini and Hochberg 1995, "Controlling the false discovery rate". This corrects for testing many cases at once,
@@ -191,8 +209,8 @@ def _discoveries(found: Mapping[int, Evidence], alpha: float) -> dict[Verdict, s
     If no case has changed, the probability of any discovery is at most `alpha`.
     """
     tests = {
-        Verdict.WORSE: {case: evidence.p_slower for case, evidence in found.items()},
-        Verdict.BETTER: {case: evidence.p_faster for case, evidence in found.items()},
+        Verdict.WORSE: {case: evidence.p_slower for case, evidence in by_case.items()},
+        Verdict.BETTER: {case: evidence.p_faster for case, evidence in by_case.items()},
     }
     discoveries = {}
     for side, p_values in tests.items():
@@ -248,10 +266,10 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
     shown: dict[int, Evidence] = {}
     failing: set[int] = set()
     for stage, its_rules in (("first", rules), ("again", rules.again)):
-        found = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
-        called = set.union(*_discoveries(found, its_rules.alpha).values()) - failing
+        by_case = {case: evidence_of(getattr(blocks, stage), its_rules) for case, blocks in measured.controls.items()}
+        called = set.union(*_discoveries(by_case, its_rules.alpha).values()) - failing
         failing |= called
-        shown |= found if stage == "first" else {case: found[case] for case in called}
+        shown |= by_case if stage == "first" else {case: by_case[case] for case in called}
     return [
         Control(case, case in failing, shown[case], blocks.failure, mean_ratio(blocks.carry_over))
         for case, blocks in measured.controls.items()
@@ -277,21 +295,23 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
     discovery fails that test as well.
     """
     why_not = invalidated(controls_of(measured, rules))
-    again = {case: evidence_of(one.again, rules.again) for case, one in enumerate(measured.cases) if one.flagged}
+    again = {
+        case: evidence_of(blocks.again, rules.again) for case, blocks in enumerate(measured.cases) if blocks.flagged
+    }
     discoveries = _discoveries(again, rules.alpha_again)
     results = []
     for case, blocks in enumerate(measured.cases):
-        own = shown = evidence_of(blocks.first, rules)
+        deciding = shown = evidence_of(blocks.first, rules)
         tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
         if blocks.flagged:
-            side = Verdict.WORSE if own.p_slower <= rules.alpha else Verdict.BETTER
-            own, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
+            side = Verdict.WORSE if deciding.p_slower <= rules.alpha else Verdict.BETTER
+            deciding, tested, its_rules, confirmed = again[case], len(again), rules.again, case in discoveries[side]
             misses = 2 * rules.alpha_again * max(len(discoveries[side]), 1) / tested
             shown = evidence_of(blocks.again, its_rules, misses)
         verdict, reason = _verdict(blocks, side, confirmed, shown, its_rules)
         if why_not and verdict is not Verdict.UNMEASURED:
             verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
-        least = smallest_detectable(own, tested, its_rules)
+        least = smallest_detectable(deciding, tested, its_rules)
         if blocks.flagged:  # the second measurement may end with too few blocks to tell
             least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))
         results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))

@@ -50,11 +50,11 @@ class SideSettings:
 
     def is_like(self, other: "SideSettings") -> bool:
         """Whether both sides have the same cases and processes."""
-        own, others = (
+        of_self, of_other = (
             (side.config.axes, side.runtime.python or sys.executable, {**os.environ, **side.runtime.variables})
             for side in (self, other)
         )
-        return own == others
+        return of_self == of_other
 
 
 def read_sides(
@@ -107,8 +107,8 @@ def _parsed(text: str) -> tuple[str, dict[str, str], Runtime]:
         elif key in AXES:
             axes[key] = option
         else:
-            known = [*(axis for axis in AXES if axis != "impl"), _PYTHON, "env.NAME"]
-            raise UsageError(f"side='{text}': {unknown_key(key, known)}")
+            keys = [*(axis for axis in AXES if axis != "impl"), _PYTHON, "env.NAME"]
+            raise UsageError(f"side='{text}': {unknown_key(key, keys)}")
     return text, axes, Runtime(python, variables)
 
 
@@ -116,8 +116,8 @@ def _configured(
     text: str, axes: Mapping[str, str], overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[dict[str, Any], SweepConfig]:
     """The values of the side's own axes, and its whole configuration."""
-    others = [option for option in overrides if option.partition("=")[0] not in axes]
-    config = compose([*others, *axes.values()], config_dir, usual=IN_TURNS)
+    shared = [option for option in overrides if option.partition("=")[0] not in axes]
+    config = compose([*shared, *axes.values()], config_dir, usual=IN_TURNS)
     for axis in axes:
         if len(config.axes[axis]) != 1:
             raise UsageError(f"side='{text}': a side has one value of {axis}")

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -39,7 +39,7 @@ class LiveStorages(Storages):
     def __init__(self) -> None:
         super().__init__()
         self._made: dict[int, tuple[str, str, str]] = {}
-        self._size: dict[int, int] = {}
+        self._size = Counter[int]()
         self._changes: list[tuple[int, int]] = []
 
     def add(self, operation: Operation) -> None:
@@ -54,10 +54,9 @@ class LiveStorages(Storages):
             self._resize(number, self.nbytes[number])
 
     def _resize(self, number: int, size: int) -> None:
-        before = self._size.get(number, 0)
-        if size != before:
+        if size != self._size[number]:
+            self._changes.append((number, size - self._size[number]))
             self._size[number] = size
-            self._changes.append((number, size - before))
 
     def _forget(self, address: int, number: int, _: object) -> None:
         super()._forget(address, number, _)
@@ -69,17 +68,15 @@ class LiveStorages(Storages):
         A group has the operation that created its tensors, their shape and dtype, their number, and their bytes.
         """
         sums = list(accumulate(change for _, change in self._changes))
-        alive: dict[int, int] = {}
+        alive = Counter[int]()
         for number, change in self._changes[: sums.index(max(sums)) + 1] if sums else ():
-            alive[number] = alive.get(number, 0) + change
-        numbers, sizes = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
+            alive[number] += change
+        sizes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for number, size in alive.items():
             if size:
-                numbers[self._made[number]] += 1
-                sizes[self._made[number]] += size
-        return [
-            [*group, numbers[group], size] for group, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0]))
-        ]
+                sizes[self._made[number]].append(size)
+        rows = [[*group, len(of_group), sum(of_group)] for group, of_group in sizes.items()]
+        return sorted(rows, key=lambda row: (-row[-1], row))
 
 
 @dataclass
@@ -98,11 +95,11 @@ class OperationTotals:
 
     def __init__(self, storages: Storages, flops: Flops) -> None:
         self._storages, self._flops = storages, flops
-        self._totals: dict[str, _Total] = {}
+        self._totals: dict[str, _Total] = defaultdict(_Total)
 
     def add(self, operation: Operation) -> None:
         """Count one operation."""
-        total = self._totals.setdefault(operation.traits.name, _Total())
+        total = self._totals[operation.traits.name]
         work = self._flops.add(operation)
         total.calls += 1
         total.flops = None if work is None or total.flops is None else total.flops + work.flops
@@ -112,8 +109,8 @@ class OperationTotals:
     def rows(self) -> list[list[Any]]:
         """Return name, calls, FLOPs, bytes and the calls at each place, of each operation in the order of names."""
         return [
-            [name, one.calls, one.flops, one.nbytes, sorted(map(list, one.places.items()))]
-            for name, one in sorted(self._totals.items())
+            [name, total.calls, total.flops, total.nbytes, sorted(map(list, total.places.items()))]
+            for name, total in sorted(self._totals.items())
         ]
 
     def _moved(self, operation: Operation) -> int:
@@ -190,8 +187,8 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
     column = "self_device_time_total" if device in PROFILED else "self_cpu_time_total"
     times = {event.key: getattr(event, column) for event in best.key_averages()}
     total = sum(times.values())
-    shares = ((name, round(time / total, 6)) for name, time in times.items() if total)
-    return [[name, share] for name, share in sorted(shares, key=lambda one: (-one[1], one[0])) if share]
+    shares = [[name, round(time / total, 6)] for name, time in times.items() if total]
+    return sorted([row for row in shares if row[1]], key=lambda row: (-row[1], row[0]))
 
 
 def trace_trial(case: Case, seed: int, chrome: str) -> Answer:

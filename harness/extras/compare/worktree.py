@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -46,7 +46,7 @@ class Worktree:
         command = ("diff", "--name-only", "--no-renames", "-z", self.commit, "--")
         tracked = _git(self.top, *command, refused="--changed")
         new = _git(self.top, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", refused="--changed")
-        return sorted({*filter(None, [*tracked.split("\0"), *new.split("\0")])})
+        return sorted({*f"{tracked}\0{new}".split("\0")} - {""})
 
     def path(self, search: Sequence[str]) -> list[str]:
         """Return `search` with every entry inside the repository moved to the worktree; other entries stay.
@@ -55,7 +55,9 @@ class Worktree:
         mode, because Python consults those finders after all of `sys.path`. A virtual environment inside the repository
         serves both sides, so its entries stay.
         """
-        return list(dict.fromkeys([*(self._moved(entry) for entry in search), *_roots(self.at)]))
+        moved = [self.counterpart(Path(entry).resolve()) if entry else None for entry in search]
+        entries = [str(place or entry) for place, entry in zip(moved, search, strict=True)]
+        return list(dict.fromkeys([*entries, *_roots(self.at)]))
 
     def counterpart(self, place: Path) -> Path | None:
         """Where a path of the working tree lies in the worktree; None for a path elsewhere, or in an environment."""
@@ -84,10 +86,6 @@ class Worktree:
                 "on PYTHONPATH"
             )
         return False
-
-    def _moved(self, entry: str) -> str:
-        moved = self.counterpart(Path(entry).resolve()) if entry else None
-        return entry if moved is None else str(moved)
 
     def _environments(self) -> list[Path]:
         prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
@@ -126,27 +124,20 @@ def worktree(ref: str) -> Iterator[Worktree]:
         _remove(top, at)
 
 
-class OpenWorktrees:
+class OpenWorktrees(ExitStack):
     """Worktrees of the commits that were used last, `most` of them at the same time. A context manager."""
 
     def __init__(self, most: int) -> None:
+        super().__init__()
         self._most = most
         self._open: dict[str, tuple[ExitStack, Worktree]] = {}  # the commit used last comes last
-
-    def __enter__(self) -> "OpenWorktrees":
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        with ExitStack() as all_of_them:
-            for stack, _ in self._open.values():
-                all_of_them.push(stack)
 
     def at(self, commit: str) -> Worktree:
         """The worktree of a commit. Raises UsageError as `worktree` does."""
         if commit not in self._open:
             while len(self._open) >= self._most:
                 self._open.pop(next(iter(self._open)))[0].close()
-            stack = ExitStack()
+            stack = self.enter_context(ExitStack())
             self._open[commit] = stack, stack.enter_context(worktree(commit))
         self._open[commit] = self._open.pop(commit)
         return self._open[commit][1]
@@ -190,10 +181,10 @@ def commit_of(ref: str) -> Commit:
     # `--end-of-options`: a ref that begins with a dash must not be read as an option.
     unknown = f"{ref}: git knows no such commit (a shallow clone may lack it: fetch it, or clone with its history)"
     try:
-        found = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
+        commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", refused=unknown)
     except UsageError as error:
         raise UnknownCommit(str(error)) from error
-    return Commit(found, _git(top, "log", "-1", "--format=%s", found, refused=ref))
+    return Commit(commit, _git(top, "log", "-1", "--format=%s", commit, refused=ref))
 
 
 def place_of(commit: Commit) -> Place:
@@ -233,18 +224,7 @@ def commits_between(span: str) -> list[Commit]:
     before = _git(top, "rev-list", "--first-parent", last.hash, refused=span).splitlines()
     if not newest_first or first.hash not in before:
         raise UsageError(f"{span}: the first parents of {bad} do not lead back to {good}: name an earlier commit first")
-    return [first, *(Commit(*one) for one in reversed(newest_first))]
-
-
-def find_commit(ref: str) -> str | None:
-    """The full hash of the commit that git knows by this name here; None if it knows none.
-
-    Raises UsageError without git, and outside a repository.
-    """
-    try:
-        return commit_of(ref).hash
-    except UnknownCommit:
-        return None
+    return [first, *(Commit(*line) for line in reversed(newest_first))]
 
 
 def _fill_submodules(top: Path, at: Path, commit: str, ref: str) -> None:
@@ -331,18 +311,17 @@ class LayerFiles:
     @classmethod
     def of(cls, described: Iterable[tuple[Mapping[str, Any], Path]]) -> "LayerFiles":
         """The files in the descriptions of both sides, each with the top of its checkout."""
-        defining, imported = set(), set()
+        defining, imported = set[str](), set[str]()
         for values, top in described:
-            defining |= set(_below(top, [values["file"]] if values["file"] else []))
-            imported |= set(_below(top, values.get("imports") or []))
+            defining.update(_below(top, filter(None, [values["file"]])))
+            imported.update(_below(top, values.get("imports") or []))
         return cls(frozenset(defining), frozenset(defining | imported))
 
 
 def _below(top: Path, files: Iterable[str]) -> Iterator[str]:
     for file in files:
-        resolved = Path(file).resolve()
-        if resolved.is_relative_to(top.resolve()):
-            yield resolved.relative_to(top.resolve()).as_posix()
+        with suppress(ValueError):  # a file elsewhere
+            yield Path(file).resolve().relative_to(top.resolve()).as_posix()
 
 
 @dataclass(frozen=True)
@@ -356,7 +335,8 @@ class TouchedLayers:
     @property
     def properties(self) -> dict[str, str]:
         """What to store about the choice."""
-        return {name: ", ".join(held) for name, held in ((LEFT_OUT, self.left_out), (SHARED, self.shared)) if held}
+        lists = {LEFT_OUT: self.left_out, SHARED: self.shared}
+        return {name: ", ".join(names) for name, names in lists.items() if names}
 
 
 def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], mode: str) -> TouchedLayers:
@@ -376,8 +356,8 @@ def touched_layers(layers: Mapping[str, LayerFiles], changed: Collection[str], m
             shared.append(file)
     if mode == ALL and shared:
         touched = set(layers)
-    taken = tuple(name for name in layers if name in touched)
-    return TouchedLayers(taken, tuple(name for name in layers if name not in touched), tuple(shared))
+    chosen = tuple(name for name in layers if name in touched)
+    return TouchedLayers(chosen, tuple(name for name in layers if name not in touched), tuple(shared))
 
 
 def choice_sentences(properties: Mapping[str, str], ref: str | None, mode: str | None) -> Iterator[str]:

@@ -6,7 +6,12 @@ The script imports the project's layers, and holds the user's own files. A comme
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from harness import __version__
 from harness.core.config.machine import part
@@ -20,14 +25,23 @@ from harness.core.run.executor import Executor, short_executor
 from harness.study.complete_lines import with_ratio_to
 from harness.study.laws.roofline import roofs, with_suspects
 
-from . import function_script, layer_script
 from .formats import Exported
-from .script_parts import REFERENCE, Description, Script, ScriptSource, source_of
+from .script_parts import (
+    NAMES_OF_FUNCTIONS,
+    REFERENCE,
+    Description,
+    Script,
+    ScriptSource,
+    differing,
+    function_parts,
+    source_of,
+)
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
 # Names that every script uses itself.
 _NAMES = ("torch", "Timer", "N", "DTYPE", "DEVICE", "SIDES", "causal", "call_of", "results")
+_NAMES_OF_LAYERS = ("B", "D", "KEYWORDS")
 # The most scores of a reference in float64, 256 MiB, and an error at a large n that rounding explains.
 _MOST_SCORES, _ROUNDED_AT_N = 2**25, 1e-3
 _VALUES = {value for axis in AXES.values() for value in axis.values}
@@ -39,17 +53,17 @@ def export_cases(stored: StoredRun, cases: Sequence[str] = ()) -> Exported:
         return export_script(stored, cases, executor)
 
 
-def export_script(stored: StoredRun, wanted: Sequence[str], executor: Executor) -> Exported:
-    """The script of one case, or of two that differ in the layer. `wanted` describes each: see `chosen`.
+def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -> Exported:
+    """The script of one case, or of two that differ in the layer. `texts` describe them: see `chosen`.
 
     Raises UsageError if no script can hold the case.
     """
-    if len(wanted) > 2:
+    if len(texts) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in wanted] or [chosen(stored, "")]
+    lines = [chosen(stored, text) for text in texts] or [chosen(stored, "")]
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
-    if len(lines) == 2 and (reason := function_script.differing(described)):
+    if len(lines) == 2 and (reason := differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
     lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
@@ -72,7 +86,9 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
     if len(fitting) == 1 or len(usual) == 1:
         return (usual or fitting)[0]
     if not fitting:
-        unknown = [word for word in words if not ("=" in word or word in _VALUES or any(word in one for one in layers))]
+        unknown = [
+            word for word in words if not ("=" in word or word in _VALUES or any(word in layer for layer in layers))
+        ]
         near = did_you_mean(unknown[0], sorted(layers)) if unknown else ""
         raise UsageError(f"no case of {stored.path} is '{text}'{near or ': it has ' + _listed(lines)}")
     described = f"{stored.path} has {len(fitting)} cases" + f" that '{text}' describes" * bool(text)
@@ -82,7 +98,7 @@ def chosen(stored: StoredRun, text: str) -> CaseResult:
 def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
     name, equals, value = word.partition("=")
     if not equals or word == line.options:
-        whole = {one for one in layers if word in (one, one.rpartition(":")[2])}
+        whole = {layer for layer in layers if word in (layer, layer.rpartition(":")[2])}
         is_part = line.impl in whole if whole else word in line.impl and word not in _VALUES
         return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
@@ -105,14 +121,14 @@ def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
             raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*options, *AXES, *LETTERS])}")
 
 
-def _is_usual(line: CaseResult, others: Sequence[CaseResult], words: Sequence[str]) -> bool:
+def _is_usual(line: CaseResult, fitting: Sequence[CaseResult], words: Sequence[str]) -> bool:
     """Whether the line has the default of each axis along which the others vary, except of axes in `words`.
 
     The name of a case leaves defaults out.
     """
     names = (present_axis(_option(word).partition("=")[0]) for word in words if "=" in word)
-    given = {name if name in AXES else "options" for name in names}
-    varied = [axis for axis in AXES if len({getattr(one, axis) for one in others}) > 1 and axis not in given]
+    named = {name if name in AXES else "options" for name in names}
+    varied = [axis for axis in AXES if len({getattr(other, axis) for other in fitting}) > 1 and axis not in named]
     return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)
 
 
@@ -142,33 +158,41 @@ def _described(case: Case, executor: Executor) -> Description:
     return dict(outcome.values)
 
 
-# The text.
-
-
 def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
-    case = lines[0].case
     names = _side_names(lines)
-    built = {name: one["layer"] for name, one in zip(names, described, strict=True)}
-    truths = _truths(dict(zip(names, (one["reference"] for one in described), strict=True)), built)
-    inputs = next((one["inputs"] for one in described if one["inputs"] is not None), None)
-    body = layer_script if inputs is None else function_script
-    targets = [target for one in built.values() for target in (one["target"], *one["inside"])]
-    targets += [one["fill"] for one in inputs or () if ":" in one["fill"]]
-    taken = *_NAMES, *body.NAMES, *(one["name"] for one in inputs or ())
-    modules: dict[str, str] = {}
-    for one in described:
-        modules |= one["modules"]
-    source = source_of(targets, modules, taken)
-    script = Script(case, names, built, source, truths, described, _checked_lengths(lines, described))
-    imports = _imports(source, ["from functools import partial"] * (inputs is not None))
-    parts = [_header(stored, lines, source), imports, source.definitions, *body.parts(script)]
-    doubted = (
-        f"Do not quote {name}, which is {doubt}"
-        for name, line in zip(names, lines, strict=True)
-        if (doubt := _doubt(line))
+    built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
+    truths = _truths({name: side["reference"] for name, side in zip(names, described, strict=True)}, built)
+    inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
+    targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
+    targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
+    names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else NAMES_OF_FUNCTIONS)]
+    names_in_script += [described_input["name"] for described_input in inputs or ()]
+    modules = dict(chain.from_iterable(side["modules"].items() for side in described))
+    source = source_of(targets, modules, names_in_script)
+    script = Script(lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described))
+    if inputs is not None:
+        more = {"kind": "functions.py.jinja", "result": "results({})", **function_parts(script)}
+    else:
+        result = "results(call_of({}))" if script.trains else "call_of({})().double()"
+        more = {"kind": "layers.py.jinja", "result": result}
+    doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
+    last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
+    title, comments = _header(stored, lines, source)
+    about = {"title": title, "comments": comments, "last_words": last_words}
+    return _templates().get_template("script.py.jinja").render(script=script, **about, **more)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    prints = "".join(f"print({text!r})\n" for text in doubted)
-    return "\n\n\n".join(filter(None, parts)) + f"\n{prints}"
+    environment.filters["repr"] = repr
+    return environment
 
 
 def _doubt(line: CaseResult) -> str:
@@ -183,12 +207,14 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     Sides with equal references share it.
     """
     first, *others = references.values()
-    shared = first is not None and all(one == first for one in others)
-    own = {
-        name: REFERENCE if shared else f"{REFERENCE} of {name}" for name, one in references.items() if one is not None
+    shared = first is not None and all(other == first for other in others)
+    names = {
+        name: REFERENCE if shared else f"{REFERENCE} of {name}"
+        for name, reference in references.items()
+        if reference is not None
     }
-    built.update({own[name]: references[name] for name in own})
-    return {name: own.get(name, name) for name in references}
+    built.update({names[name]: references[name] for name in names})
+    return {name: names.get(name, name) for name in references}
 
 
 def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
@@ -199,12 +225,12 @@ def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Descriptio
     """
     case, (first, *_) = lines[0].case, described
     trains = case.trains
-    limit = max(one["gradient_tolerance" if trains else "tolerance"] for one in described)
+    limit = max(side["gradient_tolerance" if trains else "tolerance"] for side in described)
     checks = {first["small_len"]: limit}
     queries = case.batch_size * case.num_heads * case.seq_len
     if first["inputs"] is not None:
         queries = math.prod(first["inputs"][0]["sizes"][0][:-1])
-    scores = queries * (case.kv_len or case.seq_len) if any(one["reference"] for one in described) else 0
+    scores = queries * (case.kv_len or case.seq_len) if any(side["reference"] for side in described) else 0
     if case.seq_len not in checks and scores <= _MOST_SCORES:
         errors = (max(line.output_error or 0.0, line.gradient_error or 0.0) for line in lines if line.status == "ok")
         checks[case.seq_len] = max(limit, _ROUNDED_AT_N, *(2 * error for error in errors))
@@ -218,7 +244,7 @@ def _side_names(lines: Sequence[CaseResult]) -> list[str]:
         return impls
     words = [[f"h={line.num_heads}", f"g={line.num_kv_heads}", *_options(line).split("+")] for line in lines]
     common = {*words[0]}.intersection(*words) | {NO_OPTIONS}
-    return [" ".join([impls[0], *(word for word in one if word not in common)]) for one in words]
+    return [" ".join([impls[0], *(word for word in of_side if word not in common)]) for of_side in words]
 
 
 def _case_names(lines: Sequence[CaseResult]) -> list[str]:
@@ -227,8 +253,9 @@ def _case_names(lines: Sequence[CaseResult]) -> list[str]:
     return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
 
 
-def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> str:
-    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.definitions)
+def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> tuple[str, list[str]]:
+    """The docstring of the script, and the comments below it."""
+    needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.modules)
     names = _case_names(lines)
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
@@ -248,38 +275,37 @@ def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource
         "Six runs of one script gave ratios of 0.92 to 0.95, and six sweeps 0.89 to 0.93: repeats hide its bias.",
     ]
     quoted = formatting.printable(" and ".join(names)).replace("\\", "/").replace('"', "'")
-    return "\n".join([f'"""{quoted}. Needs {needs}."""', "", *(f"# {line}" for line in comments)])
+    return f"{quoted}. Needs {needs}.", comments
 
 
 def _measured(name: str, line: CaseResult) -> str:
     """What the run found of the case with this name, in a line."""
-    figures = []
-    if line.status != "ok":
-        figures.append(f"{line.status}: {formatting.printable(line.reason or '')}")
-    figures += [_doubt(line)] if line.suspect else []
-    figures += [f"prepare takes {formatting.seconds(line.prepare_s)}"] if line.prepare_s else []
-    if line.time_s is not None:
-        interval = ""
-        if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
-            interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
-        figures.append(f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}")
-    figures += [f"{line.flops:,} FLOPs"] if line.flops is not None else []
-    figures += [f"peak {formatting.size(line.peak_bytes)}"] if line.peak_bytes is not None else []
-    figures += [line.backend] if line.backend else []
-    return f"{name}: {', '.join(figures) or 'not measured'}"
+    figures = [
+        f"{line.status}: {formatting.printable(line.reason or '')}" if line.status != "ok" else "",
+        _doubt(line) if line.suspect else "",
+        f"prepare takes {formatting.seconds(line.prepare_s)}" if line.prepare_s else "",
+        _time(line),
+        formatting.if_known(line.flops, "{:,} FLOPs".format),
+        f"peak {formatting.size(line.peak_bytes)}" if line.peak_bytes is not None else "",
+        line.backend or "",
+    ]
+    return f"{name}: {', '.join(filter(None, figures)) or 'not measured'}"
+
+
+def _time(line: CaseResult) -> str:
+    if line.time_s is None:
+        return ""
+    interval = ""
+    if line.time_lo_s is not None and line.time_hi_s is not None and math.isfinite(line.time_hi_s):
+        interval = f" (95 % interval {formatting.seconds_range(line.time_lo_s, line.time_hi_s)})"
+    return f"{formatting.seconds(line.time_s)}{interval} in {formatting.counted(line.trials, 'trial')}"
 
 
 def _ratio(lines: Sequence[CaseResult]) -> list[str]:
     """The ratio of both times, with its interval as of independent times."""
     if len(lines) != 2 or not all(line.time_s for line in lines) or any(map(_doubt, lines)):
         return []
-    found = with_ratio_to(*lines)
-    ends = [formatting.three(end) for end in (found.ratio_lo, found.ratio_hi) if end is not None]
+    compared = with_ratio_to(*lines)
+    ends = [formatting.three(end) for end in (compared.ratio_lo, compared.ratio_hi) if end is not None]
     interval = f" (95 % interval {' – '.join(ends)})" * (len(ends) == 2)
-    return [f"The first takes {formatting.three(found.ratio or 0.0)} times as long as the second{interval}."]
-
-
-def _imports(source: ScriptSource, more: Sequence[str]) -> str:
-    timer = "from torch.utils.benchmark import Timer"
-    of_source = [one for one in source.imports if one not in ("import torch", timer, *more)]
-    return "\n".join([*more, *dict.fromkeys(of_source), "import torch", timer])
+    return [f"The first takes {formatting.three(compared.ratio or 0.0)} times as long as the second{interval}."]

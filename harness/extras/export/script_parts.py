@@ -1,4 +1,7 @@
-"""What an exported script holds, where its layers come from, and the text that is the same for layers and functions."""
+"""What an exported script holds: where its layers come from, and expressions that draw and bind inputs of functions.
+
+The files in `templates/` have the text of a script.
+"""
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,23 +14,8 @@ from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, TEXT
 
 # The package of the project's layers, and the name under which pip installs it.
 _LAYERS, _PROJECT = "impls", "attn-harness"
-# The names that `_IMPORTER` binds.
+# The names that the importer of the user's modules binds.
 IMPORTER_NAMES = ("sys", "ExecutionLoader", "MetaPathFinder", "spec_from_loader", "MODULES", "OwnModules")
-_IMPORTER = """class OwnModules(MetaPathFinder, ExecutionLoader):  # imports the modules above
-    def find_spec(self, name, path=None, target=None):
-        return spec_from_loader(name, self) if name in MODULES else None
-
-    def is_package(self, name):
-        return any(other.startswith(name + ".") for other in MODULES)
-
-    def get_filename(self, name):
-        return name + ".py"
-
-    def get_source(self, name):
-        return MODULES[name]
-
-
-sys.meta_path.insert(0, OwnModules())"""
 _IMPORTS_OF_IMPORTER = (
     "import sys",
     "from importlib.abc import ExecutionLoader, MetaPathFinder",
@@ -39,26 +27,27 @@ _IMPORTS_OF_IMPORTER = (
 class ScriptSource:
     """The lines of Python that a script's layers come from.
 
-    - `imports`, `definitions`: imports, and the user's modules as text with imports from them.
+    - `imports`: imports from packages; none binds a name that a script uses itself.
+    - `modules`, `own_imports`: the user's modules by name, as literals of Python, and imports from them.
     - `names`: what each layer or function is called in the script, by its `module:Class`.
     - `packages`: what must be installed besides torch.
     """
 
     imports: list[str] = field(default_factory=list)
-    definitions: str = ""
+    modules: dict[str, str] = field(default_factory=dict)
+    own_imports: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     packages: list[str] = field(default_factory=list)
 
 
-def source_of(targets: Iterable[str], modules: Mapping[str, str], taken: Collection[str]) -> ScriptSource:
+def source_of(targets: Iterable[str], modules: Mapping[str, str], names_in_script: Collection[str]) -> ScriptSource:
     """The source of the classes and functions `module:Class` or `path/to/a.py:Class`.
 
-    `modules` holds the text of each module of the user, by its name or file. `taken` are names of the script.
+    `modules` holds the text of each module of the user, by its name or file. The script itself uses `names_in_script`.
     """
-    found = ScriptSource()
+    source = ScriptSource()
     module_names = _module_names(modules)
-    used = {*taken, *IMPORTER_NAMES}
-    imports_of_own = []
+    used = {*names_in_script, *IMPORTER_NAMES}
     for target in dict.fromkeys(targets):
         named, _, attribute = target.rpartition(":")
         place = str(Path(named).absolute()) if named.endswith(".py") else named
@@ -66,18 +55,16 @@ def source_of(targets: Iterable[str], modules: Mapping[str, str], taken: Collect
         here = _unused(imported, used)
         module = module_names.get(place, place)
         line = f"from {module} import {imported}" + (f" as {here}" if here != imported else "")
-        found.names[target] = here + dot + inner
+        source.names[target] = here + dot + inner
         if place in modules:
-            imports_of_own.append(line)
+            source.own_imports.append(line)
         else:
-            found.imports.append(line)
-            _need_package(found.packages, module.partition(".")[0])
+            source.imports.append(line)
+            _need_package(source.packages, module.partition(".")[0])
     if modules:
-        found.imports += _IMPORTS_OF_IMPORTER
-        texts = [f"    {name!r}: {_quoted(modules[place])}," for place, name in module_names.items()]
-        dictionary = "\n".join(["MODULES = {", *texts, "}"])
-        found.definitions = "\n\n\n".join([dictionary, _IMPORTER]) + "\n" + "\n".join(imports_of_own)
-    return found
+        source.imports += _IMPORTS_OF_IMPORTER
+        source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
+    return source
 
 
 def _module_names(places: Iterable[str]) -> dict[str, str]:
@@ -164,7 +151,7 @@ class Script:
     @property
     def first(self) -> Description:
         """The description of the first side, or of the function beside a layer."""
-        return next((one for one in self.described if one["inputs"] is not None), self.described[0])
+        return next((side for side in self.described if side["inputs"] is not None), self.described[0])
 
     @property
     def trains(self) -> bool:
@@ -176,94 +163,159 @@ class Script:
         """Whether a reference is built beside the sides."""
         return len(self.built) > len(self.names)
 
+    def takes(self, *words: str) -> bool:
+        """Whether an argument of a side is one of these words, such as `causal` for a mask."""
+        return any(word in side["keywords"].values() for side in self.built.values() for word in words)
 
-def process_settings(script: Script) -> list[str]:
-    """The lines that set threads, precision and gradients of the process."""
-    case = script.case
-    lines = [f"torch.set_num_threads({case.threads})"]
-    lines += ["torch.backends.cudnn.allow_tf32 = False"] * (case.device == "cuda")
-    return lines + ["torch.set_grad_enabled(False)"] * (not script.trains)
-
-
-def mask_function() -> list[str]:
-    """The lines of the function that makes a causal mask."""
-    return [
-        *("", "", "def causal(n):"),
-        "    return torch.ones(n, n, dtype=torch.bool, device=DEVICE).tril()[None, None]",
-    ]
+    @property
+    def truth_words(self) -> str:
+        """What each side is compared with, in a format string of the script."""
+        is_alone = {name == truth for name, truth in self.truths.items()}
+        if len(is_alone) == 2:
+            return "{'itself' if truth == name else 'the ' + truth}"
+        return "itself" if is_alone == {True} else "the {truth}"
 
 
-def drawn(name: str, shape: str, case: Case, moved: str) -> list[str]:
-    """The lines that draw normal values. With `inputs=outliers`, some channels are 20 times as large."""
-    if case.inputs != "outliers":
-        return [f"    {name} = torch.randn({shape}){moved}"]
-    scale = [f"    {name}[..., ::64] *= 20.0  # inputs=outliers", f"    {name} = {name}{moved}"]
-    return [f"    {name} = torch.randn({shape})", *scale]
+# Names that a script of functions uses.
+NAMES_OF_FUNCTIONS = ("first", "OTHERS", "LENGTHS", "of_each", "partial")
+_LOCAL = ("n", "name", "dtype", "given", "leaves", "gradient", "forward", "y")
+_FILLS = {
+    "normal": "torch.randn({})",
+    "positive": "torch.nn.functional.softplus(torch.randn({}))",
+    "log-uniform": "10 ** (2 * torch.rand({}) - 3)",
+    "cumulative lengths": "torch.arange({}) * n",
+    "lengths": "torch.full(({},), n)",
+}
+_UNEQUAL = {"cumulative lengths": "torch.tensor([0, *LENGTHS[n]]).cumsum(0)", "lengths": "torch.tensor(LENGTHS[n])"}
 
 
-def training_call(script: Script, forward: str, results: str) -> list[str]:
-    """The last lines of `call_of` with a backward pass. `forward` makes the output; a step also returns `results`."""
-    if script.case.mode == "backward":
-        return [
-            f"    y = {forward}",
-            "    gradient = gradient.to(y.dtype)",
-            "    return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)",
-        ]
-    return [
-        "",
-        "    def call():",
-        "        for leaf in leaves:",
-        "            leaf.grad = None",
-        f"        y = {forward}",
-        "        y.backward(gradient.to(y.dtype))",
-        f"        return y, {results}",
-        "",
-        "    return call",
-    ]
-
-
-def check_loop(script: Script, made: str) -> list[str]:
-    """The loop of the check. `made` is the expression for a result, with the arguments of `call_of` left open."""
-    checks = ", ".join(f"({n}, {limit:.1e})" for n, limit in script.checks.items())
-    pairs = ", ".join(f"({quoted(name)}, {quoted(truth)})" for name, truth in script.truths.items())
-    is_alone = [name == truth for name, truth in script.truths.items()]
-    words = "itself" if all(is_alone) else "the {truth}"
-    words = "{'itself' if truth == name else 'the ' + truth}" if len(set(is_alone)) == 2 else words
-    lines = [
-        f"for n, limit in [{checks}]:",
-        f"    for name, truth in [{pairs}]:",
-        f"        got, want = {made.format('name, n')}, {made.format('truth, n, torch.float64')}",
-        "        error = ((got - want).norm() / want.norm()).item()",
-        f'        print(f"{{name}}: off by {{error:.1e}} of the norm of {words} in float64 at n = {{n}}'
-        '; allowed: {limit:.1e}")',
-        "        assert error <= limit",
-    ]
-    if script.case.seq_len not in script.checks:
-        lines.append(
-            'print(f"Not checked at n = {N}: a float64 reference may hold more than 256 MiB of scores there.")'
+def differing(described: Sequence[Description]) -> str | None:
+    """Why these two layers or functions cannot share the inputs of a script; None if they can."""
+    layers = [side["layer"] for side in described if side["inputs"] is None]
+    functions = [_in_one_layout(side) for side in described if side["inputs"] is not None]
+    if len({side["input_width"] for side in described if side["inputs"] is None}) > 1:
+        return "both layers of a script take the same input: one of these takes q, k and v side by side, (b, n, 3d)"
+    if len(functions) == 2 and functions[0] != functions[1]:
+        return "both functions of a script take the same inputs: these have other shapes, dtypes or values"
+    if len(functions) == 1 and not all(_takes_packed(layer, functions[0]) for layer in layers):
+        return (
+            "a script does not compare a layer with a function, unless it is one of sdpa.* with the same heads: give "
+            "one --case, or compare with a function such as impl=torch.nn.functional:scaled_dot_product_attention"
         )
-    return lines
+    return None
 
 
-def listed(names: Iterable[str]) -> str:
-    """The names as a list of Python."""
-    return f"[{', '.join(map(quoted, names))}]"
+def _takes_packed(layer: Description, inputs: Sequence[Any]) -> bool:
+    """Whether a layer without weights takes the q, k and v of a function side by side, (b, n, 3d)."""
+    sizes, *others = inputs[0]
+    heads = layer["arguments"].get("num_heads")
+    alike = len(inputs) == 3 and inputs[0] == inputs[1] == inputs[2] and others == ["", True, "normal", ""]
+    return layer["target"].startswith("impls.sdpa.") and alike and len(sizes[0]) == 4 and sizes[0][2] == heads
 
 
-def quoted(text: str) -> str:
-    """The text as a string of Python."""
-    return f'"{text}"'
+def _in_one_layout(described: Description) -> list[Any]:
+    """The inputs, tokens before heads. Names count where inputs are passed by name."""
+    arguments = described["layer"]["arguments"]
+    inputs = []
+    for place, described_input in enumerate(described["inputs"]):
+        sizes = [list(size) for size in described_input["sizes"]]
+        if arguments["layout"] == "bhnd":
+            sizes = [[size[0], size[2], size[1], *size[3:]] for size in sizes]
+        name = described_input["name"] if place >= arguments["positional"] else ""
+        inputs.append([sizes, described_input["dtype"], described_input["grad"], described_input["fill"], name])
+    return inputs
 
 
-def timing(script: Script) -> str:
-    """The timer: five turns of each side, and their ratio."""
-    lines = [
-        f"calls = {{name: call_of(name, N) for name in {listed(script.names)}}}",
-        f'timers = [Timer("call()", globals={{"call": c}}, num_threads={script.case.threads}) for c in calls.values()]',
-        "turns = [[timer.blocked_autorange(min_run_time=0.2).median for timer in timers] for _ in range(5)]",
-        "for name, times in zip(calls, zip(*turns)):",
-        '    print(f"{name}: {min(times) * 1e3:.4g} ms (the slowest of five turns: {max(times) * 1e3:.4g} ms)")',
+@dataclass(frozen=True)
+class DrawnInput:
+    """An input in the script: its name, and the two parts of the expression that draws it: its value and its dtype."""
+
+    name: str
+    drawn: tuple[str, str]
+    is_normal: bool
+
+
+def function_parts(script: Script) -> dict[str, Any]:
+    """What the template of functions needs beside the script."""
+    inputs = script.first["inputs"]
+    drawn = [
+        DrawnInput(_name(described), _drawn(script, described), described["fill"] == "normal") for described in inputs
     ]
-    if len(script.names) == 2:
-        lines.append('print(f"ratio: {min(a for a, _ in turns) / min(b for _, b in turns):.3g}")')
-    return "\n".join(lines)
+    leaves = "one.requires_grad_() for one in given"
+    if not all(described["grad"] for described in inputs):
+        places = tuple(place for place, described in enumerate(inputs) if described["grad"])
+        leaves = f"given[i].requires_grad_() for i in {places}"
+    return {
+        "inputs": drawn,
+        "sides": {name: _bound(script, side) for name, side in script.built.items()},
+        "others": _in_other_layouts(script),
+        "calls_each": any(side["arguments"].get("of_each") for side in script.built.values()),
+        "lengths": dict(script.first["lengths"] or ()),
+        "leaves": leaves,
+        "output": _shape(script, script.first["output"]),
+    }
+
+
+def _name(described: Mapping[str, Any]) -> str:
+    """The name of an input here."""
+    name = described["name"]
+    return f"{name}_" if name in _LOCAL else name
+
+
+def _bound(script: Script, side: Description) -> str:
+    """A function of the inputs that binds them. Masks and whatever a function prepares are made there."""
+    words = {"causal": "causal(n)", "longest": "max(LENGTHS[n])" if script.first["lengths"] else "n"}
+    keywords = {key: words.get(str(value), repr(value)) for key, value in side["keywords"].items()}
+    function, arguments = script.source.names[side["target"]], side["arguments"]
+    if "named" in arguments:
+        function += arguments.get("loaded", "")
+        inputs = [_name(described) for described in script.first["inputs"]]
+        count = len(inputs) - len(arguments["named"])
+        keywords |= dict(zip(arguments["named"], inputs[count:], strict=True))
+    else:  # a layer without weights
+        function += f"({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        inputs, count = ["x"], 1
+    named = [f"{key}={value}" for key, value in keywords.items()]
+    if side["prepares"]:
+        prepare = script.source.names[side["inside"][0]] if side["inside"] else f"{function}.prepare"
+        named = [f"**{prepare}({', '.join([*inputs[:count], *named])})"]
+    called = ["of_each", function] if arguments.get("of_each") else [function]
+    parameters = ["n", *inputs] if script.takes(*words) else inputs
+    return f"lambda {', '.join(parameters)}: partial({', '.join([*called, *inputs[:count], *named])})"
+
+
+def _in_other_layouts(script: Script) -> dict[str, tuple[str, str]]:
+    """Sides in another layout than the inputs: expressions for their inputs, and for a result in the layout of those.
+
+    A layer takes q, k and v side by side, (b, n, 3d).
+    """
+    layout, heads = script.first["layer"]["arguments"]["layout"], script.case.num_heads
+    swap, order = (".transpose(1, 2)", "2, 0, 3, 1, 4") if layout == "bhnd" else ("", "2, 0, 1, 3, 4")
+    parts = f"y.unflatten(-1, (-1, {heads}, {script.case.d_model // heads}))"
+    packed = f"[torch.cat([one{swap}.flatten(2) for one in given], -1)]", f"{parts}.permute({order})"
+    swapped = "[one.transpose(1, 2).contiguous() for one in given]", "y.transpose(1, 2)"
+    layouts = {name: side["arguments"].get("layout") for name, side in script.built.items()}
+    return {name: packed if of_side is None else swapped for name, of_side in layouts.items() if of_side != layout}
+
+
+def _drawn(script: Script, described: Mapping[str, Any]) -> tuple[str, str]:
+    """The expression of an input's value, and how it is moved to the device and dtype."""
+    dtype, fill = described["dtype"], described["fill"]
+    moved = ".to(DEVICE, DTYPE).to(dtype)"
+    if dtype:
+        moved = f".to(DEVICE, torch.{dtype})"
+        if dtype.startswith(("float", "bfloat")):
+            moved += f".to(torch.promote_types(torch.{dtype}, dtype))"
+    fills = _FILLS | (_UNEQUAL if script.first["lengths"] else {})
+    value = (fills.get(fill) or f"{script.source.names[fill]}({{}})").format(_shape(script, described["sizes"]))
+    return (value if fill == "normal" else f"({value})"), moved
+
+
+def _shape(script: Script, sizes: Sequence[Sequence[int]]) -> str:
+    """The arguments of `torch.randn`: a dimension that is the length is `n`."""
+    n = [script.case.seq_len, script.first["small_len"]]
+    words = []
+    for timed, small in zip(*sizes, strict=True):
+        word = str(timed) if timed == small else f"{timed} if n == N else {small}"
+        words.append("n" if [timed, small] == n else word)
+    return ", ".join(words)

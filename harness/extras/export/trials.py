@@ -104,12 +104,13 @@ def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[st
 def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) -> Answer:
     cases = case, replace(case, seq_len=small.seq_len, kv_len=small.kv_len)
     inputs = layer_protocol.inputs_of(layer_class, case)
-    sized = [_sizes(layer_class, one.name, one.shape, cases) for one in inputs]
+    sized = [_sizes(layer_class, described.name, described.shape, cases) for described in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
     return {
-        "lengths": [[one.seq_len, real_lengths(one, one.seq_len)] for one in cases if one.is_padded] or None,
+        "lengths": [[at_size.seq_len, real_lengths(at_size, at_size.seq_len)] for at_size in cases if at_size.is_padded]
+        or None,
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
-        "inputs": [_described_input(one, sizes) for one, sizes in zip(inputs, sized, strict=True)],
+        "inputs": [_described_input(described, sizes) for described, sizes in zip(inputs, sized, strict=True)],
         "output": output,
         **_NOT_OF_FUNCTIONS,
     }
@@ -123,7 +124,10 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     table, see `Kernel.user_call`.
     """
     function = layer_class.function
-    layout, told = layer_class.layout, {"named": [one.name for one in layer_class.inputs[layer_class.positional :]]}
+    layout, arguments = (
+        layer_class.layout,
+        {"named": [described.name for described in layer_class.inputs[layer_class.positional :]]},
+    )
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
@@ -133,40 +137,40 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
         raise Unsupported(
             "a script calls a reference for each packed sequence in (b, h, n, head_dim) only: give that layout"
         )
-    if own := getattr(function, "in_own_layout", each):
-        function, layout = own, layout if each else "bnhd" if layout == "bhnd" else "bhnd"
+    if native := getattr(function, "in_own_layout", each):
+        function, layout = native, layout if each else "bnhd" if layout == "bhnd" else "bhnd"
     layer = workload.build_layer(layer_class, case, **layer_lookup.build_options(case.impl))
     assert isinstance(layer, FunctionLayer)
     keywords = workload.forward_keywords(layer, replace(case.small(), device="cpu"), None) | layer.options
     keywords |= {name: "longest" for name in keywords if is_longest(name)}
     if kernel := KERNELS.get(case.impl) if target else None:  # called as by a user of its package
-        target, keywords, told = kernel.user_call(keywords.get("is_causal", False))
+        target, keywords, arguments = kernel.user_call(keywords.get("is_causal", False))
     prepare = _place(layer_class.prepare, "") if hasattr(layer_class, "prepare") else ""
     return {
         "target": target or _place(function, "its reference"),
-        "arguments": {**told, "layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
+        "arguments": {**arguments, "layout": layout, "positional": layer_class.positional, "of_each": bool(each)},
         "inside": [prepare] if prepare else [],
         "keywords": {name: _WORDS.get(name, value) for name, value in keywords.items()},
         "prepares": hasattr(layer_class, "prepare"),
     }
 
 
-def _described_input(one: Input, sizes: list[list[int]]) -> dict[str, Any]:
+def _described_input(described: Input, sizes: list[list[int]]) -> dict[str, Any]:
     """An input's name, its sizes at the case and at a small one, its dtype, whether it has a gradient, and its fill.
 
     A fill that is a function is described as `module:function`.
     """
-    fill = _place(one.fill, f"the fill of {one.name}") if callable(one.fill) else one.fill
-    return {"name": one.name, "sizes": sizes, "dtype": one.dtype, "grad": one.grad, "fill": fill}
+    fill = _place(described.fill, f"the fill of {described.name}") if callable(described.fill) else described.fill
+    return {"name": described.name, "sizes": sizes, "dtype": described.dtype, "grad": described.grad, "fill": fill}
 
 
 def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Case, ...]) -> list[list[int]]:
     """The shape at each of the cases."""
-    found = []
+    shapes = []
     for case in cases:
-        own = own_axes.own_letters(layer_class, case)
-        found.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), own)))
-    return found
+        letters = own_axes.own_letters(layer_class, case)
+        shapes.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), letters)))
+    return shapes
 
 
 def _place(function: Callable[..., Any], what: str) -> str:
@@ -182,7 +186,7 @@ def _place(function: Callable[..., Any], what: str) -> str:
 
 def _modules(*classes: Any) -> dict[str, str]:
     """The text of the user's modules that make up these layers, by their names or files."""
-    files = {file for one in classes if one for file in layer_files.files_of_class(one)}
+    files = {file for layer_class in classes if layer_class for file in layer_files.files_of_class(layer_class)}
     return {
         file_or_module(name): Path(str(module.__file__)).read_text(encoding="utf-8")
         for name, module in sorted(sys.modules.items())

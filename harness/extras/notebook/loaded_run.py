@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +65,10 @@ class Run(StoredRun):
         """`published.csv`: a paper's published figures beside the measured ones; empty without a paper."""
         import pandas as pd
 
-        tables = [more.tables["published.csv"] for more in self.findings.more if "published.csv" in more.tables]
-        return tables[0] if tables else pd.DataFrame()
+        for more in self.findings.more:
+            if "published.csv" in more.tables:
+                return more.tables["published.csv"]
+        return pd.DataFrame()
 
     def at(self, **wanted: Any) -> "pd.DataFrame":
         """The rows of `table` at these sizes and settings: `run.at(num_heads=8, seq_len=2048)`.
@@ -93,11 +95,11 @@ class Run(StoredRun):
         return Plots(self)
 
 
+@dataclass(frozen=True)
 class Plots:
     """The plots of plots/, drawn on demand. Each setting (mode, dtype, threads, …) has a plot of its own."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    _run: Run
 
     def overview(self, **setting: Any) -> "Picture":
         """Time, peak memory and sequential depth against n for one (d, h), side by side.
@@ -109,9 +111,9 @@ class Plots:
         laws = laws_by_series(self._run.findings.laws)
         crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
 
-        def draw(one: PanelSetting) -> "Figure | None":
-            found = overview(one, laws, crossed)
-            return cost_overview(found) if found is not None else None
+        def draw(panel: PanelSetting) -> "Figure | None":
+            costs = overview(panel, laws, crossed)
+            return cost_overview(costs) if costs is not None else None
 
         return self._picture(draw, setting)
 
@@ -131,7 +133,7 @@ class Plots:
         """How many times as fast as the `baseline` each layer is."""
         from harness.study.report.plots.overviews import speedup
 
-        return self._picture(lambda one: speedup(one, baseline), setting)
+        return self._picture(lambda panel: speedup(panel, baseline), setting)
 
     def accuracy(self, **setting: Any) -> "Picture":
         """The error of each case against its time, and the Pareto front at the largest n."""
@@ -143,35 +145,35 @@ class Plots:
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
         from harness.study.report.plots.overviews import roofline
 
-        found = self._run.findings
-        if not found.roofs:
+        findings = self._run.findings
+        if not findings.roofs:
             raise UsageError(why_no_roof(self._run.machine))
-        return self._picture(lambda one: roofline(one, found.roofs, found.roof_points), setting)
+        return self._picture(lambda panel: roofline(panel, findings.roofs, findings.roof_points), setting)
 
     def _curves(self, cost: Cost, setting: dict[str, Any]) -> "Picture":
         from harness.study.report.plots.curves import curves
 
-        return self._picture(lambda one: curves(one, cost), setting)
+        return self._picture(lambda panel: curves(panel, cost), setting)
 
-    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", wanted: dict[str, Any]) -> "Picture":
+    def _picture(self, draw: "Callable[[PanelSetting], Figure | None]", setting: dict[str, Any]) -> "Picture":
         looks = looks_of_run(self._run.lines)
-        every = panel_settings(self._run.lines_at(**wanted), looks)
+        every = panel_settings(self._run.lines_at(**setting), looks)
         if not every:
             raise UsageError("nothing was measured there")
         figure = draw(every[0])
         if figure is None:
             raise UsageError("there is nothing to draw")
         if len(every) > 1:
-            others = "; ".join(one.title for one in every[1:])
-            figure.text(0.01, 0.005, f"there is more: {others}", fontsize=7, color="0.5")
+            titles = "; ".join(panel.title for panel in every[1:])
+            figure.text(0.01, 0.005, f"there is more: {titles}", fontsize=7, color="0.5")
         return Picture(figure)
 
 
+@dataclass(frozen=True)
 class Picture:
     """A figure that a notebook displays by itself. `figure` is the matplotlib figure."""
 
-    def __init__(self, figure: "Figure") -> None:
-        self.figure = figure
+    figure: "Figure"
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -185,9 +187,9 @@ class Picture:
 
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
-    found = vars(read_run_directory(Path(path)))
-    lines = complete_lines(found["lines"], found["machine"], found["config"].get("baseline"))
-    return Run(**{**found, "lines": lines})
+    stored = read_run_directory(Path(path))
+    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    return Run(**{**vars(stored), "lines": lines})
 
 
 def laws_of(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -47,16 +47,16 @@ def measured_value(
     """
     if against:
         elsewhere = measured_value(lines, quantity, of, over, {**at, **against})
-        there = {_place(one.line, False, against): one for one in elsewhere}
+        there = {_place(value.line, False, against): value for value in elsewhere}
         here = measured_value(lines, quantity, of, over, at)
-        both = [(one, there.get(_place(one.line, False, against))) for one in here]
+        both = [(value, there.get(_place(value.line, False, against))) for value in here]
         return [_divided(one.line, one, other) for one, other in both if other is not None]
     mine = sorted((line for line in lines if line.impl == of and is_at_size(line, at)), key=lambda line: line.seq_len)
     if not over:
         return [_known(line, quantity) for line in mine]
     any_heads = bool({of, over} & layers_without_heads(lines))
-    others = {_place(line, any_heads): line for line in lines if line.impl == over}
-    pairs = [(line, others.get(_place(line, any_heads))) for line in mine]
+    divisors = {_place(line, any_heads): line for line in lines if line.impl == over}
+    pairs = [(line, divisors.get(_place(line, any_heads))) for line in mine]
     return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
 
 
@@ -81,18 +81,19 @@ def _known(line: CaseResult, quantity: str) -> MeasuredValue:
 
 
 def _ratio(line: CaseResult, other: CaseResult, quantity: str) -> MeasuredValue:
-    both = (_known(one, quantity) for one in (line, other))
-    return _divided(line, *(replace(one, ended=one.ended and f"{one.line.impl} {one.ended}") for one in both))
+    values = [_known(each, quantity) for each in (line, other)]
+    values = [replace(value, ended=value.ended and f"{value.line.impl} {value.ended}") for value in values]
+    return _divided(line, *values)
 
 
-def _divided(line: CaseResult, one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
+def _divided(line: CaseResult, value: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
     """The ratio of two quantities, attributed to `line`. Its interval assumes independent errors."""
-    if one.known is None or other.known is None:
-        return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (one.ended, other.ended)))))
-    if min(one.known[0], other.known[0]) <= 0:
+    if value.known is None or other.known is None:
+        return MeasuredValue(line, None, ", ".join(dict.fromkeys(filter(None, (value.ended, other.ended)))))
+    if min(value.known[0], other.known[0]) <= 0:
         return MeasuredValue(line, None, "nothing to divide")
-    unlike = unlikeness(one.line, other.line)
-    return MeasuredValue(line, ratio_at(line.seq_len, one.known, other.known, unlike).ratio, "")
+    unlike = unlikeness(value.line, other.line)
+    return MeasuredValue(line, ratio_at(line.seq_len, value.known, other.known, unlike).ratio, "")
 
 
 _Points = Sequence[tuple[CaseResult, Known]]
@@ -112,16 +113,16 @@ def judge_claims(paper: Paper, lines: Sequence[CaseResult]) -> list[JudgedClaim]
 
 
 def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
-    found = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
-    if not found:
+    values = measured_value(lines, claim.quantity, *claim.of, claim.at, claim.against)
+    if not values:
         return Judgement("", NOT_MEASURED, "no case of it was measured")
-    known = [(one.line, one.known) for one in found if one.known is not None]
-    if not known:
-        return Judgement("", UNDETERMINED, f"no number was measured: {found[0].ended}")
+    points = [(value.line, value.known) for value in values if value.known is not None]
+    if not points:
+        return Judgement("", UNDETERMINED, f"no number was measured: {values[0].ended}")
     along_n = {"exponent": _exponent, "overtakes": _overtakes}
     if claim.kind in along_n:
-        return along_n[claim.kind](claim, _along_n(known))
-    return _value_claim(claim, _widest(known))
+        return along_n[claim.kind](claim, _along_n(points))
+    return _value_claim(claim, _widest(points))
 
 
 _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
@@ -130,14 +131,12 @@ _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
 def _widest(points: _Points) -> _Points:
     """The points with the largest width and, of these, the most heads."""
     widest = max((line.d_model, line.num_heads) for line, _ in points)
-    return [(line, known) for line, known in points if (line.d_model, line.num_heads) == widest]
+    return [(line, value) for line, value in points if (line.d_model, line.num_heads) == widest]
 
 
 def _along_n(points: _Points) -> _Points:
     """The longest row of points that differ only in n. Ties go to the larger width, then to more heads."""
-    rows: dict[tuple[object, ...], list[tuple[CaseResult, Known]]] = {}
-    for line, known in points:
-        rows.setdefault(tuple(getattr(line, axis) for axis in _OTHERS), []).append((line, known))
+    rows = grouped(points, lambda point: attrgetter(*_OTHERS)(point[0]))
     return max(rows.values(), key=lambda row: (len(row), row[0][0].d_model, row[0][0].num_heads))
 
 
@@ -151,18 +150,18 @@ def _verdict(known: Known, least: float, most: float) -> str:
 
 def _value_claim(claim: Claim, points: _Points) -> Judgement:
     """Judge whether all points lie between two bounds. One point outside refutes the claim."""
-    (wanted,) = claim.wanted
-    number, within = _number(wanted), claim.within
+    (claimed,) = claim.wanted
+    number, within = _number(claimed), claim.within
     least, most, sentence = {
-        "about": (wanted * (1 - within), wanted * (1 + within), f"{number} ± {100 * within:.0f} %"),
-        "at_least": (wanted, math.inf, f"{number} or more"),
-        "at_most": (-math.inf, wanted, f"{number} or less"),
+        "about": (claimed * (1 - within), claimed * (1 + within), f"{number} ± {100 * within:.0f} %"),
+        "at_least": (claimed, math.inf, f"{number} or more"),
+        "at_most": (-math.inf, claimed, f"{number} or less"),
     }[claim.kind]
-    text = ", ".join(_claim_at(line, known, several=len(points) > 1) for line, known in points)
-    first = {_verdict(known, least, most): (line.seq_len, known) for line, known in reversed(points)}
+    text = ", ".join(_claim_at(line, value, several=len(points) > 1) for line, value in points)
+    first = {_verdict(value, least, most): (line.seq_len, value) for line, value in reversed(points)}
     if REFUTED in first:
-        n, known = first[REFUTED]
-        return Judgement(text, REFUTED, f"at n = {n} it is {_number(known[0])}, and not {sentence}")
+        n, value = first[REFUTED]
+        return Judgement(text, REFUTED, f"at n = {n} it is {_number(value[0])}, and not {sentence}")
     if UNDETERMINED in first:
         n, _ = first[UNDETERMINED]
         return Judgement(text, UNDETERMINED, f"the interval at n = {n} holds numbers that are not {sentence}")
@@ -170,7 +169,7 @@ def _value_claim(claim: Claim, points: _Points) -> Judgement:
 
 
 def _exponent(claim: Claim, points: _Points) -> Judgement:
-    by_n = {line.seq_len: known for line, known in points}
+    by_n = {line.seq_len: of_n for line, of_n in points}
     if len(by_n) < 2:
         return Judgement("", UNDETERMINED, "n was not varied alone")
     small, large = sorted(by_n)[-2:]
@@ -181,9 +180,9 @@ def _exponent(claim: Claim, points: _Points) -> Judgement:
     value, lo, hi = power = (gap.value / run, gap.lo / run, gap.hi / run)
     interval = f" ({lo:.2f} to {hi:.2f})" if hi - lo > 0.005 else ""
     text = f"n^{value:.2f}{interval} from n = {small} to {large}"
-    (wanted,) = claim.wanted
-    sentence = f"{wanted:g} ± {claim.within:g}"
-    verdict = _verdict(power, wanted - claim.within, wanted + claim.within)
+    (claimed,) = claim.wanted
+    sentence = f"{claimed:g} ± {claim.within:g}"
+    verdict = _verdict(power, claimed - claim.within, claimed + claim.within)
     if verdict == UNDETERMINED:
         return Judgement(text, verdict, f"the power may be {sentence}, and may be another")
     return Judgement(text, verdict, f"the power is {'not ' if verdict == REFUTED else ''}{sentence}")
@@ -191,7 +190,7 @@ def _exponent(claim: Claim, points: _Points) -> Judgement:
 
 def _overtakes(claim: Claim, points: _Points) -> Judgement:
     gaps = [
-        CostRatio(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in known)) for line, known in points
+        CostRatio(line.seq_len, *(math.log(end) if end > 0 else -math.inf for end in ends)) for line, ends in points
     ]
     over, (least, most) = find_overtaking(gaps), claim.wanted
     sentence = f"the paper has it from an n between {least:.0f} and {most:.0f} on"
@@ -230,23 +229,23 @@ COLUMNS = (
 )
 
 
-def judged_claims_table(found: Sequence[JudgedClaim]) -> "pd.DataFrame":
+def judged_claims_table(judged: Sequence[JudgedClaim]) -> "pd.DataFrame":
     """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
     import pandas as pd
 
     rows = [
         {
-            **vars(one.claim),
-            **vars(one.judgement),
-            "claim": one.claim.says,
-            "kind": one.claim.kind,
-            "impl": one.claim.of[0],
-            "over": one.claim.of[1],
-            "at": size_text(one.claim.at),
-            "against": size_text(one.claim.against),
-            "wanted": " ".join(f"{number:g}" for number in one.claim.wanted),
+            **vars(judged_claim.claim),
+            **vars(judged_claim.judgement),
+            "claim": judged_claim.claim.says,
+            "kind": judged_claim.claim.kind,
+            "impl": judged_claim.claim.of[0],
+            "over": judged_claim.claim.of[1],
+            "at": size_text(judged_claim.claim.at),
+            "against": size_text(judged_claim.claim.against),
+            "wanted": " ".join(f"{number:g}" for number in judged_claim.claim.wanted),
         }
-        for one in found
+        for judged_claim in judged
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -271,12 +270,12 @@ def figures_beside(paper: Paper, lines: Sequence[CaseResult]) -> list[FigureComp
 
     If several cases match, the widest is taken. Ties go to the larger batch size.
     """
-    found = []
+    comparisons = []
     for figure in paper.figures:
         alike = measured_value(lines, figure.quantity, figure.of, figure.over, figure.at)
-        best = max(alike, key=lambda one: (one.line.d_model, one.line.batch_size), default=None)
-        found.append(FigureComparison(figure, best))
-    return found
+        best = max(alike, key=lambda value: (value.line.d_model, value.line.batch_size), default=None)
+        comparisons.append(FigureComparison(figure, best))
+    return comparisons
 
 
 PUBLISHED_COLUMNS = (
@@ -285,19 +284,19 @@ PUBLISHED_COLUMNS = (
 )
 
 
-def published_table(found: Sequence[FigureComparison]) -> "pd.DataFrame":
+def published_table(comparisons: Sequence[FigureComparison]) -> "pd.DataFrame":
     """Return the figures as a tidy DataFrame: `published.csv`.
 
     For a case without a number, `measured_ended` says how it ended.
     """
     import pandas as pd
 
-    return pd.DataFrame([_published_row(one) for one in found], columns=list(PUBLISHED_COLUMNS))
+    return pd.DataFrame([_published_row(comparison) for comparison in comparisons], columns=list(PUBLISHED_COLUMNS))
 
 
-def _published_row(one: FigureComparison) -> dict[str, object]:
-    figure, found = one.figure, one.measured
-    known = found.known if found else None
+def _published_row(comparison: FigureComparison) -> dict[str, object]:
+    figure, measured = comparison.figure, comparison.measured
+    value = measured.known if measured else None
     return {
         **vars(figure),
         "unit": "" if figure.over else QUANTITIES[figure.quantity].unit,
@@ -305,10 +304,10 @@ def _published_row(one: FigureComparison) -> dict[str, object]:
         "at": size_text(figure.at),
         "published": figure.value,
         "published_ended": figure.ended,
-        **dict(zip(("measured", "measured_lo", "measured_hi"), known or (None, None, None), strict=True)),
-        "measured_ended": "" if known else found.ended if found else NOT_MEASURED,
-        "ratio": one.ratio,
-        "case": found.line.case.key if found else "",
+        **dict(zip(("measured", "measured_lo", "measured_hi"), value or (None, None, None), strict=True)),
+        "measured_ended": "" if value else measured.ended if measured else NOT_MEASURED,
+        "ratio": comparison.ratio,
+        "case": measured.line.case.key if measured else "",
     }
 
 
@@ -325,7 +324,7 @@ class PublishedFindings:
     @property
     def sentences(self) -> list[str]:
         """How many claims hold, and a sentence for each."""
-        counted = claims.verdict_count([one.judgement.verdict for one in self.claims], " of the paper")
+        counted = claims.verdict_count([judged.judgement.verdict for judged in self.claims], " of the paper")
         return [counted, *map(_claim_sentence, self.claims)]
 
     @property
@@ -349,8 +348,11 @@ class PublishedFindings:
         ]
         columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
         of = attrgetter("verdict", "measured", "reason")
-        sourced = any(one.claim.source for one in self.claims)
-        judged = [(one.claim.says, *of(one.judgement), *([one.claim.source] if sourced else [])) for one in self.claims]
+        sourced = any(of_claim.claim.source for of_claim in self.claims)
+        judged = [
+            (of_claim.claim.says, *of(of_claim.judgement), *([of_claim.claim.source] if sourced else []))
+            for of_claim in self.claims
+        ]
         return Section(
             f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
             [
@@ -376,32 +378,41 @@ def published_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -
 def _figure_tables(figures: Iterable[FigureComparison]) -> Iterator[Table]:
     """A table for each published table and quantity, with the source and the published hardware."""
     columns = {"layer": "layer", "at": "at", "published": "n", "measured": "n", "measured / published": "n soft"}
-    for (name, what), group in grouped(figures, lambda one: (one.figure.table, one.figure.quantity)).items():
+    for (name, what), group in grouped(
+        figures, lambda comparison: (comparison.figure.table, comparison.figure.quantity)
+    ).items():
         first, quantity = group[0].figure, QUANTITIES[what]
         unit = f" [{quantity.unit}]" if quantity.unit and not first.over else ""
         parts = {"": first.source, "on ": first.hardware, "second-hand: ": first.second_hand}
         origin = "; ".join(f"{says}{part}" for says, part in parts.items() if part)
-        yield Table(columns, [_figure_row(one) for one in group], title=f"{name}: {quantity.title}{unit}", about=origin)
+        yield Table(
+            columns,
+            [_figure_row(comparison) for comparison in group],
+            title=f"{name}: {quantity.title}{unit}",
+            about=origin,
+        )
 
 
-def _claim_sentence(one: JudgedClaim) -> str:
+def _claim_sentence(judged: JudgedClaim) -> str:
     """A claim and its verdict: `Confirmed: 20 times less memory; measured 18.2: 20.4 ± 25 %.`"""
-    judgement = one.judgement
+    judgement = judged.judgement
     measured = f"measured {judgement.measured}: " if judgement.measured else ""
-    return f"{judgement.verdict.capitalize()}: {one.claim.says.rstrip('.')}; {measured}{judgement.reason}."
+    return f"{judgement.verdict.capitalize()}: {judged.claim.says.rstrip('.')}; {measured}{judgement.reason}."
 
 
-def _figure_row(one: FigureComparison) -> Row:
-    figure, ratio = one.figure, one.ratio
+def _figure_row(comparison: FigureComparison) -> Row:
+    figure, ratio = comparison.figure, comparison.ratio
     layer = f"{figure.of} / {figure.over}" if figure.over else figure.of
     symbols = {axis: letter for letter, axis in LETTERS.items()}
     where = ", ".join(
-        f"{symbols.get(axis, axis)} = {' '.join(map(str, held))}" for axis, held in figure.differing.items()
+        f"{symbols.get(axis, axis)} = {' '.join(map(str, values))}" for axis, values in figure.differing.items()
     )
     published = figure.ended if figure.value is None else f"{figure.value:,.10g}"  # with all the digits published
     measured = NOT_MEASURED
-    if one.measured is not None:
-        measured = _figure_number(one.measured.known[0]) if one.measured.known else one.measured.ended
+    if comparison.measured is not None:
+        measured = (
+            _figure_number(comparison.measured.known[0]) if comparison.measured.known else comparison.measured.ended
+        )
     return (layer, where, published, measured, _figure_number(ratio) if ratio is not None else "")
 
 

@@ -84,8 +84,8 @@ def _attention_tflops(line: CaseResult) -> Known | None:
 
 def _exact(*parts: float | None, unit: float = 1.0) -> Known | None:
     """The sum of exact parts, in `unit`; None if a part is not known."""
-    known = [part for part in parts if part is not None]
-    return (sum(known) / unit,) * 3 if len(known) == len(parts) else None
+    values = [part for part in parts if part is not None]
+    return (sum(values) / unit,) * 3 if len(values) == len(parts) else None
 
 
 def _peak(unit: float) -> Callable[[CaseResult], Known | None]:
@@ -157,12 +157,12 @@ def _values(axis: str, given: Sequence[Any]) -> tuple[Any, ...]:
     return values
 
 
-def _size(given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    return {axis: _values(axis, flattened(value)) for axis, value in given.items()}
+def _size(sizes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {axis: _values(axis, flattened(value)) for axis, value in sizes.items()}
 
 
-def _long_names(given: Any) -> Any:
-    return long_names(given) if isinstance(given, Mapping) else given
+def _long_names(sizes: Any) -> Any:
+    return long_names(sizes) if isinstance(sizes, Mapping) else sizes
 
 
 def _cell(cell: Any) -> tuple[float | None, str]:
@@ -191,8 +191,12 @@ class _Part(FileModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _present(cls, held: Any) -> Any:
-        return {name: one for name, one in held.items() if one is not None} if isinstance(held, Mapping) else held
+    def _present(cls, content: Any) -> Any:
+        return (
+            {name: value for name, value in content.items() if value is not None}
+            if isinstance(content, Mapping)
+            else content
+        )
 
 
 class _Table(_Part):
@@ -262,10 +266,10 @@ class Claim(_Part):
         kinds = self.model_fields_set.intersection(KINDS)
         if len(kinds) != 1:
             raise ValueError(f"it takes one of {', '.join(KINDS)}")
-        kind, wanted = self.kind, self.wanted
-        if len(wanted) != (2 if kind == "overtakes" else 1):
+        kind, numbers = self.kind, self.wanted
+        if len(numbers) != (2 if kind == "overtakes" else 1):
             raise ValueError(f"{kind} takes {'two numbers' if kind == 'overtakes' else 'one number'}")
-        if kind == "overtakes" and not (self.of[1] and wanted[0] < wanted[1]):
+        if kind == "overtakes" and not (self.of[1] and numbers[0] < numbers[1]):
             raise ValueError("of takes 'impl / other' where one overtakes the other, and two n, the smaller first")
         if (kind in ("about", "exponent")) != ("within" in self.model_fields_set):
             raise ValueError("within goes with about and exponent, which take it, and with nothing else")
@@ -321,8 +325,10 @@ class Paper(_Part):
 
 def paper_of(config: Mapping[str, Any]) -> Paper | None:
     """Return the paper in a run's configuration; None if it has none. Raises UsageError if it cannot be read."""
-    held = config.get("paper")
+    content = config.get("paper")
     try:
-        return checked(Paper, held) if held else None
+        return checked(Paper, content) if content else None
     except Damaged as damage:
-        raise UsageError(f"paper {held.get('name') if isinstance(held, Mapping) else held}: {damage}") from damage
+        raise UsageError(
+            f"paper {content.get('name') if isinstance(content, Mapping) else content}: {damage}"
+        ) from damage

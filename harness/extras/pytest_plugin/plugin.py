@@ -79,8 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _asks_for_scaling(item: pytest.Item) -> bool:
     """Whether the test uses this plugin's fixture, and not the suite's own fixture of that name."""
     info = getattr(item, "_fixtureinfo", None)
-    found: Sequence[pytest.FixtureDef] = info.name2fixturedefs.get("scaling", ()) if info is not None else ()
-    return bool(found) and getattr(found[-1].func, "__module__", "") == __name__
+    definitions: Sequence[pytest.FixtureDef] = info.name2fixturedefs.get("scaling", ()) if info is not None else ()
+    return bool(definitions) and getattr(definitions[-1].func, "__module__", "") == __name__
 
 
 def _is_benchmark_only_skip(mark: pytest.Mark) -> bool:

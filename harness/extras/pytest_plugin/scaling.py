@@ -5,6 +5,7 @@ A test that cannot continue ends at its own line, with one sentence: this module
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial, partialmethod
 from typing import Any, TypeVar
 
@@ -23,13 +24,7 @@ from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, pre
 from harness.study.laws.laws import Law, Range, exponent_of
 from harness.study.laws.series import point_of, series_of
 
-from .shared_measurements import (
-    PytestSession,
-    Request,
-    one_case,
-    precision_named,
-    read_request,
-)
+from .shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 
 __tracebackhide__ = True
 _Given = TypeVar("_Given")
@@ -70,16 +65,16 @@ _NOTHING = Law((), (), determined=True, reason="", exact=True)
 
 def _fit(lines: Sequence[CaseResult], metric: str) -> FittedLaw | None:
     """The cost model of one quantity; None if the quantity is unknown at some size, or has no cost model."""
-    one = series_of(lines, metric)
-    if one is None or len(one.points) < len(lines):
+    series = series_of(lines, metric)
+    if series is None or len(series.points) < len(lines):
         return None
     for fitted in laws_of_layer(lines):
         if fitted.series.metric == metric:
             return fitted
-    law = law_of(one)
-    if law is None and any(point.value for point in one.points):
+    law = law_of(series)
+    if law is None and any(point.value for point in series.points):
         return None
-    return FittedLaw(one, law or _NOTHING, (), None, None)
+    return FittedLaw(series, law or _NOTHING, (), None, None)
 
 
 class Exponent(float):
@@ -103,9 +98,9 @@ class Exponent(float):
     hi: float
     _quantity: "Quantity"
 
-    def __new__(cls, quantity: "Quantity", known: Range) -> "Exponent":
-        made = super().__new__(cls, known.value)
-        made.lo, made.hi, made._quantity = known.lo, known.hi, quantity
+    def __new__(cls, quantity: "Quantity", measured: Range) -> "Exponent":
+        made = super().__new__(cls, measured.value)
+        made.lo, made.hi, made._quantity = measured.lo, measured.hi, quantity
         return made
 
     def __repr__(self) -> str:
@@ -157,8 +152,10 @@ class Quantity:
         """
         varied = self._request.varied or (self._request.axis,)
         letters = [self._request.letters[name] for name in varied]
-        found = {tuple(sizes_by_letter(by)[one] for one in letters): value for by, value in self._measured().items()}
-        return {by[0]: value for by, value in found.items()} if len(letters) == 1 else dict(found)
+        values = {
+            tuple(sizes_by_letter(by)[letter] for letter in letters): value for by, value in self._measured().items()
+        }
+        return {by[0]: value for by, value in values.items()} if len(letters) == 1 else dict(values)
 
     @property
     def exponent(self) -> Exponent:
@@ -197,10 +194,10 @@ class Quantity:
         case = _fail_on_error(lambda: self._request.at(sizes))
         if self._metric == "time":
             own = own_axes.sizes_of(case, self._request.own_axes)
-            at, found = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
+            at, fitted = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
             if at in self._measured():
                 return self._measured()[at]
-            return predictor_of(found.series, found.law, found.expected)(*at).value
+            return predictor_of(fitted.series, fitted.law, fitted.expected)(*at).value
         (line,) = self._source.facts([case])
         point = point_of(line, self._metric)
         if point is None:
@@ -289,23 +286,24 @@ class Quantity:
         """The measured values by size."""
         return {point.size: point.value for point in self._found().series.points}
 
-    def _exponent_of(self, found: FittedLaw) -> Range | None:
+    def _exponent_of(self, fitted: FittedLaw) -> Range | None:
         """None if the axis takes one value."""
-        if not found.law.coefficients:
+        if not fitted.law.coefficients:
             return Range(0.0, 0.0, 0.0)
-        return exponent_of(found.law, self._request.letter, *found.series.largest.size)
+        return exponent_of(fitted.law, self._request.letter, *fitted.series.largest.size)
 
-    def _text(self, found: FittedLaw) -> str:
-        text = str(found.law) if found.law.determined else f"{found.law} (undetermined)"
-        exponent = self._exponent_of(found)
+    def _text(self, fitted: FittedLaw) -> str:
+        text = str(fitted.law) if fitted.law.determined else f"{fitted.law} (undetermined)"
+        exponent = self._exponent_of(fitted)
         return f"{text}, exponent {exponent_text(exponent)}" if exponent else text
 
 
+@dataclass(frozen=True)
 class Scaling:
     """The fixture `scaling`. `no_time` says why no time may be measured now; None if it may."""
 
-    def __init__(self, measuring: PytestSession, no_time: str | None) -> None:
-        self._measuring, self._no_time = measuring, no_time
+    _measuring: PytestSession
+    _no_time: str | None
 
     def __call__(
         self,
@@ -402,11 +400,11 @@ class LayerFacts:
         return f"LayerFacts({', '.join(f'{name}={value!r}' for name, value in self._facts.items())})"
 
 
+@dataclass(frozen=True)
 class LayerFactsOf:
     """The fixture `layer_facts`."""
 
-    def __init__(self, measuring: PytestSession) -> None:
-        self._measuring = measuring
+    _measuring: PytestSession
 
     def __call__(self, layer: object, **axes: Any) -> LayerFacts:
         """The facts of one case. `axes` are those of `scaling`, each with one value."""

@@ -7,10 +7,10 @@ import contextlib
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,7 @@ from harness.core.results.row_files import StoredRow
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import TrialOutcome
-from harness.core.run.session import Session
+from harness.core.run.session import Phase, Session
 
 _SEED = 0
 
@@ -54,16 +54,12 @@ class PytestSession:
         self._precision = precision_named("quick")
         self._session_for()
 
-    def traits(self, impl: str) -> Traits:
-        """The traits of the impl. A trial inspects a layer that is not built in.
+    def has_heads(self, impl: str) -> bool:
+        """Whether the layer has heads. A trial inspects a layer that is not built in.
 
         Raises UsageError if the layer cannot be loaded.
         """
-        return self._session_for().describe(impl)
-
-    def has_heads(self, impl: str) -> bool:
-        """Whether the layer has heads. Raises UsageError as `traits` does."""
-        return self.traits(impl).has_heads
+        return self._session_for().has_heads(impl)
 
     def axes_text(self, impl: str) -> str | None:
         """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
@@ -79,10 +75,7 @@ class PytestSession:
         cases = list(cases)
         missing = [case for case in cases if case not in self._facts]
         if missing:
-            rows = _Rows()
-            with self._unless_stopped():
-                self._session_for().measure(missing, rows, _NoScreen(), "prepare")
-            self._facts.update(rows.by_case)
+            self._facts |= self._measured(missing, "prepare")
         return summarise([row for case in cases for row in self._facts[case]], precision)
 
     def times(self, cases: Sequence[Case], precision: Precision, more: bool = False) -> list[CaseResult]:
@@ -91,13 +84,11 @@ class PytestSession:
         fine = [case for case in cases if self._facts[case][-1]["status"] == "ok"]
         missing = [case for case in fine if more or (case, repr(precision)) not in self._times]
         if missing:
-            rows = _Rows()
-            with self._unless_stopped():
-                self._session_for(precision).measure(missing, rows, _NoScreen(), "time")
+            rows = self._measured(missing, "time", precision)
             for case in missing:
                 kept = self._times.setdefault((case, repr(precision)), [])
                 before = max((row["round"] for row in kept), default=0)
-                kept += [row | {"round": row["round"] + before} for row in rows.by_case.get(case, ())]
+                kept += [row | {"round": row["round"] + before} for row in rows.get(case, ())]
         timed = [row for case in fine for row in self._times[case, repr(precision)]]
         rounds = max((row["round"] for row in timed), default=0)
         limits = replace(precision, max_rounds=max(precision.max_rounds, rounds))
@@ -108,17 +99,20 @@ class PytestSession:
         self._processes.close()
         self._session = None
 
-    @contextlib.contextmanager
-    def _unless_stopped(self) -> Iterator[None]:
-        """End all processes if the test is stopped while measuring, for example by its time limit.
+    def _measured(
+        self, cases: Sequence[Case], phase: Phase, precision: Precision | None = None
+    ) -> dict[Case, list[dict[str, Any]]]:
+        """Measure the cases, and return the rows of each.
 
-        A trial may still be running then.
+        End all processes if the test is stopped meanwhile, for example by its time limit: a trial may still be running.
         """
+        rows = _Rows()
         try:
-            yield
+            self._session_for(precision).measure(cases, rows, _NoScreen(), phase)
         except BaseException:
             self.close()
             raise
+        return rows.by_case
 
     def _session_for(self, precision: Precision | None = None) -> Session:
         """The session with the limits of the precision, or with the latest limits: facts do not depend on them.
@@ -127,15 +121,15 @@ class PytestSession:
         """
         self._precision = precision or self._precision
         trial_s, timeout_s = self._precision.trial_s, self._precision.timeout_s
-        wanted = (tuple(sys.path), trial_s, timeout_s)
-        if self._session is None or self._started != wanted:
+        needs = (tuple(sys.path), trial_s, timeout_s)
+        if self._session is None or self._started != needs:
             self.close()
             scratch = tempfile.TemporaryDirectory(prefix="attn-harness-", ignore_cleanup_errors=True)
             cache = Path(self._processes.enter_context(scratch))
             executor = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, compile_cache=cache)
             self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
             self._session.traits = self._traits
-            self._started = wanted
+            self._started = needs
         self._session.precision = self._precision
         return self._session
 
@@ -218,18 +212,16 @@ def _can_be_imported(module: ModuleType) -> bool:
     """Whether a fresh interpreter with this one's `sys.path` finds the same file under the module's name."""
     if module.__name__ == "__main__":
         return False
-    spec: ModuleSpec | None = None
-    path: Iterable[str] | None = None
-    parts = module.__name__.split(".")
-    for number in range(1, len(parts) + 1):
-        spec = _found_by_name(".".join(parts[:number]), None if path is None else list(path))
+    origin: str | None = None
+    path: list[str] | None = None
+    for name in accumulate(module.__name__.split("."), "{}.{}".format):
+        spec = _found_by_name(name, path)
         if spec is None:
             return False
-        path = spec.submodule_search_locations or ()
-    own, file = spec.origin if spec else None, getattr(module, "__file__", None)
-    if own in (None, "built-in"):
-        return file is None
-    return file is not None and Path(str(own)).resolve() == Path(file).resolve()
+        origin, path = spec.origin, list(spec.submodule_search_locations or ())
+    file = getattr(module, "__file__", None)
+    imported = None if origin in (None, "built-in") else Path(str(origin)).resolve()
+    return imported == (Path(file).resolve() if file else None)
 
 
 def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
@@ -237,12 +229,9 @@ def _found_by_name(name: str, path: list[str] | None) -> ModuleSpec | None:
 
     pytest's own finders are skipped, because other processes do not have them.
     """
-    for finder in sys.meta_path:
-        if not type(finder).__module__.startswith("_pytest") and hasattr(finder, "find_spec"):
-            spec = finder.find_spec(name, path)
-            if spec is not None:
-                return spec
-    return None
+    finders = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("_pytest")]
+    specs = (finder.find_spec(name, path) for finder in finders if hasattr(finder, "find_spec"))
+    return next(filter(None, specs), None)
 
 
 # The axes along which a cost model can be fitted, and their default sizes.
@@ -275,8 +264,8 @@ class Request:
     @property
     def letters(self) -> dict[str, str]:
         """The letter of each axis in formulas."""
-        own = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
-        return {**{name: AXES[name].letter for name in OVER}, **own}
+        own_letters = {name: letter for name, (letter, _) in own_axes.axes_of_text(self.own_axes).items()}
+        return {**{name: AXES[name].letter for name in OVER}, **own_letters}
 
     @property
     def letter(self) -> str:
@@ -308,9 +297,9 @@ class Request:
     def between(self) -> list[Case]:
         """The cases halfway between neighbours along the axis."""
         middles = {low: (low + high) // 2 for low, high in pairwise(self.sizes)}
-        lower = [(case, size) for case in self.cases if (size := self.sizes_of(case)[self.axis]) in middles]
-        found = dict.fromkeys(self.with_size(case, self.axis, middles[size]) for case, size in lower)
-        return [case for case in found if case not in self.cases]
+        lower = [case for case in self.cases if self.sizes_of(case)[self.axis] in middles]
+        between = [self.with_size(case, self.axis, middles[self.sizes_of(case)[self.axis]]) for case in lower]
+        return [case for case in dict.fromkeys(between) if case not in self.cases]
 
     def at(self, sizes: Mapping[str, Any]) -> Case:
         """The case at these sizes. Raises UsageError for an unknown or invalid size, or a missing one that varies."""
@@ -322,13 +311,12 @@ class Request:
         if missing:
             raise UsageError(f"at(…): say {' and '.join(f'{name}=…' for name in missing)}")
         case = self.cases[0]
-        for name in sizes.keys() - OVER.keys():
-            case = self.with_size(case, name, sizes[name])
-        checked = check_axes({**case.as_dict(), **{name: sizes[name] for name in sizes if name in OVER}})
-        at = {name: checked[name] for name in sizes if name in OVER}
-        if any(len(values) != 1 for values in at.values()):
+        for name, size in sizes.items():
+            case = self.with_size(case, name, size)
+        checked = check_axes(case.as_dict())
+        if any(len(checked[name]) != 1 for name in OVER):
             raise UsageError("at(…) takes one value of each size")
-        return replace(case, **{name: values[0] for name, values in at.items()})
+        return replace(case, **{name: checked[name][0] for name in OVER})
 
 
 def read_request(
@@ -346,23 +334,25 @@ def read_request(
     """
     text = measuring.axes_text(impl_name_of(layer))
     own = own_axes.axes_of_text(text)
-    if axis not in (*OVER, *own):
-        known = (*OVER, *own)
-        raise UsageError(f"axis={axis!r}: a law is along {', '.join(known)}{did_you_mean(str(axis), known)}")
+    axes_of_laws = (*OVER, *own)
+    if axis not in axes_of_laws:
+        raise UsageError(
+            f"axis={axis!r}: a law is along {', '.join(axes_of_laws)}{did_you_mean(str(axis), axes_of_laws)}"
+        )
     if axis in given:
         raise UsageError(f"{axis} is the axis: its sizes are over=…")
     if over is None and axis in own:
         raise UsageError(f"{axis} has no usual sizes: give over=…")
     sizes = OVER[axis] if over is None else tuple(over)
     if axis in own:
-        others = str(given.get("options", NO_OPTIONS))
-        given = {**given, "options": [own_axes.at_size(text, others, axis, size) for size in sizes]}
-    axes = _axes(layer, given if axis in own else {**given, axis: sizes})
-    several = [
-        name
-        for name, values in axes.items()
-        if len(values) > 1 and name not in OVER and not (axis in own and name == "options")
-    ]
+        options = str(given.get("options", NO_OPTIONS))
+        given = {**given, "options": [own_axes.at_size(text, options, axis, size) for size in sizes]}
+        may_vary = {*OVER, "options"}
+    else:
+        given = {**given, axis: sizes}
+        may_vary = {*OVER}
+    axes = _axes(layer, given)
+    several = [name for name, values in axes.items() if len(values) > 1 and name not in may_vary]
     if several:
         raise UsageError(f"{several[0]} takes one value here: ask once for each")
     return Request(
@@ -396,9 +386,9 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
     given = long_names(given)
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
     if unknown:
-        known = [axis for axis in AXES if axis != "impl"]
+        names = [axis for axis in AXES if axis != "impl"]
         option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
-        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], known)} {option}")
+        raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], names)} {option}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
     return check_axes({**usual, **values, "impl": [name]})

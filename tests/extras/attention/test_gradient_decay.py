@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.extras.attention.gradient_decay import FLOOR, decay
+from harness.extras.attention.pictures import FLOOR, decay
 
 DISTANCE = np.arange(101)
 

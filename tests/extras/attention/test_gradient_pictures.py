@@ -5,8 +5,7 @@ import math
 from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
-from harness.extras.attention.gradient_decay import Decay, Rate
-from harness.extras.attention.pictures import gradient_reach_sentence, rate_cells
+from harness.extras.attention.pictures import Decay, Rate, gradient_reach_sentence, rate_cells
 
 SURE = Rate(0.8, 0.79, 0.81)
 

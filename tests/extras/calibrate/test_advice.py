@@ -5,7 +5,7 @@ from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
 from harness.extras.calibrate.machine_state import Busy
-from harness.extras.calibrate.record import advice_for, gpu_rules, percent, verdict
+from harness.extras.calibrate.record import advice_for, gpu_advice, percent, verdict
 
 
 def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
@@ -87,9 +87,9 @@ def test_shares_are_told_in_per_cent() -> None:
     ],
 )
 def test_advice_on_a_gpu_has_the_command_to_type(state: dict, said: list[str]) -> None:
-    given = [text for kind, text in gpu_rules(state) if kind]
+    given = [advice.text for advice in gpu_advice(state)]
     assert len(given) == len(said)
     assert all(part in text for part, text in zip(said, given, strict=True))
-    without = [text for kind, text in gpu_rules(state and {**state, "borrowed": "a container"}) if kind]
+    without = [advice.text for advice in gpu_advice(state and {**state, "borrowed": "a container"})]
     assert len(without) == len(given)
     assert "sudo" not in " ".join(without)

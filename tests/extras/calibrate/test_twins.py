@@ -51,15 +51,17 @@ class Pretender:
 
 
 def run(*runners: Pretender):
-    waiting, plan = list(runners), Plan(CASES, TRAITS, PRECISION, "quick")
-    return measure_replicates(
-        plan,
-        lambda trial_s: nullcontext(waiting.pop(0)),
-        lambda cases: nullcontext(runners[0]),
-        lambda text: None,
-        copies=2,
-        repeats=len(runners),
+    waiting = list(runners)
+    plan = Plan(
+        CASES,
+        TRAITS,
+        PRECISION,
+        "quick",
+        executor_for=lambda trial_s: nullcontext(waiting.pop(0)),
+        watcher_for=lambda cases: nullcontext(runners[0]),
+        say=lambda text: None,
     )
+    return measure_replicates(plan, copies=2, repeats=len(runners))
 
 
 def test_a_twin_is_its_case_in_everything_that_a_trial_reads() -> None:

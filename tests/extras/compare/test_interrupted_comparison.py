@@ -12,7 +12,7 @@ ROW = {"log_ratio": 0.0, "used_s": 1.0}
 
 
 class Measuring:
-    """Stands for `time_pairs`: it takes three blocks, less those of the past, and may be killed before the last one."""
+    """Stands for `PairTimer`: it takes three blocks, less those of the past, and may be killed before the last one."""
 
     def __init__(self) -> None:
         self.past: list[Any] = []
@@ -20,18 +20,21 @@ class Measuring:
 
     def __call__(
         self, pairs: Any, sides: Any, rules: Any, timing: Any, seed: int, log: Callable, screen: Any, past: Sequence
-    ) -> None:
-        self.past = list(past)
+    ) -> "Measuring":
+        self.past, self.log = list(past), log
+        return self
+
+    def time_pairs(self) -> None:
         for number in range(len(self.past), 3):
             if self.is_killed and number == 2:
                 raise KeyboardInterrupt
-            log({**ROW, "number": number})
+            self.log({**ROW, "number": number})
 
 
 @pytest.fixture
 def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
     stand_in = Measuring()
-    monkeypatch.setattr(recorded, "time_pairs", stand_in)
+    monkeypatch.setattr(recorded, "PairTimer", stand_in)
     monkeypatch.setattr(recorded, "verdicts_of", lambda measured, rules: [])
     monkeypatch.setattr(recorded, "controls_of", lambda measured, rules: [])
     return stand_in

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.core.model.errors import UsageError
-from harness.extras.compare.worktree import Worktree, commit_of, commits_between, find_commit, worktree
+from harness.extras.compare.worktree import UnknownCommit, Worktree, commit_of, commits_between, worktree
 
 
 def git(*arguments: str) -> str:
@@ -231,7 +231,7 @@ def test_outside_a_repository_it_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="HEAD: there is no git repository here"), worktree("HEAD"):
         pass
     with pytest.raises(UsageError, match="absent: there is no git repository here"):
-        find_commit("absent")
+        commit_of("absent")
 
 
 def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,13 +239,14 @@ def test_without_git_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="there is no git here"), worktree("HEAD"):
         pass
     with pytest.raises(UsageError, match="there is no git here"):
-        find_commit("HEAD")
+        commit_of("HEAD")
 
 
-def test_a_commit_is_named_by_its_hash_and_subject_and_an_unknown_one_is_none() -> None:
+def test_a_commit_is_named_by_its_hash_and_subject_and_an_unknown_one_is_an_error() -> None:
     assert commit_of("main").name == f"{git('rev-parse', 'main')[:10]} (second)"
-    assert find_commit("main") == git("rev-parse", "main")
-    assert find_commit("absent") is None
+    assert commit_of("main").hash == git("rev-parse", "main")
+    with pytest.raises(UnknownCommit, match="absent: git knows no such commit"):
+        commit_of("absent")
 
 
 def test_a_range_is_a_list_of_commits_with_the_good_one_first() -> None:

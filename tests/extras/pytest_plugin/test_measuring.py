@@ -65,9 +65,9 @@ def test_what_a_test_adds_to_the_path_is_found(
 ) -> None:
     (tmp_path / "found_later.py").write_text(LAYER)
     with pytest.raises(UsageError, match="No module named 'found_later'"):
-        measuring.traits("found_later:Layer")
+        measuring.has_heads("found_later:Layer")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert measuring.traits("found_later:Layer").has_heads is False
+    assert measuring.has_heads("found_later:Layer") is False
 
 
 def test_nothing_is_left_when_it_is_closed() -> None:

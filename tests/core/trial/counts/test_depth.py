@@ -84,7 +84,7 @@ def test_somebodys_own_kernel_may_declare_its_inside(runner: Executor) -> None:
         ("ReusesHalves", 3),
         ("ListOfTensors", 7),  # cos, four times sin, and the two operations on the list
         ("ListOfSlices", 2),
-        ("LooksAtASum", 1),
+        ("LooksAtASum", 2),  # the sum and its comparison
     ],
 )
 def test_parts_that_do_not_wait_for_one_another_are_no_chain(layer: str, depth: int, runner: Executor) -> None:

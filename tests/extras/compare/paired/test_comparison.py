@@ -18,11 +18,11 @@ from harness.extras.compare.interleaved import (
     Block,
     ComparisonScreen,
     Pair,
+    PairTimer,
     Side,
     Sides,
     Timing,
     controls_among,
-    time_pairs,
 )
 from harness.extras.compare.paired_evidence import Evidence, Rules
 from harness.extras.compare.paired_verdicts import BlockFailed, MeasuredBlocks, Standing
@@ -58,7 +58,7 @@ class Pretended:
 
 
 class Timed:
-    """Runs `time_pairs` with fake blocks. The test sets their `log_ratio` and their failures."""
+    """Runs `PairTimer` with fake blocks. The test sets their `log_ratio` and their failures."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, interchangeable: bool = False) -> None:
         self.told: list[str] = []
@@ -101,7 +101,8 @@ class Timed:
     ) -> MeasuredBlocks:
         screen = ComparisonScreen([str(pair.head) for pair in pairs], rules, 60 * minutes, Console(file=self.screen))
         log, limit_s = self.rows.append, 60 * minutes
-        return time_pairs(pairs, self.sides, rules, Timing(), 0, log, screen, limit_s, past)  # type: ignore[arg-type]
+        timer = PairTimer(pairs, self.sides, rules, Timing(), 0, log, screen, limit_s, past)  # type: ignore[arg-type]
+        return timer.time_pairs()
 
 
 @pytest.fixture
