@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from harness.core.config.machine import Machine
 from harness.core.layers import layer_lookup
 from harness.core.model import formatting
-from harness.study.laws.crossovers import CostRatio, layers_without_heads, ratio_at, unlikeness
+from harness.study.laws.crossovers import CostRatio, layers_without_heads
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
@@ -29,6 +29,7 @@ from harness.study.report.layer_looks import Looks, looks_of
 from harness.study.report.overview import COSTS, Overview
 from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_chart
 from harness.study.report.text.cautions import unsupported_layers
+from harness.study.report.text.costs import is_sure, time_ratio
 
 from . import style
 from .cost_overview import cost_overview
@@ -169,7 +170,7 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
             }
             colours = np.full((len(widths), len(sizes)), np.nan)
             for (x, y), ratio in of_cells.items():
-                if _is_sure(ratio):
+                if is_sure(ratio):
                     colours[y, x] = ratio.value / math.log(2)
             below = sizes if row == len(impls) - 1 else False
             beside = widths if column == 0 else False
@@ -187,30 +188,22 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
 _Ratios = Mapping[tuple[int, str, int, int], CostRatio]
 
 
-def _is_sure(ratio: CostRatio) -> bool:
-    """Whether the interval of the ratio does not contain 1."""
-    return not ratio.lo <= 0 <= ratio.hi
-
-
 def speed_ratios(setting: PanelSetting, baseline: str) -> _Ratios:
     """The time of the baseline over that of each other layer, as a logarithm with its interval, by (h, impl, d, n)."""
-    times = {
-        (panel.num_heads, line.impl, line.d_model, line.seq_len): (line.best_known_time, line)
-        for panel in setting.panels
-        for line in panel.lines
-        if line.best_known_time is not None
-    }
-    return {
-        (h, impl, d, n): ratio_at(n, base[0], time, unlikeness(line, base[1]))
-        for (h, impl, d, n), (time, line) in times.items()
-        if impl != baseline and (base := times.get((h, baseline, d, n)))
-    }
+    ratios = {}
+    for panel in setting.panels:
+        base_at = {line.seq_len: line for line in panel.of(baseline)}
+        for line in panel.lines:
+            ratio = time_ratio(base_at.get(line.seq_len), line)
+            if ratio and line.impl != baseline:
+                ratios[panel.num_heads, line.impl, line.d_model, line.seq_len] = ratio
+    return ratios
 
 
 def _speedup_title(ratios: _Ratios, baseline: str) -> str:
     """The largest ratio and, if it is below 1, the smallest, with their layers: of the ratios that are surely not 1."""
     base = formatting.printable(baseline)
-    sure = [(ratio.value, ratio.ratio[0], impl) for (_, impl, *_), ratio in ratios.items() if _is_sure(ratio)]
+    sure = [(ratio.value, ratio.ratio[0], impl) for (_, impl, *_), ratio in ratios.items() if is_sure(ratio)]
     if not sure:
         return f"No layer is surely faster or slower than {base}"
     (least, down, slowest), (most, up, fastest) = min(sure), max(sure)
@@ -226,7 +219,7 @@ def _write_ratios(axes: Axes, of_cells: Mapping[tuple[int, int], CostRatio]) -> 
     for (x, y), ratio in of_cells.items():
         dark = abs(ratio.value) > 0.75 * math.log(_FULL_COLOUR)
         colour = "white" if dark else "0.15"
-        if not _is_sure(ratio):
+        if not is_sure(ratio):
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
             colour = "0.5"
         text = _ratio_text(ratio.ratio[0])

@@ -13,7 +13,7 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import exponent_value
-from harness.study.laws.crossovers import Crossover, ratio_at, unlike_conditions, unlikeness
+from harness.study.laws.crossovers import CostRatio, Crossover, ratio_at, unlike_conditions, unlikeness
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_of
 from harness.study.report.document import Cell, Table, grouped
@@ -174,14 +174,20 @@ def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
 
 def close_to(reference: CaseResult, at_n: Lines) -> list[str]:
     """The other layers whose times cannot be told from the reference's: noise alone could explain the difference."""
-    close = []
-    for line in at_n:
-        if line is not reference and line.best_known_time and reference.best_known_time:
-            unlike = unlikeness(line, reference)
-            gap = ratio_at(line.seq_len, line.best_known_time, reference.best_known_time, unlike)
-            if gap.lo <= 0 <= gap.hi:
-                close.append(line.impl)
-    return close
+    ratios = {line.impl: time_ratio(line, reference) for line in at_n if line is not reference}
+    return [impl for impl, ratio in ratios.items() if ratio and not is_sure(ratio)]
+
+
+def time_ratio(line: CaseResult | None, other: CaseResult) -> CostRatio | None:
+    """The time of a line over that of another, as a logarithm with its interval; None if one is not known."""
+    if line is None or line.best_known_time is None or other.best_known_time is None:
+        return None
+    return ratio_at(line.seq_len, line.best_known_time, other.best_known_time, unlikeness(line, other))
+
+
+def is_sure(ratio: CostRatio) -> bool:
+    """Whether the interval of the ratio does not contain 1."""
+    return not ratio.lo <= 0 <= ratio.hi
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
