@@ -68,7 +68,7 @@ def with_output_key(command: str, options: argparse.Namespace) -> argparse.Names
     out = COMMANDS[command].out
     if out is Out.OVERRIDE and options.out is not None:
         # Only backslashes before a quote are special to Hydra.
-        escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), options.out)
+        escaped = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), options.out)
         plain = _PLAIN_PATH.fullmatch(options.out)
         options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
     elif out is Out.KEY and options.out is not None:

@@ -125,8 +125,8 @@ def show_answer(contents: Contents, console: Console) -> None:
     blocks.append(_sentences(contents, console.width))
     blocks += [[table] for table in contents.over_own_axes[:_MOST_SETTINGS]]
     blocks.append([*filter(None, [_more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS).text])])
-    first, *others = filter(None, blocks)
-    show([*first, *(part for block in others for part in ("", *block))], console)
+    first, *following = filter(None, blocks)
+    show([*first, *(part for block in following for part in ("", *block))], console)
 
 
 def _sentences(contents: Contents, width: int) -> list[str]:

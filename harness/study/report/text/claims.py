@@ -24,10 +24,10 @@ QUANTITIES = {
 }
 
 
-def verdict_count(found: Sequence[str], whose: str = "") -> str:
+def verdict_count(verdicts: Sequence[str], whose: str = "") -> str:
     """Count the verdicts: `Of 30 claims 27 confirmed, 1 refuted, 2 undetermined.`"""
-    text = [f"{found.count(kind)} {kind}" for kind in (*VERDICTS, NOT_MEASURED) if kind in found]
-    return f"Of {formatting.counted(len(found), 'claim')}{whose} {', '.join(text)}." if text else ""
+    text = [f"{verdicts.count(kind)} {kind}" for kind in (*VERDICTS, NOT_MEASURED) if kind in verdicts]
+    return f"Of {formatting.counted(len(verdicts), 'claim')}{whose} {', '.join(text)}." if text else ""
 
 
 def refuted_sentences(verdicts: Sequence[ClaimVerdict]) -> list[str]:

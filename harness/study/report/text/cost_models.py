@@ -29,8 +29,8 @@ def law_formula(fitted: FittedLaw) -> str:
 def coefficient_texts(fitted: FittedLaw) -> list[str]:
     """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
     text = partial(_coefficient, fitted.series.metric)
-    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
-    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
+    uncertain = () if fitted.law.exact else reversed(fitted.law.coefficients)
+    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in uncertain]
 
 
 def break_text(fitted: FittedLaw) -> str:
