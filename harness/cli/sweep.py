@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 
 from rich.console import Console
@@ -109,7 +108,7 @@ def run_sweep(options: argparse.Namespace) -> int:
 
 def plan_parts(plan: Plan) -> list[Table | str]:
     """A dry run in words: the grid as a table of axes, what cannot be measured, and the expected time."""
-    of_impl = grouped(plan.cases, attrgetter("impl"))
+    of_impl = grouped(plan.cases, lambda case: case.impl)
     headless = [impl for impl, cases in of_impl.items() if {case.num_heads for case in cases} == {1}]
     rows = []
     for name, axis in AXES.items():

@@ -65,11 +65,6 @@ class FindingId:
         return f"{self.impl} {readable(self.setting.as_dict())}".rstrip()
 
 
-def group(case: Case) -> tuple[str, Setting]:
-    """The impl and setting of a case of a layer without own axes."""
-    return case.impl, Setting.of(case)
-
-
 def parse_case(key: str) -> Case:
     """Parse a case's key. Raises ValueError, with the reason, for anything else."""
     return _case(_parts(key, "seq_len"))
@@ -85,8 +80,9 @@ def parse_finding_id(key: str) -> FindingId:
     sizes = {name: "1" for name in ("seq_len", "d_model", "num_heads") if name not in parts}
     if parts.get("kv_len") == "m":
         sizes["kv_len"] = "1"
-    impl, setting = group(_case({**parts, **sizes}))
-    return FindingId(impl, setting.of_any_source if "kv_len" in sizes else setting, what)
+    case = _case({**parts, **sizes})
+    setting = Setting.of(case)
+    return FindingId(case.impl, setting.of_any_source if "kv_len" in sizes else setting, what)
 
 
 def _parts(key: str, first: str) -> dict[str, Any]:
@@ -163,8 +159,6 @@ def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
 
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
 _End = FiniteFloat | None
-
-
 _SUFFIXES = ("", "_lo", "_hi")
 
 
@@ -190,7 +184,7 @@ class LawKept(FileModel):
     exponent_d: _End
     exponent_d_lo: _End
     exponent_d_hi: _End
-    own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default_factory=dict)
+    own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default={})
 
     @staticmethod
     def of(
@@ -277,23 +271,19 @@ def baseline_of(
     `machine` is the content of the run's `machine.json`. Suspect times are left out.
     """
     cases = {line.case: line for line in with_suspects(lines, roofs(machine))}
+    laws_kept = {}
+    for fitted in laws:
+        series, law = fitted.series, fitted.law
+        laws_kept[FindingId(series.impl, series.setting, series.metric)] = LawKept.of(
+            str(law), law.exact, law.determined, fitted.exponent_n, fitted.exponent_d, fitted.own_exponents
+        )
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=kind_of_machine(machine),
         cases={case: Facts.of(line) for case, line in sorted(cases.items())},
-        laws={
-            FindingId(fitted.series.impl, fitted.series.setting, fitted.series.metric): LawKept.of(
-                str(fitted.law),
-                fitted.law.exact,
-                fitted.law.determined,
-                fitted.exponent_n,
-                fitted.exponent_d,
-                fitted.own_exponents,
-            )
-            for fitted in laws
-        },
+        laws=laws_kept,
         claims={
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
                 claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict
@@ -312,13 +302,9 @@ def baseline_text(baseline: Baseline) -> str:
     """The file's text. For two runs of the same code, only the section `timed` can differ."""
 
     def section(findings: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
-        entries = {}
-        for name in sorted(findings, key=_order):
-            if name.of_time is of_time:
-                entry = findings[name].model_dump()
-                # A layer without own axes has no exponents along them.
-                entries[name.key] = {field: value for field, value in entry.items() if value != {}}
-        return entries
+        chosen = [name for name in sorted(findings, key=_order) if name.of_time is of_time]
+        # A layer without own axes has no exponents along them.
+        return {name.key: findings[name].model_dump(exclude_defaults=True) for name in chosen}
 
     content = {
         "schema": SCHEMA,
@@ -408,8 +394,8 @@ def write_baseline(baseline: Baseline, path: Path) -> None:
     with usage_error_about(path):
         if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
             target.write_text(text, encoding="utf-8", errors="replace")
-            return
-        file_io.write_atomically(target, text)
+        else:
+            file_io.write_atomically(target, text)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -433,7 +419,7 @@ def _parsed(text: str) -> Any:
     except Damaged:
         raise
     except json.JSONDecodeError as error:
-        where = "it is empty" if not text.strip() else f"line {error.lineno} is not JSON, or the file is cut off"
+        where = f"line {error.lineno} is not JSON, or the file is cut off" if text.strip() else "it is empty"
         raise Damaged(where) from error
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, or lists nested too deeply
         raise Damaged("it is not JSON that anybody wrote") from error

@@ -7,7 +7,7 @@ accurate.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from harness.core.layers.layer_lookup import ITSELF, is_foreign
 from harness.core.model import formatting
@@ -35,7 +35,7 @@ def approximations(lines: Iterable[CaseResult]) -> list[str]:
     """
     text = []
     approximate = [line for line in lines if line.allowed_error]
-    for impl, alike in sorted(grouped(approximate, attrgetter("impl")).items()):
+    for impl, alike in sorted(grouped(approximate, lambda line: line.impl).items()):
         output = max(line.output_error or 0.0 for line in alike)
         gradients = max(line.gradient_error or 0.0 for line in alike)
         of_gradients = f", and its gradients by {formatting.share(gradients)}" if gradients else ""

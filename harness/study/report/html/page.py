@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +135,7 @@ _MOST_NAMED = 3
 
 def worst_predictions(held_out: Sequence[HeldOut]) -> list[HeldOut]:
     """The predictions of each cost with the largest errors, the worst first."""
-    by_metric = grouped(cost_models.worst_first(held_out), attrgetter("metric"))
+    by_metric = grouped(cost_models.worst_first(held_out), lambda prediction: prediction.metric)
     return [prediction for of_metric in by_metric.values() for prediction in of_metric[:_MOST_NAMED]]
 
 

@@ -7,7 +7,6 @@ axes. Each curve has its name at its end.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -141,7 +140,7 @@ def _rows_of_widths(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
     """A row for each width. Panels whose curves and failed cases are equal share a cell."""
     alike = grouped(panels, lambda panel: repr((cost_curves(panel, cost), parts.failed_cases(panel, cost))))
     cells = [Cell(same[0], _sizes(same, panels), tuple(same[0].impls())) for same in alike.values()]
-    return [*grouped(cells, attrgetter("panel.d_model")).values()]
+    return [*grouped(cells, lambda cell: cell.panel.d_model).values()]
 
 
 def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
