@@ -66,7 +66,7 @@ COMMANDS: dict[str, Command] = {command.name: command for command in [*_TABLE, *
 
 def commands_by_group() -> dict[str, list[Command]]:
     """The commands of each group of the help."""
-    groups: dict[str, list[Command]] = {MEASURE: [], READ: [], GATE: [], EXPLORE: []}
+    groups: dict[str, list[Command]] = {}
     for command in COMMANDS.values():
         groups.setdefault(command.group, []).append(command)
     return groups
@@ -131,7 +131,9 @@ def _carry_out(arguments: Sequence[str]) -> int:
     if not hasattr(os, "waitid"):
         notify("it needs Linux (WSL on Windows), or macOS with Python 3.13 or newer")
         return USAGE
-    handled = [signal.SIGTERM, signal.SIGALRM, *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) != signal.SIG_IGN)]
+    handled = [signal.SIGTERM, signal.SIGALRM]
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        handled.append(signal.SIGINT)
     interrupt = _interrupt()
     previous = {number: signal.signal(number, interrupt) for number in handled}
     try:
@@ -190,15 +192,15 @@ def _find_own_layers() -> None:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines: list[str] = []
+    listed = ""
     for group, commands in commands_by_group().items():
-        lines += ["", f"{group}:"]
-        lines += [f"  {command.name:<{width}}  {command.about}" for command in commands]
-    listed = "\n".join(lines)
+        listed += f"\n{group}:\n"
+        for command in commands:
+            listed += f"  {command.name:<{width}}  {command.about}\n"
     return (
         "usage: python -m harness <command> [key=value …] [--flag …]\n\n"
         "Measure what RNN and attention layers cost: time and memory over sequence length, heads and width.\n"
-        f"{listed}\n\n"
+        f"{listed}\n"
         "What is measured is a key=value; how the command behaves is a --flag.\n"
         "`python -m harness help <command>` describes both. `python -m harness --version` prints the version.\n"
         "`attn-harness` is short for `python -m harness`."

@@ -36,17 +36,17 @@ def run_check(options: argparse.Namespace) -> int:
     """Run the check and return its exit status."""
     check_outputs(options)
     was = read_baseline(options.file)
-    own, rest = take_keys(options.overrides, (_ERROR_FACTOR,))
-    axes, others = split_filters(rest)
-    if not any(text.startswith("seed=") for text in others):
-        others.append(f"seed={was.seed}")
-    config = compose(others)
+    values, overrides = take_keys(options.overrides, (_ERROR_FACTOR,))
+    axes, settings = split_filters(overrides)
+    if not any(text.startswith("seed=") for text in settings):
+        settings.append(f"seed={was.seed}")
+    config = compose(settings)
     console = Console(highlight=False)
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
         with measured.session as session:
             cases = choose_cases(was.cases, axes, options.file, session.layers.options)
-            outcomes, now = judge_twice(was, cases, measured, own["error_factor"])
+            outcomes, now = judge_twice(was, cases, measured, values["error_factor"])
     versions = {"torch": now.torch, "torch of the baseline": was.torch}
     report = GateReport(f"check {options.file}", outcomes, check_remarks(was, now, cases, outcomes), versions)
     report.show(console)
@@ -81,20 +81,18 @@ def run_baseline(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.run} was measured in env={','.join(named)}: a baseline is of one environment")
     for line in stored.lines:
         if line.status in _BY_CHANCE:
-            text = f"{line.case}: {line.status}: `check` never judges this case; measure it again"
-            notify(text)
+            notify(f"{line.case}: {line.status}: `check` never judges this case; measure it again")
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")
     laws = fitted_laws.fit_laws(stored.lines)
-    found = baseline_of(
-        stored.lines, laws, claims_table.verdicts(stored.lines, laws), stored.machine, seed, harness.__version__
-    )
-    found = replace(found, known_bad=_known_bad(options))
+    verdicts = claims_table.verdicts(stored.lines, laws)
+    baseline = baseline_of(stored.lines, laws, verdicts, stored.machine, seed, harness.__version__)
+    baseline = replace(baseline, known_bad=_known_bad(options))
     if options.out is None:
-        print(baseline_text(found), end="")
+        print(baseline_text(baseline), end="")
         return DONE
-    write_baseline(found, options.out)
-    sizes = {"case": len(found.cases), "law": len(found.laws), "claim": len(found.claims)}
+    write_baseline(baseline, options.out)
+    sizes = {"case": len(baseline.cases), "law": len(baseline.laws), "claim": len(baseline.claims)}
     print(f"{options.out}: {', '.join(formatting.counted(size, noun) for noun, size in sizes.items())}")
     return DONE

@@ -5,7 +5,8 @@ import fnmatch
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,6 @@ from harness.core.layers.layer_source import read_layer_source
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
 from harness.core.model.sweep_axes import FAILURES, Case
-from harness.study.report.document import grouped
 from impls.registry import IMPLS, Impl
 
 from .commands import CASES_FAILED, DONE
@@ -76,16 +76,11 @@ def described(impl: Impl) -> Page:
     """The registry's entry of a layer, and what its source says, in types of JSON."""
     source = read_layer_source(impl.target)
     return {
-        "name": impl.name,
-        "family": impl.family,
-        "summary": impl.summary,
-        "kind": impl.kind,
-        "target": impl.target,
-        "reference": impl.reference,
+        **{name: getattr(impl, name) for name in ("name", "family", "summary", "kind", "target", "reference")},
         "file": source.place,
         "equation": source.equation or read_layer_source(impl.reference).equation,
         "claims": {claim: text for claim in CLAIMS if (text := getattr(impl, claim))},
-        "axes": [[name, *one] for name, one in impl.axes.items()],
+        "axes": [[name, *axis] for name, axis in impl.axes.items()],
         "has_heads": impl.has_heads,
         "modes": source.modes,
         "masks": source.masks,
@@ -100,46 +95,48 @@ def described(impl: Impl) -> Page:
 _EXTRAS = {"kv_len": "kv_len=… (cross-attention)", "num_kv_heads": "num_kv_heads=… (grouped-query attention)"}
 
 
-def _print_page(found: Page, console: Console) -> None:
+def _print_page(page: Page, console: Console) -> None:
     """The page of one layer, from its entry as `described`, or what a user's own says of itself."""
-    impl = IMPLS.get(found["name"])
+    impl = IMPLS.get(page["name"])
     around = impl.options.get("attention", "") if impl else ""
-    heads = "takes num_heads" if found["has_heads"] else "has no heads"
+    heads = "takes num_heads" if page["has_heads"] else "has no heads"
+    masks = ", ".join(page["masks"])
+    needs = [f"the package {page['package']}"] if page["package"] else []
+    needs += ["a compiler: its first call compiles"] if page["compiled"] else []
     rows = [
-        *((_CLAIMED[claim], text) for claim, text in found["claims"].items()),
-        ("modes", ", ".join(found["modes"])),
-        ("masks", f"{', '.join(found['masks'])}{' (causal by nature)' if found['causal'] else ''}"),
-        ("sizes", ", ".join([heads, *(_EXTRAS[name] for name in found["takes"])])),
-        *(
-            ("own axis", f"{_option(name, value)}; letter {letter} in claims and shapes")
-            for name, letter, value in found["axes"]
-        ),
-        *(("option", _option(*option)) for option in found.get("options", ())),
-        *((f"input {name}" if fill else name, _input(shape, fill)) for name, shape, fill in found.get("inputs", ())),
-        ("needs", ", ".join(_needs(found)) or "nothing beside torch"),
-        *([("limits", found["limits"])] if found["limits"] else []),
-        *([("around", f"{around}, whose limits apply too")] if around else []),
-        ("called as" if found.get("call") else "class", found.get("call") or found["target"]),
-        ("reference", found["reference"]),
-        *([("source", found["file"])] if found["file"] else []),
+        *((_CLAIMED[claim], text) for claim, text in page["claims"].items()),
+        ("modes", ", ".join(page["modes"])),
+        ("masks", f"{masks} (causal by nature)" if page["causal"] else masks),
+        ("sizes", ", ".join([heads, *(_EXTRAS[name] for name in page["takes"])])),
+    ]
+    for name, letter, default in page["axes"]:
+        rows.append(("own axis", f"{_option(name, default)}; letter {letter} in claims and shapes"))
+    rows += [("option", _option(*option)) for option in page.get("options", ())]
+    for name, shape, fill in page.get("inputs", ()):
+        content = "" if fill in ("", "normal") else f", {fill}"
+        rows.append((f"input {name}" if fill else name, f"{shape}{content}"))
+    rows += [
+        ("needs", ", ".join(needs) or "nothing beside torch"),
+        ("limits", page["limits"]),
+        ("around", f"{around}, whose limits apply too" if around else ""),
+        ("called as", page["call"]) if page.get("call") else ("class", page["target"]),
+        ("reference", page["reference"]),
+        ("source", page["file"]),
     ]
     table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    title = ": ".join(filter(None, (found["name"], found["summary"])))
+    for name, text in rows:
+        if text:
+            table.add_row(Text(name), Text(text))
+    title = ": ".join(filter(None, (page["name"], page["summary"])))
     console.out(f"{title}\n")
-    if found["equation"]:
-        console.out("\n".join(f"    {line}" for line in found["equation"].splitlines()) + "\n")
+    if page["equation"]:
+        console.out(textwrap.indent(page["equation"], _INDENT) + "\n")
     console.print(table)
-    console.out(f"\nMeasure it: python -m harness sweep impl={found['name']}")
+    console.out(f"\nMeasure it: python -m harness sweep impl={page['name']}")
 
 
 def _option(name: str, default: Any) -> str:
     return f"layer.{name}=…, by default {default}"
-
-
-def _input(shape: str, fill: str) -> str:
-    return shape if fill in ("", "normal") else f"{shape}, {fill}"
 
 
 def _own_page(name: str) -> Page:
@@ -154,34 +151,29 @@ def _own_page(name: str) -> Page:
         outcome = executor.ask("describe_page", Case(name, 64, 64, 4))
     if not outcome.ok:
         raise UsageError(f"{name} cannot be described: {outcome.reason}")
-    found = {key: value for key, value in outcome.values.items() if key != "start_s"}
-    return {"name": name, "kind": "", "target": name, "file": found.pop("place"), "package": "", "limits": "", **found}
-
-
-def _needs(found: Page) -> Iterable[str]:
-    if found["package"]:
-        yield f"the package {found['package']}"
-    if found["compiled"]:
-        yield "a compiler: its first call compiles"
+    page = {key: value for key, value in outcome.values.items() if key != "start_s"}
+    return {"name": name, "kind": "", "target": name, "file": page.pop("place"), "package": "", "limits": "", **page}
 
 
 def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) -> None:
-    shown = [impl for impl in layers if impl.family not in _BLOCKS] if everything else layers
+    blocks = _BLOCKS if everything else {}
+    shown = [impl for impl in layers if impl.family not in blocks]
     summaries = [(impl.name, impl.summary) for impl in shown]
-    for family, what in _BLOCKS.items() if everything else ():
+    for family, what in blocks.items():
         inside = [name.removeprefix(f"{family}.") for name, impl in IMPLS.items() if impl.family == family]
         summaries.append((f"{family}.…", f"{what}; around {', '.join(inside)}"))
-
-    def claimed(claims: Sequence[str]) -> list[tuple[str, ...]]:
-        return [(impl.name, *(getattr(impl, claim) for claim in claims)) for impl in shown]
-
-    axes = [(impl.name, f"layer.{name}", of[0], str(of[1])) for impl in shown for name, of in impl.axes.items()]
+    axes = [
+        (impl.name, f"layer.{name}", letter, str(default))
+        for impl in shown
+        for name, (letter, default) in impl.axes.items()
+    ]
+    work, orders = ([attrgetter("name", *claims)(impl) for impl in shown] for claims in (_WORK, _ORDERS))
     exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
     for headings, rows, caption in (
         (["what it is"], summaries, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
         ([Column("own axis", overflow="fold"), "letter in claims", "default"], axes, "several values: layer.NAME=A,B"),
-        ([_CLAIMED[claim] for claim in _WORK], claimed(_WORK), exactly),
-        ([_CLAIMED[claim] for claim in _ORDERS], claimed(_ORDERS), "by order; memory beyond weights and input"),
+        ([_CLAIMED[claim] for claim in _WORK], work, exactly),
+        ([_CLAIMED[claim] for claim in _ORDERS], orders, "by order; memory beyond weights and input"),
     ):
         table = Table(Column("layer", no_wrap=True), *headings, caption=caption, caption_justify="left")
         for row in rows:
@@ -211,40 +203,45 @@ def run_verify(options: argparse.Namespace) -> int:
     from harness.core.run.session import Session
 
     config = compose(options.overrides, options.config_dir, usual=_VERIFY_DEFAULTS)
-    found: list[tuple[Case, dict[str, Any]]] = []
+    result: list[tuple[Case, dict[str, Any]]] = []
     with Session.of(config) as session:
         session.check_devices(config)
         for case in session.cases(config):
             reason = session.indivisible_size(case)
             outcome = TrialOutcome("unsupported", reason) if reason else session.executor.run("verify", case)
-            found.append((case, outcome.entries))
+            result.append((case, outcome.entries))
     if options.all:
-        print(*verification_lines(found), "", sep="\n")
-    print(*verification_summary(found), sep="\n")
-    if not options.all and any(outcome["status"] == "unsupported" for _, outcome in found):
+        print(*verification_lines(result), "", sep="\n")
+    print(*verification_summary(result), sep="\n")
+    statuses = {outcome["status"] for _, outcome in result}
+    if "unsupported" in statuses and not options.all:
         print("Use --all to see why a case is unsupported.")
-    return DONE if all(outcome["status"] in _FINE for _, outcome in found) else CASES_FAILED
+    return DONE if statuses.issubset(_FINE) else CASES_FAILED
 
 
-def verification_summary(found: VerificationResult) -> Iterator[str]:
+def verification_summary(result: VerificationResult) -> Iterator[str]:
     """Lines about the whole verification.
 
     First come the failed cases in full, then a line for each layer. Notes follow on what errors are relative to, and
     on each layer without a reference.
     """
-    bad = [(case, outcome) for case, outcome in found if outcome["status"] not in _FINE]
-    yield from (*verification_lines(bad), *([""] if bad else []))
-    layers = grouped(found, lambda one: printable(one[0].impl))
-    of_impl = {name: [outcome for _, outcome in alike] for name, alike in layers.items()}
-    column = max((len(name) for name in of_impl if len(name) <= _MOST_NAME), default=0)
-    for name, outcomes in of_impl.items():
+    bad = [(case, outcome) for case, outcome in result if outcome["status"] not in _FINE]
+    if bad:
+        yield from (*verification_lines(bad), "")
+    outcomes_of: dict[str, list[_Outcome]] = {}
+    for case, outcome in result:
+        outcomes_of.setdefault(printable(case.impl), []).append(outcome)
+    column = max((len(name) for name in outcomes_of if len(name) <= _MOST_NAME), default=0)
+    for name, outcomes in outcomes_of.items():
         yield from _layer_lines(name, outcomes, column)
-    fine = [(outcome["against"], name) for name in of_impl for outcome in of_impl[name] if outcome["status"] == "ok"]
-    if fine:
+    verified = [
+        (name, outcome) for name, outcomes in outcomes_of.items() for outcome in outcomes if outcome["status"] == "ok"
+    ]
+    if verified:
         yield from ("", "An error is relative to the reference's norm, beside what is tolerated.")
-        sizes = sorted({outcome["verified"]["seq_len"] for _, outcome in found if outcome["status"] == "ok"})
+        sizes = sorted({outcome["verified"]["seq_len"] for _, outcome in verified})
         yield from _wrapped(f"Verified at n={','.join(map(str, sizes))}. To verify others, give seq_len=256,1024.")
-    for against, name in dict.fromkeys(fine):
+    for name, against in dict.fromkeys((name, outcome["against"]) for name, outcome in verified):
         if " " in against:  # a phrase, not the name of a reference class
             yield from _wrapped(
                 f"{name} has no reference: compared with {against}, a wrong formula passes. "
@@ -252,9 +249,9 @@ def verification_summary(found: VerificationResult) -> Iterator[str]:
             )
 
 
-def verification_lines(found: VerificationResult) -> Iterator[str]:
+def verification_lines(result: VerificationResult) -> Iterator[str]:
     """Lines about every case, with its errors or the reason for having none."""
-    for case, outcome in found:
+    for case, outcome in result:
         if outcome["status"] == "ok":
             errors = [f"{name} {error:.1e} of {tolerance:.1e}" for name, error, tolerance in _errors(outcome)]
             detail = f"{', '.join(errors) or 'no error known'}, against {outcome['against']}"
@@ -279,7 +276,7 @@ def _layer_lines(name: str, outcomes: Sequence[_Outcome], column: int) -> Iterat
     text = ", ".join(f"{ends[status]} {status}" for status in dict.fromkeys((*_FINE, *FAILURES)) if ends[status])
     errors = [error for outcome in outcomes if outcome["status"] == "ok" for error in _errors(outcome)]
     if errors:
-        _, error, tolerance = max(errors, key=lambda one: one[1] / one[2])
+        _, error, tolerance = max(errors, key=lambda error: error[1] / error[2])
         text += f"; largest error {error:.1e} of {tolerance:.1e}"
     line = f"{name:<{column}}  {text}"
     if len(name) <= column and len(line) <= WIDTH:

@@ -56,7 +56,7 @@ def _versions(machine: Machine) -> NamedTexts:
 def _hardware(machine: Machine) -> NamedTexts:
     cpu, torch = machine["cpu"], machine["torch"]
     yield "processor", f"{cpu['model']}, {torch.get('cpu_capability', 'unknown instruction set')}"
-    load = ", ".join(f"{one:.2f}" for one in cpu["load_average"])
+    load = ", ".join(map("{:.2f}".format, cpu["load_average"]))
     yield "cpus", f"{cpu['usable']} usable of {cpu['threads']}; governor {cpu['governor'] or 'unknown'}; load {load}"
     if quota := cpu_quota()[0]:
         yield "quota", f"{quota:g} CPUs' time"
@@ -69,14 +69,14 @@ def _hardware(machine: Machine) -> NamedTexts:
     for place, other in enumerate(torch.get("gpus", [])[1:], start=1):
         yield f"gpu-{place}", other
     for uuid, state in gpu_states(machine).items():
-        told = {"uuid": uuid, **state}
-        yield "gpu-state", ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in told.items())
+        facts = {"uuid": uuid} | {name: "unknown" if value is None else value for name, value in state.items()}
+        yield "gpu-state", ", ".join(f"{name} {fact}" for name, fact in facts.items())
 
 
 def _packages(machine: Machine) -> NamedTexts:
-    installed = [f"{name} {version}" for name, version in machine["libraries"].items() if version]
-    absent = [name for name, version in machine["libraries"].items() if not version]
-    yield "packages", ", ".join(installed)
+    libraries = machine["libraries"]
+    yield "packages", ", ".join(f"{name} {version}" for name, version in libraries.items() if version)
+    absent = [name for name, version in libraries.items() if not version]
     if absent:
         yield "absent", ", ".join(absent)
     optional = dict.fromkeys((*_OPTIONAL, *(impl.package for impl in IMPLS.values() if impl.package)))

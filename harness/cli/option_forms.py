@@ -53,17 +53,14 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
     """The arguments with flags for the keys `out=` and `baseline=`, for commands that have a flag only."""
-    given = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
+    outs = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
     out = COMMANDS[command].out
-    if out is not None and len(given) > 1:
-        raise UsageError(f"{given[0]} {given[-1]}: out is given twice")
-    if command == "report":
-        arguments = [f"--{text}" if text.startswith("baseline=") else text for text in arguments]
-    if out is not Out.FLAG:
-        return list(arguments)
-    if "out=" in arguments:
+    if out is not None and len(outs) > 1:
+        raise UsageError(f"{outs[0]} {outs[-1]}: out is given twice")
+    if out is Out.FLAG and "out=" in arguments:
         raise UsageError("out=: name a file or a directory")
-    return [f"--{text}" if text.startswith("out=") else text for text in arguments]
+    keys = [*(["out="] if out is Out.FLAG else []), *(["baseline="] if command == "report" else [])]
+    return [f"--{text}" if text.startswith(tuple(keys)) else text for text in arguments]
 
 
 def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
@@ -71,7 +68,7 @@ def with_output_key(command: str, options: argparse.Namespace) -> argparse.Names
     out = COMMANDS[command].out
     if out is Out.OVERRIDE and options.out is not None:
         # Only backslashes before a quote are special to Hydra.
-        escaped = re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), options.out)
+        escaped = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), options.out)
         plain = _PLAIN_PATH.fullmatch(options.out)
         options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
     elif out is Out.KEY and options.out is not None:
@@ -88,9 +85,10 @@ def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) ->
         name = flag.lstrip("-").replace("-", "_")
         if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
             continue
-        after = [] if equals else [one for one in arguments[index + 1 : index + 2] if not one.startswith("-")]
-        given = value if equals else (*after, "…")[0]
-        raise UsageError(f"{flag} is not a flag: write {name}={given}")
+        if not equals:
+            following = [*arguments[index + 1 : index + 2], "…"][0]
+            value = "…" if following.startswith("-") else following
+        raise UsageError(f"{flag} is not a flag: write {name}={value}")
 
 
 def _settings() -> list[str]:

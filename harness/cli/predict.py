@@ -38,28 +38,28 @@ _MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes, or a number with {'
 
 
 def _read(
-    options: argparse.Namespace, own: Key
+    options: argparse.Namespace, key: Key
 ) -> tuple[dict[str, Any], list[CaseResult], list[FittedLaw], list[predict.SizeRequest]]:
     """The values of the keys, and the run's lines, laws and requested sizes.
 
     Each unreadable place of the run is a line on stderr. Raises UsageError for an invalid key, and if `run` is not a
     run.
     """
-    given = read_keys(options.keys, (own, *_KEYS))
+    values = read_keys(options.keys, (key, *_KEYS))
     stored = read_run_directory(options.run)
     notify(*stored.notices)
     lines = with_suspects(stored.lines, roofs(stored.machine))
     laws = fit_laws(lines)
-    return given, with_times_in_law(lines, laws), laws, predict.sizes_requested(given, laws, options.run)
+    return values, with_times_in_law(lines, laws), laws, predict.sizes_requested(values, laws, options.run)
 
 
 def run_predict(options: argparse.Namespace) -> int:
     """Print the cost of a layer at each size."""
-    given, lines, laws, sizes = _read(options, Key("impl", many=True))
-    wanted = predict.laws_requested(given["impl"], laws, sizes[0].setting, options.run)
+    values, lines, laws, sizes = _read(options, Key("impl", many=True))
+    requested = predict.laws_requested(values["impl"], laws, sizes[0].setting, options.run)
     without_heads = crossovers.layers_without_heads(lines)
-    predicted = [(where, *predict.predict_each(wanted, where, without_heads)) for where in sizes]
-    if not any(found for _, found, _ in predicted):
+    predicted = [(where, *predict.predict_each(requested, where, without_heads)) for where in sizes]
+    if not any(of_laws for _, of_laws, _ in predicted):
         raise UsageError(predicted[0][2][0])
     parts = [part for at_size in predicted for part in predictions(*at_size)]
     show([*parts, *held_out_sentences(predict.hold_out(lines))], Console())
@@ -68,15 +68,15 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the recommended layer at each size."""
-    given, lines, laws, sizes = _read(options, _MEMORY)
+    values, lines, laws, sizes = _read(options, _MEMORY)
     parts: list[Table | str] = []
-    refused, memory = [], given["memory"]
+    refused, memory = [], values["memory"]
     for where in sizes:
-        found = predict.recommend(lines, laws, where, memory)
-        if reason := no_recommendation(found, memory):
+        recommended = predict.recommend(lines, laws, where, memory)
+        if reason := no_recommendation(recommended, memory):
             refused.append(f"At {where}: {reason}." if len(sizes) > 1 else reason)
         else:
-            parts += recommendation(found, where, memory)
+            parts += recommendation(recommended, where, memory)
     if len(refused) == len(sizes):
         raise UsageError(refused[0])
     show([*parts, *refused], Console())
@@ -90,87 +90,93 @@ _LEAST_SHARE = 0.5
 
 
 def predictions(
-    where: SizeRequest, found: Sequence[tuple[FittedLaw, Prediction]], unknown: Iterable[str]
+    where: SizeRequest, of_laws: Sequence[tuple[FittedLaw, Prediction]], unknown: Iterable[str]
 ) -> list[Table | str]:
     """The predictions at a size, the layers without one, and the warnings, equal ones merged."""
     columns = {"impl": "layer", "cost": "", "value": "n", "with 95 %": "n", "": ""}
-    rows = [(law.series.impl, law.series.metric, *_cells(law.series.metric, one)) for law, one in found]
+    rows = []
     metrics_of: dict[str, list[str]] = {}
-    for law, one in found:
-        for warning in one.warnings:
-            metrics_of.setdefault(f"{law.series.impl}: {warning}", []).append(law.series.metric)
+    for law, prediction in of_laws:
+        impl, metric = law.series.impl, law.series.metric
+        rows.append((impl, metric, *_cells(metric, prediction)))
+        for warning in prediction.warnings:
+            metrics_of.setdefault(f"{impl}: {warning}", []).append(metric)
     warnings = [f"{text} ({', '.join(metrics)})" for text, metrics in metrics_of.items()]
     return [f"At {where}:", Table(columns, rows), *unknown, *warnings]
 
 
-def _cells(metric: str, found: Prediction) -> tuple[str, str, str]:
+def _cells(metric: str, cost: Prediction) -> tuple[str, str, str]:
     shown = _SHOWN[metric]
-    kind = "measured" if found.measured else "exact law" if found.exact else "predicted"
-    if found.lo == found.hi:
-        return shown(found.value), "", kind
-    return "" if found.too_uncertain else shown(found.value), _between(found, shown), kind
+    kind = "exact law" if cost.exact else "predicted"
+    if cost.measured:
+        kind = "measured"
+    if cost.lo == cost.hi:
+        return shown(cost.value), "", kind
+    return "" if cost.too_uncertain else shown(cost.value), _between(cost, shown), kind
 
 
-def no_recommendation(found: Recommendation, memory: int | None) -> str:
+def no_recommendation(recommended: Recommendation, memory: int | None) -> str:
     """Why no layer can be recommended; empty if one can."""
-    if found.ranked:
+    if recommended.ranked:
         return ""
-    if found.too_large and memory is not None:
-        needed, impl = min((one.memory.hi, one.impl) for one in found.too_large if one.memory)
+    if recommended.too_large and memory is not None:
+        needed, impl = min((layer.memory.hi, layer.impl) for layer in recommended.too_large if layer.memory)
         least = f"{impl} needs least, up to {formatting.size(needed)}"
         return f"no layer is sure to fit into memory={formatting.size(memory)}: {least}"
-    return f"no prediction is possible there: {found.unknown[0][0]}: {found.unknown[0][1]}"
+    return f"no prediction is possible there: {recommended.unknown[0][0]}: {recommended.unknown[0][1]}"
 
 
-def recommendation(found: Recommendation, where: SizeRequest, memory: int | None) -> list[Table | str]:
+def recommendation(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[Table | str]:
     """The recommended layer in words, all layers by their predicted time, and the warnings, each once.
 
     A layer beside others has the probability that it is the fastest.
     """
     rows = []
     impls_of: dict[str, list[str]] = {}
-    for at, one in enumerate(found.ranked):
-        needs = formatting.size(one.memory.value) if one.memory else ""
-        share = f"{found.shares[at]:.2f}" if found.shares else ""
-        value, between, kind = _cells("time", one.time)
-        rows.append((one.impl, value, between, share, needs, kind))
-        for what, cost in (("time", one.time), ("memory", one.memory)):
-            for warning in cost.warnings if cost else ():
-                impls_of.setdefault(f"{what}: {warning}", []).append(one.impl)
-        if not one.memory:
-            impls_of.setdefault("its memory is not known", []).append(one.impl)
+    for at, layer in enumerate(recommended.ranked):
+        warnings = [f"time: {warning}" for warning in layer.time.warnings]
+        if layer.memory:
+            warnings += [f"memory: {warning}" for warning in layer.memory.warnings]
+        else:
+            warnings.append("its memory is not known")
+        for warning in warnings:
+            impls_of.setdefault(warning, []).append(layer.impl)
+        needs = formatting.size(layer.memory.value) if layer.memory else ""
+        share = f"{recommended.shares[at]:.2f}" if recommended.shares else ""
+        value, between, kind = _cells("time", layer.time)
+        rows.append((layer.impl, value, between, share, needs, kind))
     columns = {"impl": "layer", "time": "n", "between": "n", "P(fastest)": "n", "memory": "n", "": ""}
     warnings = [f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items()]
     table = Table(columns, rows, title="by expected time" if len(rows) > 1 else "").without_empty("P(fastest)")
-    return [*_recommended(found, where, memory), table, *warnings, *found.unlike]
+    return [*_recommended(recommended, where, memory), table, *warnings, *recommended.unlike]
 
 
-def _recommended(found: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
-    first = found.ranked[0]
+def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
+    first = recommended.ranked[0]
     between = _between(first.time, formatting.seconds)
     text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({between})."]
     if first.time.too_uncertain:
         text = [f"No recommendation at {where}: every layer's time is {_TOO_UNCERTAIN}. Measure closer sizes."]
-    elif found.share is not None and found.share < _LEAST_SHARE:
+    elif recommended.share is not None and recommended.share < _LEAST_SHARE:
         text = [
             f"No clear recommendation at {where}: {first.impl} has the lowest expected time, and is the fastest with "
-            f"probability {found.share:.2f}."
+            f"probability {recommended.share:.2f}."
         ]
-    elif found.share is None or found.ratio is None:
+    elif recommended.share is None or recommended.ratio is None:
         text.append("It is the only one to choose from.")
     else:
-        second, ratio = found.ranked[1], found.ratio
+        second, ratio = recommended.ranked[1], recommended.ratio
         faster = f"{ratio.value:.2f} times as fast as {second.impl}"
         if ratio.hi < SAYS_NOTHING * ratio.value < SAYS_NOTHING**2 * ratio.lo:
             faster += f" ({ratio.lo:.2f} to {ratio.hi:.2f})"
         if second.time.too_uncertain:
             faster = f"The time of {second.impl} is {_TOO_UNCERTAIN}"
-        text.append(f"{faster}; {found.how_sure}: the fastest with probability {found.share:.2f}.")
-    for one in found.too_large:
-        if one.memory and memory is not None:
-            needs = f"may need {formatting.size(one.memory.hi)}, more than {formatting.size(memory)}"
-            text.append(f"Left out: {one.impl}, which {needs}.")
-    return text + [f"Left out: {impl}: {why}." for impl, why in found.unknown]
+        text.append(f"{faster}; {recommended.how_sure}: the fastest with probability {recommended.share:.2f}.")
+    for layer in recommended.too_large:
+        if layer.memory and memory is not None:
+            needs = f"may need {formatting.size(layer.memory.hi)}, more than {formatting.size(memory)}"
+            text.append(f"Left out: {layer.impl}, which {needs}.")
+    return text + [f"Left out: {impl}: {why}." for impl, why in recommended.unknown]
 
 
 def _between(cost: Prediction, shown: NumberText) -> str:

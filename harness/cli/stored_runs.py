@@ -25,13 +25,20 @@ if TYPE_CHECKING:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Rebuild a run's tables and plots and print its answer."""
-    _check(options.run, options.out)
-    contents, written = write_report(options.run, not options.no_plots, options.out, options.baseline)
+    """Rebuild a run's tables and plots and print its answer.
+
+    Raises UsageError without a directory to write to, or if it contains another run, whose tables would be lost.
+    """
+    run, out = options.run, options.out
+    if out is None and run.is_file():
+        raise UsageError(f"{run} is a file: name a directory for the report with -o DIR")
+    if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():
+        raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
+    contents, written = write_report(run, not options.no_plots, out, options.baseline)
     notify(*contents.notices)
-    show_report(contents, options.run, options.out or options.run, written, Console(highlight=False))
+    show_report(contents, run, out or run, written, Console(highlight=False))
     if options.open:
-        open_report(options.out or options.run)
+        open_report(out or run)
     return DONE
 
 
@@ -68,23 +75,16 @@ def open_report(directory: Path) -> None:
         notify(f"no browser could be started here: open {page} yourself")
 
 
-def _check(run: Path, out: Path | None) -> None:
-    """Raise UsageError without a directory to write to, or if it contains another run, whose tables would be lost."""
-    if out is None and run.is_file():
-        raise UsageError(f"{run} is a file: name a directory for the report with -o DIR")
-    if out is not None and (out / "config.yaml").exists() and out.resolve() != run.resolve():
-        raise UsageError(f"{out} is another run: name a directory of its own with -o DIR")
-
-
 def run_status(options: argparse.Namespace) -> int:
     """Show the progress of a run."""
     path = options.run
     run_directory.check_run(path)
     stored = stored_run.read_run_directory(path)
     lines = {line.case: line for line in stored.lines}
-    who = holder(path)
+    who, alive = holder(path)
     shards = [table for launcher in launchers() if (table := launcher.shards_table(path, lines)) is not None]
-    writer = [_writer(*who)] if not shards or who[0] is not None else []  # shards hold no lock: states name processes
+    # Shards hold no lock: their states name processes.
+    writer = [_writer(who, alive)] if who is not None or not shards else []
     show([f"{path}: {_counts(stored.lines)}", *shards, *writer, *stored.notices], Console(highlight=False))
     return DONE
 

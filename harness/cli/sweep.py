@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,10 +61,14 @@ def run_sweep(options: argparse.Namespace) -> int:
         if options.dry_run:
             finished = target.finished()
             plan = session.plan(cases, finished)
-            print(*(case_lines(plan) if options.verbose else ()), sep="\n", end="\n" * options.verbose)
+            if options.verbose:
+                notes = dict.fromkeys(plan.finished, "finished")
+                notes |= {case: ": ".join(why) for case, why in plan.refused.items()}
+                for case in plan.cases:  # each line can be pasted after `sweep`
+                    print(case.key + (f"   # {notes[case]}" if case in notes else ""))
             show(plan_parts(plan), console)
-            ends = {*finished.values(), *(status for status, _ in plan.refused.values())}
-            return CASES_FAILED if ends.intersection(BAD_STATUSES) else DONE
+            statuses = {*finished.values(), *(status for status, _ in plan.refused.values())}
+            return CASES_FAILED if statuses.intersection(BAD_STATUSES) else DONE
         machine = session.machine()
         target.check_machine(machine)
         if config.out is None:
@@ -103,54 +106,43 @@ def run_sweep(options: argparse.Namespace) -> int:
     return CASES_FAILED if is_bad else DONE
 
 
-def case_lines(plan: Plan) -> list[str]:
-    """A line for each case, which can be pasted after `sweep`, with a comment if the case is not to be measured."""
-    notes = dict.fromkeys(plan.finished, "finished") | {case: ": ".join(why) for case, why in plan.refused.items()}
-    return [case.key + (f"   # {notes[case]}" if case in notes else "") for case in plan.cases]
-
-
 def plan_parts(plan: Plan) -> list[Table | str]:
     """A dry run in words: the grid as a table of axes, what cannot be measured, and the expected time."""
-    values = {name: list(dict.fromkeys(getattr(case, name) for case in plan.cases)) for name in AXES}
-    shown = {name: found for name, found in values.items() if len(found) > 1 or name in _ALWAYS}
     of_impl = grouped(plan.cases, lambda case: case.impl)
     headless = [impl for impl, cases in of_impl.items() if {case.num_heads for case in cases} == {1}]
-    texts = {name: ", ".join(map(str, found)) for name, found in shown.items()}
-    if headless and len(headless) < len(of_impl):
-        heads = dict.fromkeys(str(case.num_heads) for case in plan.cases if case.impl not in headless)
-        texts["num_heads"] = f"{', '.join(heads)}; layers without heads: 1"
-    rows = [(f"{name} ({AXES[name].letter})".replace(" ()", ""), text) for name, text in texts.items()]
-    combined = [math.prod(len({getattr(case, name) for case in cases}) for name in AXES) for cases in of_impl.values()]
-    partly = ["Not all combinations of these values are measured: -v lists the cases."]
+    rows = []
+    for name, axis in AXES.items():
+        values = dict.fromkeys(str(getattr(case, name)) for case in plan.cases)
+        text = ", ".join(values)
+        if name == "num_heads" and 0 < len(headless) < len(of_impl):
+            heads = dict.fromkeys(str(case.num_heads) for case in plan.cases if case.impl not in headless)
+            text = f"{', '.join(heads)}; layers without heads: 1"
+        if len(values) > 1 or name in _ALWAYS:
+            rows.append((f"{name} ({axis.letter})" if axis.letter else name, text))
+    parts: list[Table | str] = [Table({"axis": "", "values": ""}, rows)]
     settings = dict.fromkeys(setting_text(Setting.of(case).as_dict()) for case in plan.cases)
-    return [
-        Table({"axis": "", "values": ""}, rows),
-        *([f"Everything else: {', '.join(settings)}."] if len(settings) == 1 else []),
-        *(partly if sum(combined) > len(plan.cases) else []),
-        *_refusals(plan),
-        *plan.expected.timeouts(plan.left),
-        _summary(plan),
-    ]
+    if len(settings) == 1:
+        parts.append(f"Everything else: {', '.join(settings)}.")
+    combined = [math.prod(len({getattr(case, name) for case in cases}) for name in AXES) for cases in of_impl.values()]
+    if sum(combined) > len(plan.cases):
+        parts.append("Not all combinations of these values are measured: -v lists the cases.")
+    for (_, status, reason), cases in grouped(plan.refused, lambda case: (case.impl, *plan.refused[case])).items():
+        more = f" and {counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
+        parts.append(f"{status}: {cases[0]}{more}: {reason}")
+    return [*parts, *plan.expected.timeouts(plan.left), _summary(plan)]
 
 
 # Axes that a dry run shows even if they have a single value.
 _ALWAYS = ("impl", "seq_len", "d_model", "num_heads")
 
 
-def _refusals(plan: Plan) -> list[str]:
-    found = []
-    for (_, status, reason), cases in grouped(plan.refused, lambda case: (case.impl, *plan.refused[case])).items():
-        more = f" and {counted(len(cases) - 1, 'more case')}" if len(cases) > 1 else ""
-        found.append(f"{status}: {cases[0]}{more}: {reason}")
-    return found
-
-
 def _summary(plan: Plan) -> str:
-    done = sum(case in plan.finished for case in plan.cases)
-    ends = Counter(status for status, _ in plan.refused.values())
-    numbers = [f"{ends[status]} {status}" for status in sorted(ends)]
-    numbers += [f"{done} finished", f"{len(plan.left)} left to measure"] if done else []
-    text = ", ".join((f"{len(plan.cases)} case{'s' if len(plan.cases) > 1 else ''}", *numbers))
+    statuses = Counter(status for status, _ in plan.refused.values())
+    numbers = [f"{len(plan.cases)} case{'s' if len(plan.cases) > 1 else ''}"]
+    numbers += [f"{number} {status}" for status, number in sorted(statuses.items())]
+    if done := sum(case in plan.finished for case in plan.cases):
+        numbers += [f"{done} finished", f"{len(plan.left)} left to measure"]
+    text = ", ".join(numbers)
     if not plan.left:
         return f"{text}. Nothing is left to measure."
     trials = sum(map(plan.expected.trials, plan.left))
@@ -172,7 +164,11 @@ def profile_case(config: SweepConfig, tool: str) -> int:
     """
     suffix, viewer, product = _PROFILERS[tool]
     with Session.of(config) as session:
-        case = _only_case(session.cases(config), config)
+        cases = session.cases(config)
+        if len(cases) != 1:
+            several = ", ".join(axis for axis, values in config.axes.items() if len(values) > 1)
+            raise UsageError(f"--profile takes one case, and these are {len(cases):,}: give one value of {several}")
+        case = cases[0]
         if case.env != OWN_ENVIRONMENT:
             raise UsageError(f"--profile runs in this environment: leave env={case.env} out")
         if tool != "torch" and device_kind(case.device) != "cuda":
@@ -198,16 +194,10 @@ def profile_case(config: SweepConfig, tool: str) -> int:
 def command_of(case: Case, tool: str, file: Path) -> list[str]:
     """The command that profiles the case with this tool."""
     calls = [sys.executable, "-m", "harness.core.trial.profiled_calls", tool, str(file), *case.key.split(" ")]
-    if tool == "ncu":
-        return ["ncu", "--profile-from-start", "off", "--nvtx", "--set", "full", "-f", "-o", str(file), *calls]
-    if tool == "nsys":
-        capture = ["--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--trace=cuda,nvtx"]
-        return ["nsys", "profile", *capture, "--force-overwrite=true", "-o", str(file), *calls]
-    return calls
-
-
-def _only_case(cases: Sequence[Case], config: SweepConfig) -> Case:
-    if len(cases) != 1:
-        several = ", ".join(axis for axis, values in config.axes.items() if len(values) > 1)
-        raise UsageError(f"--profile takes one case, and these are {len(cases):,}: give one value of {several}")
-    return cases[0]
+    around = {
+        "torch": "",
+        "ncu": "ncu --profile-from-start off --nvtx --set full -f -o",
+        "nsys": "nsys profile --capture-range=cudaProfilerApi --capture-range-end=stop --trace=cuda,nvtx "
+        "--force-overwrite=true -o",
+    }[tool].split()
+    return [*around, str(file), *calls] if around else calls

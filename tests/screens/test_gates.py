@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from screens.text_file import printed, terminal, titled
-from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, law, with_counts
+from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, group, law, with_counts
 from syrupy import SnapshotAssertion
 
-from harness.study.check.baseline import ClaimKept, FindingId, group
+from harness.study.check.baseline import ClaimKept, FindingId
 from harness.study.check.check import check_remarks, judge_baseline
 from harness.study.check.check_rules import Outcome, Verdict
 from harness.study.check.reporters import GateReport

@@ -7,10 +7,11 @@ line.
 
 import json
 import math
-from collections import Counter
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import mode
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -45,8 +46,13 @@ class FindingId:
     @property
     def key(self) -> str:
         """The key in the file: unique, stable, and one line."""
-        held = {"impl": self.impl, **self.setting.as_dict(), "of": self.what}
-        return " ".join(f"{name}={value}" for name, value in held.items())
+        parts = {"impl": self.impl, **self.setting.as_dict(), "of": self.what}
+        return " ".join(f"{name}={value}" for name, value in parts.items())
+
+    @property
+    def group(self) -> tuple[str, Setting]:
+        """The impl and setting."""
+        return self.impl, self.setting
 
     @property
     def of_time(self) -> bool:
@@ -57,11 +63,6 @@ class FindingId:
     def subject(self) -> str:
         """The readable form: the impl, and whatever is unusual in its setting."""
         return f"{self.impl} {readable(self.setting.as_dict())}".rstrip()
-
-
-def group(case: Case) -> tuple[str, Setting]:
-    """The impl and setting of a case of a layer without own axes."""
-    return case.impl, Setting.of(case)
 
 
 def parse_case(key: str) -> Case:
@@ -79,18 +80,19 @@ def parse_finding_id(key: str) -> FindingId:
     sizes = {name: "1" for name in ("seq_len", "d_model", "num_heads") if name not in parts}
     if parts.get("kv_len") == "m":
         sizes["kv_len"] = "1"
-    impl, setting = group(_case({**parts, **sizes}))
-    return FindingId(impl, setting.of_any_source if "kv_len" in sizes else setting, what)
+    case = _case({**parts, **sizes})
+    setting = Setting.of(case)
+    return FindingId(case.impl, setting.of_any_source if "kv_len" in sizes else setting, what)
 
 
 def _parts(key: str, first: str) -> dict[str, Any]:
     """The values by axis. `first` is the axis that follows the impl."""
     # An impl can be a file's path, which may contain spaces.
-    impl, begins, others = key.rpartition(f" {first}=")
-    if not begins or not impl.removeprefix("impl=") or not impl.startswith("impl="):
+    beginning = re.match(rf"impl=(.+) (?={first}=)", key, re.DOTALL)
+    if beginning is None:
         raise ValueError(f"it does not begin with impl=… {first}=…")
-    parts = {"impl": impl.removeprefix("impl=")}
-    for word in f"{first}={others}".split(" "):
+    parts = {"impl": beginning[1]}
+    for word in key[beginning.end() :].split(" "):
         name, equals, value = word.partition("=")
         if not equals or not value or name in parts or name not in (*AXES, "of"):
             raise ValueError(f"'{word}' is not of the form axis=value")
@@ -133,10 +135,10 @@ class Facts(FileModel):
     @staticmethod
     def of(line: CaseResult) -> "Facts":
         """The facts in a line of `summary.csv`."""
-        found = {name: getattr(line, name) for name in _FACTS.model_fields}
+        facts = {name: getattr(line, name) for name in _FACTS.model_fields}
         # Three digits: the others differ between processors.
-        errors = {name: float(f"{found[name]:.3g}") for name in ERRORS if found[name] is not None}
-        return _FACTS.model_construct(**{**found, **errors})
+        errors = {name: float(f"{facts[name]:.3g}") for name in ERRORS if facts[name] is not None}
+        return _FACTS.model_construct(**facts | errors)
 
     def count(self, column: str) -> int | None:
         """One of `COUNTS`."""
@@ -144,26 +146,25 @@ class Facts(FileModel):
 
     def as_dict(self) -> dict[str, Any]:
         """The facts by column, in the order of the file."""
-        optional = {name: known for name in (*ERRORS, "own_axes") if (known := getattr(self, name)) is not None}
-        return self.model_dump(exclude={"backend", *ERRORS, "own_axes"}) | {"backend": self.backend} | optional
+        facts = self.model_dump()
+        last = {name: facts.pop(name) for name in ("backend", *ERRORS, "own_axes")}
+        return facts | {name: fact for name, fact in last.items() if fact is not None or name == "backend"}
 
 
 def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
     """The impl and setting that name the cost models and claims of a case: other sizes and sources are none of it."""
-    others = own_axes.other_options(facts.own_axes, case.options)
-    return case.impl, Setting.of(case)._replace(options=others).of_any_source
+    options = own_axes.other_options(facts.own_axes, case.options)
+    return case.impl, Setting.of(case)._replace(options=options).of_any_source
 
 
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
 _End = FiniteFloat | None
-
-
 _SUFFIXES = ("", "_lo", "_hi")
 
 
-def _rounded(found: Range | None) -> list[float | None]:
+def _rounded(exponent: Range | None) -> list[float | None]:
     """The exponent and its ends to six digits, since the last ones depend on other libraries. −0.0 becomes 0.0."""
-    ends = (found.value, found.lo, found.hi) if found is not None else (math.inf,) * 3
+    ends = (exponent.value, exponent.lo, exponent.hi) if exponent else (math.inf,) * 3
     return [round(end, 6) + 0.0 if math.isfinite(end) else None for end in ends]
 
 
@@ -183,7 +184,7 @@ class LawKept(FileModel):
     exponent_d: _End
     exponent_d_lo: _End
     exponent_d_hi: _End
-    own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default_factory=dict)
+    own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default={})
 
     @staticmethod
     def of(
@@ -195,10 +196,9 @@ class LawKept(FileModel):
         own: Mapping[str, Range] = MappingProxyType({}),
     ) -> "LawKept":
         """A cost model with its exponents in n, in d, and along the layer's own axes."""
-        ends: dict[str, float | None] = {}
-        for axis, found in (("n", n), ("d", d)):
-            ends |= {f"exponent_{axis}{suffix}": end for suffix, end in zip(_SUFFIXES, _rounded(found), strict=True)}
-        of_own = {axis: _rounded(found) for axis, found in own.items()}
+        names = [f"exponent_{axis}{suffix}" for axis in "nd" for suffix in _SUFFIXES]
+        ends = dict(zip(names, _rounded(n) + _rounded(d), strict=True))
+        of_own = {axis: _rounded(exponent) for axis, exponent in own.items()}
         return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, **ends)
 
     @property
@@ -208,9 +208,8 @@ class LawKept(FileModel):
 
     def exponent(self, axis: str) -> Range | None:
         """The exponent along an axis; None if the axis did not vary."""
-        along_own = self.own_exponents.get(axis, (None, None, None))
-        of_size = tuple(getattr(self, f"exponent_{axis}{suffix}", None) for suffix in _SUFFIXES)
-        value, lo, hi = of_size if axis in ("n", "d") else along_own
+        of_size = (getattr(self, f"exponent_{axis}{suffix}", None) for suffix in _SUFFIXES)
+        value, lo, hi = self.own_exponents.get(axis, of_size)
         if value is None:
             return None
         return Range(value, -math.inf if lo is None else lo, math.inf if hi is None else hi)
@@ -218,8 +217,8 @@ class LawKept(FileModel):
     @model_validator(mode="after")
     def _lies_between_its_ends(self) -> "LawKept":
         for axis in self.axes:
-            found = self.exponent(axis)
-            if found is not None and not found.lo <= found.value <= found.hi:
+            exponent = self.exponent(axis)
+            if exponent and not exponent.lo <= exponent.value <= exponent.hi:
                 raise ValueError(f"exponent_{axis} does not lie between its ends")
         return self
 
@@ -272,25 +271,26 @@ def baseline_of(
     `machine` is the content of the run's `machine.json`. Suspect times are left out.
     """
     cases = {line.case: line for line in with_suspects(lines, roofs(machine))}
+    laws_kept = {}
+    for fitted in laws:
+        series, law = fitted.series, fitted.law
+        laws_kept[FindingId(series.impl, series.setting, series.metric)] = LawKept.of(
+            str(law), law.exact, law.determined, fitted.exponent_n, fitted.exponent_d, fitted.own_exponents
+        )
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=kind_of_machine(machine),
-        cases={case: Facts.of(one) for case, one in sorted(cases.items())},
-        laws={
-            FindingId(one.series.impl, one.series.setting, one.series.metric): LawKept.of(
-                str(one.law), one.law.exact, one.law.determined, one.exponent_n, one.exponent_d, one.own_exponents
-            )
-            for one in laws
-        },
+        cases={case: Facts.of(line) for case, line in sorted(cases.items())},
+        laws=laws_kept,
         claims={
-            FindingId(one.impl, one.setting, one.quantity): ClaimKept(
-                claimed=one.claimed, measured=one.measured, verdict=one.verdict
+            FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
+                claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict
             )
-            for one in verdicts
+            for claim in verdicts
         },
-        times_s={case: time_s for case, one in sorted(cases.items()) if (time_s := one.time_s) and not one.suspect},
+        times_s={case: line.time_s for case, line in cases.items() if line.time_s and not line.suspect},
     )
 
 
@@ -301,13 +301,12 @@ NOTE = "by the clock: another at every run. Of the laws only how time grows is c
 def baseline_text(baseline: Baseline) -> str:
     """The file's text. For two runs of the same code, only the section `timed` can differ."""
 
-    def section(held: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
-        chosen = [name for name in sorted(held, key=_order) if name.of_time is of_time]
+    def section(findings: Mapping[FindingId, LawKept | ClaimKept], of_time: bool) -> dict[str, Any]:
+        chosen = [name for name in sorted(findings, key=_order) if name.of_time is of_time]
         # A layer without own axes has no exponents along them.
-        entries = {name.key: held[name].model_dump().items() for name in chosen}
-        return {key: {name: value for name, value in of_it if value != {}} for key, of_it in entries.items()}
+        return {name.key: findings[name].model_dump(exclude_defaults=True) for name in chosen}
 
-    held = {
+    content = {
         "schema": SCHEMA,
         "harness": baseline.harness,
         "torch": baseline.torch,
@@ -324,7 +323,7 @@ def baseline_text(baseline: Baseline) -> str:
             "times_s": {case.key: float(f"{baseline.times_s[case]:.3g}") for case in sorted(baseline.times_s)},
         },
     }
-    return json.dumps(held, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _order(name: FindingId) -> tuple[Any, ...]:
@@ -335,17 +334,17 @@ def _order(name: FindingId) -> tuple[Any, ...]:
 def _named_by(parse: Callable[[str], Any]) -> WrapValidator:
     """The validator of an object whose names are keys: `parse` makes each of them a value."""
 
-    def validate(held: Any, of_values: Callable[[Any], Any]) -> Any:
-        found: dict[Any, Any] = {}
-        for text, value in of_values(held).items():
+    def validate(entries: Any, of_values: Callable[[Any], Any]) -> Any:
+        by_name: dict[Any, Any] = {}
+        for text, value in of_values(entries).items():
             try:
                 name = parse(text)
             except (ValueError, UsageError) as error:
                 raise ValueError(f"'{text[:200]}' names nothing: {error}") from error
-            if name in found:
+            if name in by_name:
                 raise ValueError(f"'{text}' occurs twice")
-            found[name] = value
-        return found
+            by_name[name] = value
+        return by_name
 
     return WrapValidator(validate)
 
@@ -378,7 +377,7 @@ class _File(_Findings):
             for name in (*section.laws, *section.claims):
                 if name.of_time is not of_time:
                     raise ValueError(f"'{name.key}': `timed` must hold everything about time, and nothing else")
-                if (name.impl, name.setting) not in groups:
+                if name.group not in groups:
                     raise ValueError(f"'{name.key}' is of no case that it names")
                 if name in section.laws and name.what not in METRICS:
                     raise ValueError(f"'{name.key}': a law is of one of {', '.join(METRICS)}")
@@ -395,8 +394,8 @@ def write_baseline(baseline: Baseline, path: Path) -> None:
     with usage_error_about(path):
         if target.exists() and not target.is_file():  # a directory raises OSError; a pipe is written to directly
             target.write_text(text, encoding="utf-8", errors="replace")
-            return
-        file_io.write_atomically(target, text)
+        else:
+            file_io.write_atomically(target, text)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -420,31 +419,31 @@ def _parsed(text: str) -> Any:
     except Damaged:
         raise
     except json.JSONDecodeError as error:
-        where = "it is empty" if not text.strip() else f"line {error.lineno} is not JSON, or the file is cut off"
+        where = f"line {error.lineno} is not JSON, or the file is cut off" if text.strip() else "it is empty"
         raise Damaged(where) from error
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, or lists nested too deeply
         raise Damaged("it is not JSON that anybody wrote") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    held = dict(pairs)
-    if len(held) < len(pairs):
-        raise Damaged(f"'{Counter(name for name, _ in pairs).most_common(1)[0][0]}' occurs twice")
-    return held
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise Damaged(f"'{mode(name for name, _ in pairs)}' occurs twice")
+    return entries
 
 
 def _no_number(name: str) -> float:
     raise Damaged(f"{name} is no number")
 
 
-def _baseline(held: Any) -> Baseline:
-    schema = held.pop("schema", None) if isinstance(held, dict) else None
+def _baseline(content: Any) -> Baseline:
+    schema = content.pop("schema", None) if isinstance(content, dict) else None
     if schema is None:
         raise Damaged("it has no schema")
     if type(schema) is not int or schema != SCHEMA:
         raise Damaged(f"its schema is {schema}, this harness reads {SCHEMA}: write a new one with `baseline`")
-    file = checked(_File, held)
+    file = checked(_File, content)
     machine = {name: str(value) for name, value in file.machine.items()}
-    laws, claims = {**file.laws, **file.timed.laws}, {**file.claims, **file.timed.claims}
+    laws, claims = file.laws | file.timed.laws, file.claims | file.timed.claims
     known_bad = tuple(file.known_bad)
     return Baseline(file.harness, file.torch, file.seed, machine, file.cases, laws, claims, known_bad=known_bad)

@@ -24,6 +24,7 @@ from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import COMPILE_CACHE, Phase, Session
 from harness.study.claims import claims_table
 from harness.study.laws import fitted_laws
+from harness.study.report.document import grouped
 
 from . import check_rules
 from .baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
@@ -48,31 +49,32 @@ def judge_case(
         return
     at = readable(case.as_dict())
     # The kernel comes first, because other differences often follow from it.
-    kernel = check_rules.judge_kernel(was.backend, now.backend)
-    if kernel is not None:
-        reason = f"{kernel[1]}, at {at}{note}" if kernel[1] else ""
-        yield Outcome(str(case), "kernel", kernel[0], was.backend or "", now.backend or "", reason)
+    finding = check_rules.judge_kernel(was.backend, now.backend)
+    if finding is not None:
+        verdict, why = finding
+        reason = f"{why}, at {at}{note}" if why else ""
+        yield Outcome(str(case), "kernel", verdict, was.backend or "", now.backend or "", reason)
     for column, quantity in _GATED.items():
         before, after = was.count(column), now.count(column)
         if column == "flops_full" and (before, after) == (was.count("flops"), now.count("flops")):
             continue  # without a mask both columns are equal
-        found = check_rules.judge_count(column, before, after)
-        if found is None:
+        finding = check_rules.judge_count(column, before, after)
+        if finding is None:
             continue
-        verdict, reason = found
+        verdict, reason = finding
         written = formatting.size if COLUMNS[column].unit == "B" else formatting.count
         if before is not None and after is not None and before != after:
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
-            reason = f"{quantity} {_two(before, after, written)}{_times_text(before, after)} at {at}{grows}{note}"
+            reason = f"{quantity} {_change(before, after, written)} at {at}{grows}{note}"
         texts = [formatting.if_known(value, written) for value in (before, after)]
         yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
     for column in ERRORS:
-        was_error, error = getattr(was, column), getattr(now, column)
-        found = check_rules.judge_error(case.dtype, was_error, error, error_factor)
-        if found is None:
+        errors = getattr(was, column), getattr(now, column)
+        finding = check_rules.judge_error(case.dtype, *errors, error_factor)
+        if finding is None:
             continue
-        verdict, reason = found
-        texts = [formatting.if_known(value, "{:.1e}".format) for value in (was_error, error)]
+        verdict, reason = finding
+        texts = [formatting.if_known(error, "{:.1e}".format) for error in errors]
         quantity = column.replace("_", " ")
         if verdict is Verdict.WORSE:
             reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"
@@ -92,18 +94,14 @@ def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
     return Outcome(name, "status", verdict, was.status, status, reason)
 
 
-def _two(was: int, now: int, written: NumberText) -> str:
-    """Both numbers, written in full if rounding would make them equal."""
-    texts = written(was), written(now)
-    return " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))
-
-
-def _times_text(was: int, now: int) -> str:
-    """The factor as `(×4.0)`. Empty if `was` is 0 or the change is below 0.5 %."""
-    if was == 0:
-        return ""
-    factor = now / was
-    return f" (×{factor:.1f})" if factor >= 1.95 else f" (×{factor:.3g})" if abs(factor - 1) >= 0.005 else ""
+def _change(was: int, now: int, written: NumberText) -> str:
+    """Both numbers, in full if rounding would make them equal, and the factor, as `(×4.0)`, of a change above 0.5 %."""
+    texts = [written(was), written(now)]
+    change = " → ".join(texts if texts[0] != texts[1] else (f"{was:,}", f"{now:,}"))
+    factor = now / was if was else 1.0
+    if factor >= 1.95:
+        return f"{change} (×{factor:.1f})"
+    return f"{change} (×{factor:.3g})" if abs(factor - 1) >= 0.005 else change
 
 
 _Group = tuple[str, Setting]
@@ -111,8 +109,9 @@ _Group = tuple[str, Setting]
 
 def _in_order(case: Case) -> tuple[Case, list[tuple[str, float, str]]]:
     """A key that sorts cases by their axes and then by their options, numbers by their size."""
-    given = options_of(case.options).items()
-    return replace(case, options=NO_OPTIONS), [(name, v if own_axes.is_size(v) else 0, str(v)) for name, v in given]
+    options = options_of(case.options).items()
+    sizes = [(name, value if own_axes.is_size(value) else 0, str(value)) for name, value in options]
+    return replace(case, options=NO_OPTIONS), sizes
 
 
 def judge_baseline(
@@ -125,23 +124,25 @@ def judge_baseline(
     """
     note = f" (torch {was.torch} before, {now.torch} now)" if was.torch != now.torch else ""
     members, whole = was.members(), _complete(was, now, chosen)
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     grown = set()
     metrics = {_GATED[column]: metric for column, metric in _METRICS.items()}
     for case in sorted(chosen, key=_in_order):
-        of_it = was.group(case)
-        growth = check_rules.growth(_laws(was, of_it), _laws(now, of_it)) if of_it in whole else {}
+        group = was.group(case)
+        growth = check_rules.growth(_laws(was, group), _laws(now, group)) if group in whole else {}
         for outcome in judge_case(case, was.cases[case], now.cases.get(case), growth, note, error_factor):
-            found.append(outcome)
+            outcomes.append(outcome)
             if outcome.verdict is Verdict.WORSE and outcome.quantity in metrics:
-                grown.add((of_it, metrics[outcome.quantity]))
-    for name, law in was.laws.items():
-        of_it = (name.impl, name.setting)
-        if of_it in whole and (timed or not name.of_time):
-            eased = partial(check_rules.no_longer_rises, was, now, members[of_it], _COLUMN_OF.get(name.what))
-            found += check_rules.judge_law(name, law, now.laws.get(name), (of_it, name.what) in grown, eased, note)
-    claims = [name for name in was.claims if (name.impl, name.setting) in whole and (timed or not name.of_time)]
-    return [*found, *check_rules.judge_claims(was.claims, now.claims, claims, note)]
+                grown.add((group, metrics[outcome.quantity]))
+
+    def is_judged(name: FindingId) -> bool:
+        return name.group in whole and (timed or not name.of_time)
+
+    for name in filter(is_judged, was.laws):
+        eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what))
+        has_grown = (name.group, name.what) in grown
+        outcomes += check_rules.judge_law(name, was.laws[name], now.laws.get(name), has_grown, eased, note)
+    return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, filter(is_judged, was.claims), note)]
 
 
 def is_of_time(outcome: Outcome) -> bool:
@@ -164,19 +165,18 @@ def with_confirmation(first: Sequence[Outcome], second: Iterable[Outcome]) -> li
     A regression counts only if the second measurement shows it too. If that measurement is undecided or failed, the
     outcome becomes undecided or unmeasured, never passed.
     """
-    again = {(one.subject, one.quantity): one.verdict for one in second}
-
-    def judged_twice(one: Outcome) -> Outcome:
-        then = again.get((one.subject, one.quantity), Verdict.UNMEASURED)
-        if one.verdict is not Verdict.WORSE or not is_of_time(one) or then is Verdict.WORSE:
-            return one
-        if then in (Verdict.EQUIVALENT, Verdict.BETTER):
-            reason = f"not when measured a second time: {one.reason}"
-            return replace(one, verdict=Verdict.EQUIVALENT, reason=reason)
-        reason = f"worse at first, {then.outcome} when measured a second time: {one.reason}"
-        return replace(one, verdict=then, reason=reason)
-
-    return [judged_twice(one) for one in first]
+    again = {(outcome.subject, outcome.quantity): outcome.verdict for outcome in second}
+    confirmed = []
+    for outcome in first:
+        if outcome.verdict is Verdict.WORSE and is_of_time(outcome):
+            verdict = again.get((outcome.subject, outcome.quantity), Verdict.UNMEASURED)
+            reason = f"worse at first, {verdict.outcome} when measured a second time: {outcome.reason}"
+            if verdict in (Verdict.EQUIVALENT, Verdict.BETTER):
+                verdict, reason = Verdict.EQUIVALENT, f"not when measured a second time: {outcome.reason}"
+            if verdict is not Verdict.WORSE:
+                outcome = replace(outcome, verdict=verdict, reason=reason)
+        confirmed.append(outcome)
+    return confirmed
 
 
 def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcomes: Iterable[Outcome]) -> list[str]:
@@ -194,15 +194,15 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     if before and after and before != after:
         remarks.append(f"The baseline's CPU had {before}, this one has {after}: kernels may choose other workspaces.")
     members, whole = was.members(), _complete(was, now, chosen)
-    lacking = {of_it: sum(case not in chosen for case in cases) for of_it, cases in members.items()}
     no_judgement = "so no law or claim is judged."
-    for of_it in {was.group(case): None for case in sorted(chosen, key=_in_order)}:
-        if lacking[of_it]:
-            number, name = len(members[of_it]), FindingId(*of_it, "").subject
-            remarks.append(f"{name}: {number - lacking[of_it]} of its {number} cases were chosen, {no_judgement}")
-    for of_it in members:
-        if not lacking[of_it] and of_it not in whole:
-            name = FindingId(*of_it, "").subject
+    chosen_of = grouped(sorted(chosen, key=_in_order), was.group)
+    for group, cases in chosen_of.items():
+        name, number = FindingId(*group, "").subject, len(members[group])
+        if len(cases) < number:
+            remarks.append(f"{name}: {len(cases)} of its {number} cases were chosen, {no_judgement}")
+    for group, cases in members.items():
+        if len(chosen_of.get(group, ())) == len(cases) and group not in whole:
+            name = FindingId(*group, "").subject
             remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
     if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
         remarks.append("Better than the baseline: write a new one, so that it stays so.")
@@ -215,19 +215,13 @@ def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Gr
     All cases of the group were chosen, and the same ones have status `ok`. A case that could be measured only before,
     or only now, would give another cost model.
     """
-
-    def is_ok(of: Baseline, case: Case) -> bool:
-        return case in of.cases and of.cases[case].status == "ok"
-
-    return {
-        of_it
-        for of_it, cases in was.members().items()
-        if all(case in chosen and is_ok(was, case) == is_ok(now, case) for case in cases)
-    }
+    measured = [{case for case, facts in of.cases.items() if facts.status == "ok"} for of in (was, now)]
+    unlike = measured[0] ^ measured[1] | was.cases.keys() - set(chosen)
+    return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)}
 
 
-def _laws(of: Baseline, of_it: _Group) -> dict[str, LawKept]:
-    return {name.what: law for name, law in of.laws.items() if (name.impl, name.setting) == of_it}
+def _laws(of: Baseline, group: _Group) -> dict[str, LawKept]:
+    return {name.what: law for name, law in of.laws.items() if name.group == group}
 
 
 class Remeasurement:
@@ -252,7 +246,9 @@ class Remeasurement:
         """
         machine = self.session.machine()
         with run_directory.Lock(out):
-            run_directory.create(out, self._yaml(cases), machine)
+            axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
+            config = {**yaml.safe_load(self._config.yaml), **axes}
+            run_directory.create(out, yaml.safe_dump(config, sort_keys=False, allow_unicode=True), machine)
             lost = self._lost(cases)
             left = [case for case in cases if case.impl not in lost]
             rows = [
@@ -264,8 +260,8 @@ class Remeasurement:
             self.session.measure_into(out, left, self._console, phase, first=rows)
         lines, _ = summarise.summarise_run(out, self._config.precision)
         laws = fitted_laws.fit_laws(lines)
-        found = claims_table.verdicts(lines, laws)
-        return baseline_of(lines, laws, found, machine, self._config.seed, harness.__version__)
+        verdicts = claims_table.verdicts(lines, laws)
+        return baseline_of(lines, laws, verdicts, machine, self._config.seed, harness.__version__)
 
     def _lost(self, cases: Collection[Case]) -> dict[str, str]:
         """The reason for each layer that can no longer be loaded."""
@@ -277,11 +273,6 @@ class Remeasurement:
             except UsageError as error:
                 lost[impl] = str(error)
         return lost
-
-    def _yaml(self, cases: Collection[Case]) -> str:
-        """The configuration as YAML, with the axes of the cases."""
-        axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
-        return yaml.safe_dump({**yaml.safe_load(self._config.yaml), **axes}, sort_keys=False, allow_unicode=True)
 
 
 def judge_twice(
@@ -328,8 +319,8 @@ _Defaults = Callable[[str, str], Mapping[str, str | None] | None]
 def _has(case: Case, axis: str, value: object, cases: Collection[Case], defaults: _Defaults) -> bool:
     """Whether the case has the value. A default that is given as an option is the usual case."""
     if axis == "options" and isinstance(cases, Mapping):
-        known = own_axes.without_default_sizes(cases[case].own_axes, str(value))
-        value = without_defaults(known, (known != NO_OPTIONS and defaults(case.impl, case.env)) or {})
+        options = own_axes.without_default_sizes(cases[case].own_axes, str(value))
+        value = without_defaults(options, (options != NO_OPTIONS and defaults(case.impl, case.env)) or {})
     return getattr(case, axis) == value
 
 
@@ -346,18 +337,21 @@ def choose_cases(
     filters = hydra_adapter.split(overrides, (*AXES, HEAD_DIM), {}, impls)[0]
     head_dim = filters.pop(HEAD_DIM, None)
     for axis, values in filters.items():
-        wanted = key_value_options.flattened(values)
+        requested = key_value_options.flattened(values)
         if axis == "impl":
-            wanted = [name for value in wanted for name in key_value_options.matching(str(value), impls)]
-        for value in wanted:
-            if not any(_has(case, axis, value, cases, defaults) for case in cases):
-                known = dict.fromkeys(getattr(case, axis) for case in every)
-                names = list(map(str, known if axis == "options" else sorted(known)))
-                instead = (
-                    layer_lookup.near_layer(str(value), names) if axis == "impl" else f"; it has {','.join(names)}"
-                )
+            requested = [name for value in requested for name in key_value_options.matching(str(value), impls)]
+        chosen = set()
+        for value in requested:
+            having = [case for case in every if _has(case, axis, value, cases, defaults)]
+            if not having:
+                present = dict.fromkeys(getattr(case, axis) for case in every)
+                names = list(map(str, present if axis == "options" else sorted(present)))
+                instead = f"; it has {','.join(names)}"
+                if axis == "impl":
+                    instead = layer_lookup.near_layer(str(value), names)
                 raise UsageError(f"{axis}={value}: no case of {place} has it{instead}")
-        left = [case for case in left if any(_has(case, axis, value, cases, defaults) for value in wanted)]
+            chosen.update(having)
+        left = [case for case in left if case in chosen]
     if head_dim is not None:
         left = _of_head_dim(left, key_value_options.flattened(head_dim))
     if not left:

@@ -2,10 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 
 from harness.core.model import own_axes
 from harness.core.model.layer_options import NO_OPTIONS
@@ -58,10 +57,10 @@ class Outcome:
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
     """1 if anything got worse, else 3 if anything or everything was not measured, else 0."""
-    found = {outcome.verdict for outcome in outcomes}
-    if Verdict.WORSE in found:
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if Verdict.WORSE in verdicts:
         return 1
-    return 3 if Verdict.UNMEASURED in found or not found else 0
+    return 3 if Verdict.UNMEASURED in verdicts or not verdicts else 0
 
 
 def ordered_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -72,8 +71,9 @@ def ordered_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
 def counted_outcomes(outcomes: Sequence[Outcome]) -> str:
     """`2 regressions, 1 unmeasured, 40 passed`, or `nothing was judged` if there are no outcomes."""
     numbers = Counter(outcome.verdict for outcome in outcomes)
-    many = {Verdict.WORSE: "regressions"} if numbers[Verdict.WORSE] > 1 else {}
-    counts = [f"{numbers[one]} {many.get(one, one.outcome)}" for one in Verdict if numbers[one]]
+    counts = [f"{numbers[verdict]} {verdict.outcome}" for verdict in Verdict if numbers[verdict]]
+    if numbers[Verdict.WORSE] > 1:
+        counts[0] += "s"
     return ", ".join(counts) or "nothing was judged"
 
 
@@ -189,10 +189,10 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
     changes: dict[str, str] = {}
     for metric in was.keys() & now.keys():
         for axis in was[metric].axes:
-            exponents = [law.exponent(axis) for law in (was[metric], now[metric])]
-            before, after = (signed_exponent(one.value) if one is not None else "" for one in exponents)
-            if before and after and before != after:
-                changes[metric] = f"{changes.get(metric, '')}; its exponent in {axis} {before} → {after}"
+            before, after = was[metric].exponent(axis), now[metric].exponent(axis)
+            texts = [signed_exponent(exponent.value) for exponent in (before, after) if exponent]
+            if len(set(texts)) == 2:
+                changes[metric] = f"{changes.get(metric, '')}; its exponent in {axis} {' → '.join(texts)}"
     return changes
 
 
@@ -226,10 +226,10 @@ def judge_law(
         if before is not None and metric == TIMED:
             # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
             before = replace(before, hi=max(before.hi, _highest_power(was.law, axis)))
-        found = judge_exponent(metric, before, after, grown, eased(axis))
-        if found is None:
+        finding = judge_exponent(metric, before, after, grown, eased(axis))
+        if finding is None:
             continue
-        verdict, why = found
+        verdict, why = finding
         if vague:
             verdict, why = Verdict.UNDECIDED, f"the law of time is not determined {vague[0]}"
         quantity, texts = f"exponent of {metric} in {axis}", (exponent_text(before), exponent_text(after))
@@ -240,7 +240,7 @@ def judge_law(
 
 
 def judge_claims(
-    was: Mapping[FindingId, ClaimKept], now: Mapping[FindingId, ClaimKept], names: Collection[FindingId], note: str
+    was: Mapping[FindingId, ClaimKept], now: Mapping[FindingId, ClaimKept], names: Iterable[FindingId], note: str
 ) -> Iterator[Outcome]:
     """Yield an outcome for each claim in `names`. All cases that a claim covers were measured again."""
     for name in names:
@@ -257,8 +257,8 @@ def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
     text = of.cases[case].own_axes
     name, sizes = own_axes.names_of_letters([text])[axis], dict(own_axes.own_size(text, case.options))
     stated = own_axes.stated_options(text, case.options)
-    others = "+".join(part for part in stated.split("+") if part.partition("=")[0] != name)
-    return sizes[axis], replace(case, options=others or NO_OPTIONS)
+    options = "+".join(part for part in stated.split("+") if part.partition("=")[0] != name)
+    return sizes[axis], replace(case, options=options or NO_OPTIONS)
 
 
 def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str | None, axis: str) -> bool:
@@ -269,16 +269,10 @@ def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column:
     """
     if column is None:
         return False
-    costs = {}
-    rows: dict[Case, list[Case]] = {}
+    # What each case costs less than before. All cases that differ only along the axis have the same key.
+    saved: dict[Case, list[int]] = {}
     for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):
         before, after = (of.cases[case].count(column) for of in (was, now))
         if before is not None and after is not None:
-            costs[case] = before, after
-            # All cases that differ only along the axis have the same key.
-            rows.setdefault(_size_along(was, case, axis)[1], []).append(case)
-    return all(after <= before for before, after in costs.values()) and all(
-        costs[large][1] - costs[small][1] <= costs[large][0] - costs[small][0]
-        for row in rows.values()
-        for small, large in pairwise(row)
-    )
+            saved.setdefault(_size_along(was, case, axis)[1], []).append(before - after)
+    return all(min(row) >= 0 and sorted(row) == row for row in saved.values())

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -65,36 +66,38 @@ class GateReport:
 
     def as_json(self) -> str:
         """The outcomes as JSON for other programs: the worst first, and the exit status that follows from them."""
-        found = {
+        ordered = ordered_outcomes(self.outcomes)
+        content = {
             "schema": OUTCOME_SCHEMA,
             "title": self.title,
             "exit_status": self.exit_status,
             "properties": dict(self.properties),
             "remarks": list(self.remarks),
-            "outcomes": [asdict(one) | {"verdict": one.verdict.outcome} for one in ordered_outcomes(self.outcomes)],
-            "explanations": [one.as_dict() for one in self.explanations],
+            "outcomes": [asdict(outcome) | {"verdict": outcome.verdict.outcome} for outcome in ordered],
+            "explanations": [explanation.as_dict() for explanation in self.explanations],
         }
         # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
-        return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
+        return json.dumps(content, indent=1, ensure_ascii=True) + "\n"
 
     def as_junit(self) -> str:
         """The outcomes as JUnit XML, as GitHub, GitLab and Jenkins read it: one test case per outcome.
 
         A regression is a failure, an unmeasured outcome an error, an undecided one skipped.
         """
-        found = [_ELEMENT.get(outcome.verdict) for outcome in self.outcomes]
-        counts = {"tests": str(len(found))} | {name: str(found.count(one)) for one, name in _COUNT.items()}
+        elements = Counter(_ELEMENT.get(outcome.verdict) for outcome in self.outcomes)
+        counts = {"tests": str(elements.total())} | {name: str(elements[element]) for element, name in _COUNT.items()}
         root = ElementTree.Element("testsuites", {"name": _xml(self.title), **counts, "time": "0"})
-        inside = ElementTree.SubElement(root, "testsuite", root.attrib)
+        suite = ElementTree.SubElement(root, "testsuite", root.attrib)
         if self.properties:
-            held = ElementTree.SubElement(inside, "properties")
+            properties = ElementTree.SubElement(suite, "properties")
             for name, value in self.properties.items():
-                ElementTree.SubElement(held, "property", {"name": _xml(name), "value": _xml(value)})
-        for outcome, element in zip(self.outcomes, found, strict=True):
+                ElementTree.SubElement(properties, "property", {"name": _xml(name), "value": _xml(value)})
+        for outcome in self.outcomes:
             name, verdict = f"{outcome.subject} {outcome.quantity}", outcome.verdict.outcome
             about = {"classname": _xml(outcome.impl), "name": _xml(name), "time": "0"}
-            case = ElementTree.SubElement(inside, "testcase", about)
-            if element is not None:
+            case = ElementTree.SubElement(suite, "testcase", about)
+            element = _ELEMENT.get(outcome.verdict)
+            if element:
                 why = outcome.reason or f"{outcome.was} → {outcome.now}"
                 detail = ElementTree.SubElement(case, element, {"message": _xml(why), "type": verdict})
                 detail.text = _xml(f"{name}: {why}")
@@ -106,13 +109,17 @@ class GateReport:
 
     def as_markdown(self) -> str:
         """The outcomes as Markdown for a job summary or a pull request: problems first, passed outcomes folded away."""
-        wanting, passed = self._not_passed(), [one for one in self.outcomes if one.verdict is Verdict.EQUIVALENT]
+        passed = [outcome for outcome in self.outcomes if outcome.verdict is Verdict.EQUIVALENT]
         heading, lede = self.title, counted_outcomes(self.outcomes)
-        if self._is_undecided:
+        undecided = [outcome for outcome in self.outcomes if outcome.verdict is Verdict.UNDECIDED and outcome.now]
+        # Something was measured and not decided, and nothing is known to be wrong.
+        if undecided and self.exit_status == 0:
             heading = f"Undecided: {self.title}"
             lede += self.advice
-        explained = [one.section(brief=number >= _MOST_EXPLAINED) for number, one in enumerate(self.explanations)]
-        parts = [Sentence(lede, "lede"), *_listed(wanting), self.remarks, *explained]
+        explained = [
+            explanation.section(brief=number >= _MOST_EXPLAINED) for number, explanation in enumerate(self.explanations)
+        ]
+        parts = [Sentence(lede, "lede"), *_listed(self._not_passed()), self.remarks, *explained]
         text = markdown(Section(heading, parts), level=2)
         if passed:
             folded = markdown(Section("", _listed(passed)))
@@ -122,20 +129,20 @@ class GateReport:
 
     def show(self, console: Console) -> None:
         """Print what did not pass, one row per impl, quantity and verdict, then the remarks and the counts."""
-        groups = alike_outcomes(self._not_passed())
-        columns = dict.fromkeys(("verdict", "layer", "quantity", "why"), "")
-        table = Table(columns, [_outcome_row(group) for group in groups], title=self.title)
+        rows: list[Row] = []
+        for group in alike_outcomes(self._not_passed()):
+            # A group's last outcome has the largest sizes, where a difference shows most.
+            shown = group[-1]
+            more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+            why = f"{shown.reason or f'{shown.was} → {shown.now}'}{more}"
+            verdict = Cell(shown.verdict.outcome, COLORS.get(shown.verdict, "open"))
+            rows.append((verdict, shown.impl, shown.quantity, why))
+        table = Table(dict.fromkeys(("verdict", "layer", "quantity", "why"), ""), rows, title=self.title)
         counted = f"{self.title}: {counted_outcomes(self.outcomes)}."
-        show([*([table] if groups else []), *self.remarks, counted], console)
-
-    @property
-    def _is_undecided(self) -> bool:
-        """Whether something was measured and not decided, and nothing is known to be wrong."""
-        undecided = [one for one in self.outcomes if one.verdict is Verdict.UNDECIDED and one.now]
-        return bool(undecided) and self.exit_status == 0
+        show([*([table] if rows else []), *self.remarks, counted], console)
 
     def _not_passed(self) -> list[Outcome]:
-        return [one for one in ordered_outcomes(self.outcomes) if one.verdict is not Verdict.EQUIVALENT]
+        return [outcome for outcome in ordered_outcomes(self.outcomes) if outcome.verdict is not Verdict.EQUIVALENT]
 
     def publish(self, options: argparse.Namespace) -> None:
         """Write the files named in `options`, and append to GitHub's job summary if the job has one.
@@ -197,11 +204,3 @@ def _listed(outcomes: Sequence[Outcome]) -> list[Part]:
 def alike_outcomes(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Group outcomes by verdict, impl and quantity, in the order of each group's first outcome."""
     return list(grouped(outcomes, lambda outcome: (outcome.verdict, outcome.impl, outcome.quantity)).values())
-
-
-def _outcome_row(group: Sequence[Outcome]) -> Row:
-    # A group's last outcome has the largest sizes, where a difference shows most.
-    shown = group[-1]
-    others = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
-    why = f"{shown.reason or f'{shown.was} → {shown.now}'}{others}"
-    return (Cell(shown.verdict.outcome, COLORS.get(shown.verdict, "open")), shown.impl, shown.quantity, why)

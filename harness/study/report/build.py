@@ -47,35 +47,27 @@ def build(
         findings = analyse(stored.lines, stored.machine, stored.config)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
         if drawing:
-            drawn = {one.name for one in drawn_settings(contents.settings)}
-            drawing.add_overviews(directory / PLOTS, [one for one in contents.overviews if one.name in drawn])
-        texts = {"report.html": page(contents), "report.md": report_markdown(contents), **_tables(contents)}
+            drawn = {setting.name for setting in drawn_settings(contents.settings)}
+            overviews = [overview for overview in contents.overviews if overview.name in drawn]
+            drawing.add_overviews(directory / PLOTS, overviews)
+        texts = {
+            "report.html": page(contents),
+            "report.md": report_markdown(contents),
+            "summary.csv": to_csv(table(stored.lines), "%.6g"),
+            "laws.csv": to_csv(laws_table(findings.laws), "%.6g"),
+            "claims.csv": to_csv(claims_table(findings.verdicts)),
+            "crossovers.csv": to_csv(crossovers.crossovers_table(findings.crossovers), "%.6g"),
+        }
+        for more in findings.more:
+            texts |= {name: to_csv(rows, "%.6g") for name, rows in more.tables.items()}
         for name, text in texts.items():
             write_atomically(directory / name, text)
         if drawing:
             drawing.finish()
     except OSError as error:
-        raise UsageError(_notice(error, directory, run)) from error
+        notice = f"{error.filename or directory}: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            rows = "all that was measured is in its rows: " if run == directory else ""
+            notice = f"{directory}: {error.strerror}: {rows}make room, and give the same command again"
+        raise UsageError(notice) from error
     return contents, [*texts, *([f"{PLOTS}/"] if drawing else [])]
-
-
-def _notice(error: OSError, directory: Path, run: Path) -> str:
-    """An error message: what could not be written, and what to do."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        rows = "all that was measured is in its rows: " if run == directory else ""
-        return f"{directory}: {error.strerror}: {rows}make room, and give the same command again"
-    return f"{error.filename or directory}: {error.strerror}"
-
-
-def _tables(contents: Contents) -> dict[str, str]:
-    """The text of each CSV file by its name."""
-    found = contents.findings
-    texts = {
-        "summary.csv": to_csv(table(contents.lines), "%.6g"),
-        "laws.csv": to_csv(laws_table(found.laws), "%.6g"),
-        "claims.csv": to_csv(claims_table(found.verdicts)),
-        "crossovers.csv": to_csv(crossovers.crossovers_table(found.crossovers), "%.6g"),
-    }
-    for more in found.more:
-        texts |= {name: to_csv(rows, "%.6g") for name, rows in more.tables.items()}
-    return texts

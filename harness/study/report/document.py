@@ -6,6 +6,7 @@ macros of `html/templates/parts/macros.html` lay the same tables out. Each back 
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
@@ -80,11 +81,9 @@ class Table:
 
     def without_empty(self, *headings: str) -> "Table":
         """The table without those of these columns that are empty in all rows."""
-        empty = [
-            heading in headings and not any(map(_text_in(at), self.rows)) for at, heading in enumerate(self.columns)
-        ]
-        columns = {heading: kind for (heading, kind), gone in zip(self.columns.items(), empty, strict=True) if not gone}
-        rows = [[cell for cell, gone in zip(row, empty, strict=True) if not gone] for row in self.rows]
+        texts = {heading: "".join(str(row[at]) for row in self.rows) for at, heading in enumerate(self.columns)}
+        shown = [bool(text) or heading not in headings for heading, text in texts.items()]
+        columns, rows = dict(compress(self.columns.items(), shown)), [[*compress(row, shown)] for row in self.rows]
         return replace(self, columns=columns, rows=rows)
 
     def note(self, shown: Iterable[str]) -> str:
@@ -143,11 +142,6 @@ _UNBOUNDED = 10_000
 _COLOURS = {"bad": "red", "good": "green", "unmeasured": "magenta", "open": "yellow"}
 
 
-def _text_in(at: int) -> Callable[[Row], str]:
-    """A function that returns the text of a row's cell at this place."""
-    return lambda row: cell.text if isinstance(cell := row[at], Cell) else cell
-
-
 def _terminal_text(cell: Cell | str) -> Text:
     cell = Cell(cell) if isinstance(cell, str) else cell
     text = Text.assemble((printable(cell.text), _COLOURS.get(cell.kind, "")))
@@ -192,13 +186,14 @@ def markdown(document: Section, level: int = 1) -> str:
 
 def _blocks(part: Part, level: int) -> Iterator[str]:
     if isinstance(part, Section):
-        inside = [block for one in part.parts for block in _blocks(one, level + 1)]
-        if inside:
-            heading = [f"{'#' * level} {escape_markdown(part.heading)}"] if part.heading else []
-            yield from (*heading, *inside)
+        inside = [block for inner in part.parts for block in _blocks(inner, level + 1)]
+        if inside and part.heading:
+            yield f"{'#' * level} {escape_markdown(part.heading)}"
+        yield from inside
     elif isinstance(part, Table):
+        if part.rows and part.title:
+            yield f"{escape_markdown(part.caption)}:"
         if part.rows:
-            yield from [f"{escape_markdown(part.caption)}:"] if part.title else []
             yield _markdown_table(part)
     elif isinstance(part, Sentence):
         if part.text:

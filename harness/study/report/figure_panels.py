@@ -11,6 +11,7 @@ from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from harness.core.model import formatting, own_axes
@@ -92,14 +93,19 @@ def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSettin
         at = {axis: getattr(line, axis) for axis in SETTING_AXES} | {"options": options}
         groups.setdefault(tuple(at.values()), []).append(line)
     varying = [axis for axis, seen in zip(SETTING_AXES, zip(*groups, strict=True), strict=False) if len({*seen}) > 1]
-    found = []
+    settings = []
     for values, members in sorted(groups.items(), key=lambda item: list(map(in_order, item[0]))):
         at = dict(zip(SETTING_AXES, values, strict=True))
-        # Safe in a file name: `train_threads2`. The name of its axis precedes a number. An environment may be a path.
-        name = "_".join(f"{axis}{at[axis]}" if isinstance(at[axis], int | float) else str(at[axis]) for axis in varying)
-        name = re.sub(r"[^\w.+-]", "-", name)
-        found.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without)), looks))
-    return found
+        # The name of its axis precedes a number: `train_threads2`.
+        prefixes = {axis: axis if isinstance(at[axis], int | float) else "" for axis in varying}
+        name = file_name("_".join(f"{prefix}{at[axis]}" for axis, prefix in prefixes.items()))
+        settings.append(PanelSetting(at, name, setting_text(at), tuple(_panels(members, without)), looks))
+    return settings
+
+
+def file_name(text: str) -> str:
+    """The text, safe as the name of a file: an environment or a layer may be a path."""
+    return re.sub(r"[^\w.+-]", "-", text)
 
 
 def in_order(value: Any) -> Any:
@@ -110,14 +116,13 @@ def in_order(value: Any) -> Any:
 
 def _panels(lines: Lines, without: Collection[str]) -> Iterator[Panel]:
     """A panel for each (d, h). A layer without heads is in every panel of its d, beside the layers with heads."""
-    with_heads = [line for line in lines if line.impl not in without] or list(lines)
-    for d in sorted({line.d_model for line in lines}):
+    with_heads = [line for line in lines if line.impl not in without] or lines
+    for d, of_width in sorted(grouped(lines, attrgetter("d_model")).items()):
         for h in sorted({line.num_heads for line in with_heads if line.d_model == d} or {1}):
             # `replace`: each panel shows the lines without heads as if measured at its h.
-            own = [line for line in with_heads if (line.d_model, line.num_heads) == (d, h)]
-            others = [replace(line, num_heads=h) for line in lines if line.impl in without and line.d_model == d]
-            members = sorted({*own, *others}, key=lambda line: (line.impl, line.seq_len))
-            yield Panel(d, h, tuple(members))
+            at_h = (replace(line, num_heads=h) if line.impl in without else line for line in of_width)
+            members = {line for line in at_h if line.num_heads == h}
+            yield Panel(d, h, tuple(sorted(members, key=attrgetter("impl", "seq_len"))))
 
 
 @dataclass(frozen=True)
@@ -141,32 +146,41 @@ class OwnAxisPanel:
 def own_axis_panels(lines: Lines) -> list[OwnAxisPanel]:
     """A panel for each own axis of a layer that varies, and for each setting and size beside n."""
     timed, headless = [line for line in lines if line.time_s is not None], layers_without_heads(lines)
-    found = []
+    panels = []
     for axis in own_axes.varied_axes(timed):
         of_axis = (line for line in timed if axis in own_axes.axes_of_text(line.own_axes))
-        for (impl, where, h, others), members in grouped(of_axis, partial(_beside, axis=axis)).items():
-            sizes = (f"d = {where[2]}", f"h = {h}", *(f"{name} = {value:g}" for name, value in others))
-            at = setting_text({"batch_size": where[1], **where[0].as_dict()})
-            alike = [line for line in timed if line.options == where[0].options and _beside(line, axis)[1] == where]
-            beside = tuple(one for one in alike if one.impl != impl and (one.num_heads == h or one.impl in headless))
-            found.append(OwnAxisPanel(axis, impl, ", ".join((*sizes, at)), tuple(members), beside))
-    return [panel for panel in found if len({*map(panel.value, panel.lines)}) > 1]
+        for (impl, where, h, other_sizes), members in grouped(of_axis, partial(_beside, axis=axis)).items():
+            series, batch_size, d_model = where
+            sizes = (f"d = {d_model}", f"h = {h}", *(f"{name} = {value:g}" for name, value in other_sizes))
+            at = setting_text({"batch_size": batch_size, **series.as_dict()})
+            beside = (
+                line
+                for line in timed
+                if (line.options, _where(line)) == (series.options, where)
+                and line.impl != impl
+                and (line.num_heads == h or line.impl in headless)
+            )
+            panels.append(OwnAxisPanel(axis, impl, ", ".join((*sizes, at)), tuple(members), tuple(beside)))
+    return [panel for panel in panels if len({*map(panel.value, panel.lines)}) > 1]
 
 
 def drawn_settings(settings: Iterable[PanelSetting]) -> list[PanelSetting]:
     """The settings to draw: of those that differ along own axes alone, the last with the most timed cases."""
+    cases_of = attrgetter("impl", "batch_size", "series")
     apart = grouped(
-        settings,
-        lambda one: frozenset((line.impl, line.batch_size, line.series) for p in one.panels for line in p.lines),
+        settings, lambda setting: frozenset(cases_of(line) for panel in setting.panels for line in panel.lines)
     )
-    return [max(reversed(alike), key=lambda one: one.timed) for alike in apart.values()]
+    return [max(reversed(alike), key=attrgetter("timed")) for alike in apart.values()]
+
+
+_where = attrgetter("series", "batch_size", "d_model")
 
 
 def _beside(line: CaseResult, axis: str) -> tuple[Any, ...]:
     """The layer, the setting with b and d, h, and the sizes of a line along other own axes than this one."""
     sizes = own_axes.sizes_by_name(line.own_axes, line.options)
-    others = tuple(sorted((name, value) for name, value in sizes.items() if name != axis))
-    return line.impl, (line.series, line.batch_size, line.d_model), line.num_heads, others
+    other_sizes = tuple(sorted((name, value) for name, value in sizes.items() if name != axis))
+    return line.impl, _where(line), line.num_heads, other_sizes
 
 
 def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSetting:
@@ -175,10 +189,9 @@ def readable_setting(setting: PanelSetting, most: int = MOST_SHOWN) -> PanelSett
     The first and the last of each stay. The title then gives the number of panels kept and of all panels. The page and
     the tables show every panel.
     """
-    widths, heads = (
-        evenly_spread({getattr(p, axis) for p in setting.panels}, most) for axis in ("d_model", "num_heads")
-    )
-    kept = tuple(p for p in setting.panels if p.d_model in widths and p.num_heads in heads)
+    widths = evenly_spread({panel.d_model for panel in setting.panels}, most)
+    heads = evenly_spread({panel.num_heads for panel in setting.panels}, most)
+    kept = tuple(panel for panel in setting.panels if panel.d_model in widths and panel.num_heads in heads)
     if len(kept) == len(setting.panels):
         return setting
     return replace(setting, title=f"{setting.title} ({len(kept)} of {len(setting.panels)} panels)", panels=kept)
@@ -194,7 +207,7 @@ def evenly_spread(values: Collection[int], most: int) -> list[int]:
 
 def fullest_panel(panels: Sequence[Panel]) -> Panel:
     """The panel with the most timed cases; among equals the widest, then the one with the most heads."""
-    return max(panels, key=lambda panel: (panel.timed, panel.d_model, panel.num_heads))
+    return max(panels, key=attrgetter("timed", "d_model", "num_heads"))
 
 
 # The place of a finding: a setting's values, a width, and a number of heads. A finding about layers without heads has
@@ -206,10 +219,14 @@ _Finding = TypeVar("_Finding", Crossover, RoofPoint)
 def by_facet(findings: Iterable[_Finding], without_heads: Collection[str]) -> dict[Facet, list[_Finding]]:
     """Group crossovers, or points of a roofline, by facet. `without_heads` is a result of `layers_without_heads`."""
 
-    def facet(one: _Finding) -> Facet:
-        at, impls = (one.line, {one.line.impl}) if isinstance(one, RoofPoint) else (one, {one.slower, one.faster})
+    def facet(finding: _Finding) -> Facet:
+        if isinstance(finding, RoofPoint):
+            at: CaseResult | Crossover = finding.line
+            impls = {finding.line.impl}
+        else:
+            at, impls = finding, {finding.slower, finding.faster}
         heads = None if impls.issubset(without_heads) else at.num_heads
-        return (at.batch_size, *one.setting.as_dict().values()), at.d_model, heads
+        return (at.batch_size, *finding.setting.as_dict().values()), at.d_model, heads
 
     return grouped(findings, facet)
 
@@ -218,7 +235,7 @@ def of_panel(findings: Mapping[Facet, list[_Finding]], setting: PanelSetting, pa
     """Those of the findings `by_facet` that belong to a panel, also those of layers without its own axes."""
     plain = {**setting.at, "options": panel.lines[0].series.options}
     places = ((tuple(at.values()), panel.d_model, h) for at in (setting.at, plain) for h in (panel.num_heads, None))
-    return [one for place in dict.fromkeys(places) for one in findings.get(place, ())]
+    return [finding for place in dict.fromkeys(places) for finding in findings.get(place, ())]
 
 
 def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None:
@@ -235,10 +252,10 @@ _MOST_TICKS, _ROOM = 16, 1.6
 
 def size_axis(sizes: Iterable[float]) -> Axis:
     """A logarithmic axis that names measured n only."""
-    named = sorted(set(sizes))
-    step = -(-len(named) // _MOST_SIZES)
-    room = 1.25 if len(named) > 1 else 2.0
-    return {"range": [named[0] / room, named[-1] * room], "ticks": [[n, str(n)] for n in named[::-1][::step][::-1]]}
+    measured = sorted(set(sizes))
+    named = measured[:: -math.ceil(len(measured) / _MOST_SIZES)]
+    room = 1.25 if len(measured) > 1 else 2.0
+    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, str(n)] for n in reversed(named)]}
 
 
 def decimal_axis(values: Collection[float], text: NumberText, room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
@@ -246,7 +263,8 @@ def decimal_axis(values: Collection[float], text: NumberText, room: float = _ROO
     lo, hi = min(values) / room, max(values) * room
     steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
     powers = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
-    return _axis(lo, hi, [[float(f"{m}e{e}") for e in powers for m in some] for some in steps], text, most)
+    ladders = [[float(f"{digit}e{power}") for power in powers for digit in digits] for digits in steps]
+    return _axis(lo, hi, ladders, text, most)
 
 
 # Logarithmic axes of times and of counts that contain all values.
@@ -258,53 +276,50 @@ def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST
     """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
     lo, hi = min(values) / room, max(values) * room
     steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
-    ends = [range(math.floor(math.log2(lo) / step), math.ceil(math.log2(hi) / step) + 1) for step in steps]
-    ladders = [[2.0 ** (step * i) for i in some] for step, some in zip(steps, ends, strict=True)]
+    end = math.ceil(math.log2(hi))
+    powers = [range(step * math.floor(math.log2(lo) / step), end + step, step) for step in steps]
+    ladders = [[2.0**power for power in of_step] for of_step in powers]
     return _axis(lo, hi, ladders, formatting.size, most)
 
 
 def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: NumberText, most: int) -> Axis:
     """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
-    fitting = (one for one in ladders if sum(lo <= value <= hi for value in one) <= most)
+    fitting = (ticks for ticks in ladders if sum(lo <= value <= hi for value in ticks) <= most)
     ladder = next(fitting, ladders[-1])
     if sum(lo <= value <= hi for value in ladder) < 2:
         # The values are close together: extend the range to the next tick on either side.
         lo = max((value for value in ladder if value <= lo), default=lo)
         hi = min((value for value in ladder if value >= hi), default=hi)
-    return {"range": [lo, hi], "ticks": [[v, formatting.round_text(text(v))] for v in ladder if lo <= v <= hi]}
+    ticks = [[value, formatting.round_text(text(value))] for value in ladder if lo <= value <= hi]
+    return {"range": [lo, hi], "ticks": ticks}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """A quantity drawn against n: its name, and functions of a line for its value and its interval, if known.
+    """A quantity drawn against n: its name, and functions of a line for its value and the ends of its interval.
 
     `text` writes a value with its unit, and `axis` makes the axis for some values.
     """
 
     label: str
     value: Callable[[CaseResult], float | None]
-    band: Callable[[CaseResult], tuple[float, float] | None]
     text: NumberText
     axis: Callable[..., Axis]
+    ends: "Callable[[CaseResult], Ends]" = lambda line: (None, None)
 
     def axis_of(self, panels: Iterable[Panel], **limits: Any) -> Axis | None:
         """The axis shared by all panels, so that they can be compared; None if no panel has a value.
 
         It fits the values, not the intervals: a very wide interval must not squeeze the values.
         """
-        values = [value for panel in panels for line in panel.lines if (value := self.value(line)) is not None]
+        values = [value for panel in panels for value in map(self.value, panel.lines) if value is not None]
         return self.axis(values, **limits) if values else None
 
 
-def _time_interval(line: CaseResult) -> tuple[float, float] | None:
-    if line.time_lo_s is None or line.time_hi_s is None:
-        return None  # as after a single trial
-    return line.time_lo_s, line.time_hi_s
-
-
-TIME = Cost("time per call", lambda line: line.time_s, _time_interval, formatting.seconds, seconds_axis)
-MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, lambda _: None, formatting.size, bytes_axis)
-DEPTH = Cost("sequential depth", lambda line: line.depth or None, lambda _: None, formatting.count, count_axis)
+_TIME_ENDS = attrgetter("time_lo_s", "time_hi_s")
+TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, seconds_axis, _TIME_ENDS)
+MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, bytes_axis)
+DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count, count_axis)
 
 
 @dataclass(frozen=True)
@@ -357,10 +372,14 @@ def bars_caption(ends: Iterable[Ends], axis: Axis, drawn: bool = True) -> str:
     Without `drawn` bars, only the markers tell which intervals are too wide.
     """
     low, high = axis["range"]
-    known = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
-    goes_on = any(lo < low or hi > high for lo, hi in known)
-    bars = f"{BARS}{f' ({BEYOND})' if goes_on else ''}" if known and drawn else ""
-    return "; ".join(filter(None, (bars, HOLLOW if any(too_wide(*one) for one in known) else "")))
+    intervals = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
+    captions = []
+    if intervals and drawn:
+        goes_on = any(lo < low or hi > high for lo, hi in intervals)
+        captions.append(f"{BARS} ({BEYOND})" if goes_on else BARS)
+    if any(too_wide(*interval) for interval in intervals):
+        captions.append(HOLLOW)
+    return "; ".join(captions)
 
 
 @dataclass(frozen=True)
@@ -376,41 +395,46 @@ class FailedCase:
 
 def cost_curves(panel: Panel, cost: Cost) -> list[Curve]:
     """The curve of each layer of a panel that has one."""
-    known = grouped((line for line in panel.lines if cost.value(line) is not None), lambda line: line.impl)
-    points = {impl: [_curve_point(line, cost) for line in lines] for impl, lines in known.items()}
-    return [Curve(impl, *map(list, zip(*of_impl, strict=True))) for impl, of_impl in points.items()]
+    measured = grouped((line for line in panel.lines if cost.value(line) is not None), attrgetter("impl"))
+    return [curve_of(impl, lines, cost) for impl, lines in measured.items()]
 
 
-def _curve_point(line: CaseResult, cost: Cost) -> tuple[Any, ...]:
-    value, (lo, hi) = cost.value(line) or 0.0, cost.band(line) or (None, None)
-    text = cost.text(value)
-    if lo is not None and hi is not None:
-        text += f" ({cost.text(lo)} to {cost.text(hi)})"
-    elif cost is TIME:
-        text += " (one trial)"
-    return line.seq_len, value, lo, hi, text, line.host
+def curve_of(
+    name: str, lines: Iterable[CaseResult], cost: Cost, place: Callable[[CaseResult], Any] = attrgetter("seq_len")
+) -> Curve:
+    """The curve of lines that have a cost, in ascending order of their `place` on the axis."""
+    points = []
+    for line in lines:
+        value, (lo, hi) = cost.value(line) or 0.0, cost.ends(line)
+        text = cost.text(value)
+        if lo is not None and hi is not None:
+            text += f" ({cost.text(lo)} to {cost.text(hi)})"
+        else:
+            lo = hi = None
+            text += " (one trial)" if cost is TIME else ""
+        points.append((place(line), value, lo, hi, text, line.host))
+    return Curve(name, *map(list, zip(*points, strict=True)))
 
 
 def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:
     """The cases of a panel that failed and have no cost."""
-    measured = {curve.impl: curve.points() for curve in cost_curves(panel, cost)}
-    found = []
+    points_of = {curve.impl: curve.points() for curve in cost_curves(panel, cost)}
+    failed = []
     for line in panel.lines:
-        if line.status == "ok" or cost.value(line) is not None:
-            continue
-        value = expected_cost(line.seq_len, measured.get(line.impl, ()))
-        text = f"{line.status}: {line.reason}" if line.reason else line.status
-        found.append(FailedCase(line.impl, line.seq_len, value, line.status, text))
-    return found
+        if line.status != "ok" and cost.value(line) is None:
+            value = expected_cost(line.seq_len, points_of.get(line.impl, ()))
+            text = ": ".join(filter(None, (line.status, line.reason)))
+            failed.append(FailedCase(line.impl, line.seq_len, value, line.status, text))
+    return failed
 
 
-def expected_cost(n: int, known: Sequence[tuple[int, float]]) -> float | None:
+def expected_cost(n: int, measured: Sequence[tuple[int, float]]) -> float | None:
     """Estimate what a failed case would have cost: a plot marks the case there.
 
     The estimate lies on the log-log line through the two measured (n, cost) nearest to `n`. A single measured cost is
     returned unchanged. Returns None if nothing was measured.
     """
-    if len(known) < 2:
-        return known[0][1] if known else None
-    (n0, y0), (n1, y1) = sorted(sorted(known, key=lambda point: abs(math.log(point[0] / n)))[:2])
+    if len(measured) < 2:
+        return measured[0][1] if measured else None
+    (n0, y0), (n1, y1) = sorted(sorted(measured, key=lambda point: abs(math.log(point[0] / n)))[:2])
     return y1 * (n / n1) ** (math.log(y1 / y0) / math.log(n1 / n0))

@@ -52,21 +52,21 @@ def looks_of(impls: Iterable[str], fastest: Collection[str] = ()) -> dict[str, L
     has least, and then one that the run has least: up to ten layers never share a colour. Nor do up to ten that are
     the `fastest`.
     """
-    wanted = set(impls)
+    of_run = set(impls)
     ours = dict.fromkeys((*FIRST, *layer_lookup.names()))
-    order = [*(impl for impl in ours if impl in wanted), *sorted(wanted - ours.keys())]
-    places = {impl: at for at, impl in enumerate(FIRST) if impl in wanted}
+    order = [*(impl for impl in ours if impl in of_run), *sorted(of_run - ours.keys())]
+    places = {impl: at for at, impl in enumerate(FIRST) if impl in of_run}
     uses = Counter(places.values())
-    own = Counter((impl.partition(".")[0], at) for impl, at in places.items())
+    uses_in_family = Counter((impl.partition(".")[0], at) for impl, at in places.items())
     apart = Counter(places[impl] for impl in fastest if impl in places)
     for impl in sorted(order, key=lambda impl: impl not in fastest):
         family = impl.partition(".")[0]
         if impl not in places:
-            has = {at: apart[at] if impl in fastest else own[family, at] for at in range(len(PALETTE))}
-            colour = min(has, key=lambda at: (has[at], uses[at], at))
+            avoided = {at: apart[at] if impl in fastest else uses_in_family[family, at] for at in range(len(PALETTE))}
+            colour = min(avoided, key=lambda at: (avoided[at], uses[at], at))
             apart[colour] += 1
             # The next layer with this colour has another marker and another dash pattern.
             places[impl] = colour + len(PALETTE) * uses[colour]
-            own[family, colour] += 1
+            uses_in_family[family, colour] += 1
             uses[colour] += 1
     return {impl: nth_look(places[impl]) for impl in order}

@@ -6,6 +6,7 @@ The static picture and the page draw the same overview. It is plain data, so tha
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from harness.core.model.formatting import printable
 from harness.study.laws.crossovers import Crossover
@@ -69,8 +70,7 @@ def overviews(
     settings: Iterable[parts.PanelSetting], laws: Laws, crossovers: Mapping[parts.Facet, list[Crossover]]
 ) -> list[Overview]:
     """The overview of each setting that has a cost to draw. `crossovers` is a result of `by_facet`."""
-    found = (overview(setting, laws, crossovers) for setting in settings)
-    return [one for one in found if one is not None]
+    return [drawn for setting in settings if (drawn := overview(setting, laws, crossovers)) is not None]
 
 
 def overview(
@@ -80,23 +80,21 @@ def overview(
     whole = parts.fullest_panel(setting.panels)
     impls, selection = overview_layers(whole)
     panel = replace(whole, lines=tuple(line for line in whole.lines if line.impl in impls))
-    charts = [_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()]
-    drawn = [chart for chart in charts if chart is not None]
-    if not drawn:
+    charts = [*filter(None, (_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()))]
+    if not charts:
         return None
     crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
-    first = drawn[0]
-    title = (
-        fastest or ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time") or "Cost per call"
-    )
-    bars = (parts.bars_caption((end for curve in one.curves for end in curve.ends()), one.axis) for one in drawn)
+    first = charts[0]
+    growth = ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time")
+    title = fastest or growth or "Cost per call"
+    bars = (parts.bars_caption((end for curve in chart.curves for end in curve.ends()), chart.axis) for chart in charts)
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
     return Overview(
         name=setting.name,
         title=title.removesuffix("."),
         caption="; ".join(filter(None, captions)),
-        n=parts.size_axis(n for chart in drawn for curve in chart.curves for n in curve.n),
-        charts=[replace(chart, message="") if chart.message == title else chart for chart in drawn],
+        n=parts.size_axis(n for chart in charts for curve in chart.curves for n in curve.n),
+        charts=[replace(chart, message="") if chart.message == title else chart for chart in charts],
         crossing=crossing,
         looks=setting.looks,
     )
@@ -109,18 +107,17 @@ def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     """
     with_cost = [line for line in panel.lines if any(cost.value(line) is not None for cost in COSTS.values())]
     every = list(dict.fromkeys(line.impl for line in with_cost))
-    times = {(line.impl, line.seq_len): line.time_s for line in with_cost if line.time_s and not line.suspect}
     if len(every) <= parts.MANY:
         return every, ""
-    if not times:
+    ranked = [line for line in with_cost if line.time_s and not line.suspect]
+    if not ranked:
         return every[: parts.MANY], f"{parts.MANY} of {len(every)} layers"
-    last = max(n for _, n in times)
-    family = {line.impl: line.family for line in with_cost}
-    at_last = sorted((time_s, impl) for (impl, n), time_s in times.items() if n == last)
-    fastest = [impls[0] for impls in grouped((impl for _, impl in at_last), lambda impl: family[impl]).values()]
-    chosen = fastest[: parts.MANY]
+    last = max(line.seq_len for line in ranked)
+    at_last = sorted((line for line in ranked if line.seq_len == last), key=attrgetter("time_s", "impl"))
+    families = grouped(at_last, attrgetter("family")).values()
+    chosen = [fastest.impl for fastest, *_ in families][: parts.MANY]
     which = "the fastest of each family"
-    if chosen != fastest:
+    if len(families) > parts.MANY:
         which = f"the fastest of each of the {parts.MANY} fastest families"
     return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
 
@@ -129,8 +126,8 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
-    own = {line.impl: laws.get((line.impl, line.law_setting, metric)) for line in panel.lines}
-    fitted = {impl: law for impl, law in own.items() if law is not None}
+    keys = {line.impl: (line.impl, line.law_setting, metric) for line in panel.lines}
+    fitted = {impl: laws[key] for impl, key in keys.items() if key in laws}
     shown = [curve.impl for curve in curves]
     if metric == "depth":
         exact = {impl: law_formula(law) for impl, law in fitted.items() if law.law.exact and not law.law.breaks}
@@ -150,32 +147,34 @@ def _law_exponents(
     """The scaling exponents of time at the largest n, by the cost models that are determined."""
     n = max(curve.n[-1] for curve in curves)
     batch = panel.lines[0].batch_size
-    found: dict[str, Range] = {}
-    of_curves = (fitted[curve.impl] for curve in curves if curve.n[-1] == n and curve.impl in fitted)
-    for one in (one for one in of_curves if one.law.determined):
-        heads = panel.num_heads if any(point.h == panel.num_heads for point in one.series.points) else 1
-        own = next(line.own_size for line in panel.lines if line.impl == one.series.impl)
-        exponent = exponent_of(one.law, "n", n, panel.d_model, heads, batch, own)
-        if exponent is not None:
-            found[one.series.impl] = exponent
-    return found
+    exponents = {}
+    for curve in curves:
+        law = fitted.get(curve.impl)
+        if law and law.law.determined and curve.n[-1] == n:
+            heads = panel.num_heads if any(point.h == panel.num_heads for point in law.series.points) else 1
+            own_size = panel.of(curve.impl)[0].own_size
+            exponent = exponent_of(law.law, "n", n, panel.d_model, heads, batch, own_size)
+            if exponent is not None:
+                exponents[curve.impl] = exponent
+    return exponents
 
 
 def _measured_exponents(curves: Sequence[parts.Curve]) -> tuple[dict[str, Range], str]:
     """The exact exponents of a cost between the two largest n, and these n in words; none if there is only one n."""
-    sizes = sorted({n for curve in curves for n in curve.n})[-2:]
+    sizes = sorted({n for curve in curves for n in curve.n})
     if len(sizes) < 2:
         return {}, ""
-    found = {}
+    first, last = sizes[-2:]
+    exponents = {}
     for curve in curves:
-        at = dict(curve.points())
-        if set(sizes) <= at.keys():
-            exponent = math.log(at[sizes[1]] / at[sizes[0]]) / math.log(sizes[1] / sizes[0])
-            found[curve.impl] = Range(exponent, exponent, exponent)
-    return found, f"From n = {sizes[0]} to {sizes[1]}"
+        cost_at = dict(curve.points())
+        if first in cost_at and last in cost_at:
+            exponent = math.log(cost_at[last] / cost_at[first]) / math.log(last / first)
+            exponents[curve.impl] = Range(exponent, exponent, exponent)
+    return exponents, f"From n = {first} to {last}"
 
 
-def _fastest(panel: parts.Panel, found: Iterable[Crossover]) -> tuple[Crossing | None, str]:
+def _fastest(panel: parts.Panel, crossovers: Iterable[Crossover]) -> tuple[Crossing | None, str]:
     """A sentence about the fastest at the largest n, and the crossing from which on it is the fastest, if one is sure.
 
     Which layer is the fastest is decided as for the table below. The sentence is empty for a single layer.
@@ -192,7 +191,7 @@ def _fastest(panel: parts.Panel, found: Iterable[Crossover]) -> tuple[Crossing |
     # Surely slower at the largest n, even if all n and layers are considered together.
     over = {
         c.slower: c
-        for c in found
+        for c in crossovers
         if c.metric == "time" and c.faster == winner and c.seq_len_hi is not None and c.measured_to == last
     }
     pairs = [over[impl] for impl in impls if impl in over]

@@ -5,9 +5,9 @@ accurate.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any
 
 from harness.core.layers.layer_lookup import ITSELF, is_foreign
 from harness.core.model import formatting
@@ -35,9 +35,9 @@ def approximations(lines: Iterable[CaseResult]) -> list[str]:
     """
     text = []
     approximate = [line for line in lines if line.allowed_error]
-    for impl, own in sorted(grouped(approximate, lambda line: line.impl).items()):
-        output = max(line.output_error or 0.0 for line in own)
-        gradients = max(line.gradient_error or 0.0 for line in own)
+    for impl, alike in sorted(grouped(approximate, lambda line: line.impl).items()):
+        output = max(line.output_error or 0.0 for line in alike)
+        gradients = max(line.gradient_error or 0.0 for line in alike)
         of_gradients = f", and its gradients by {formatting.share(gradients)}" if gradients else ""
         text.append(f"approximate: {impl}: it is off from its reference by {formatting.share(output)}{of_gradients}.")
     return text
@@ -60,23 +60,28 @@ def accuracy_chart(panel: Panel) -> Chart | None:
     A curve has the time of each case as `x`, with its interval, and the error as `y`. The front is a staircase of the
     layers at `n`, the largest n at which two layers have both. Suspect times are left out.
     """
-    known = [line for line in panel.lines if line.time_s and not line.suspect and error_of(line) is not None]
-    at_n = [lines for _, lines in sorted(grouped(known, lambda line: line.seq_len).items()) if len(lines) > 1]
-    if not at_n:
+    drawn = [line for line in panel.lines if line.time_s and not line.suspect and error_of(line) is not None]
+    sizes = Counter(line.seq_len for line in drawn)
+    largest = max((n for n, layers in sizes.items() if layers > 1), default=None)
+    if largest is None:
         return None
-    least = min((error for line in known if (error := error_of(line))), default=1e-16)
-    curves = [_curve(impl, own, _BELOW_LEAST * least) for impl, own in grouped(known, lambda line: line.impl).items()]
-    largest = at_n[-1][0].seq_len
-    y = decimal_axis([error for curve in curves for error in curve["y"]], "{:.0e}".format, room=2.0)
-    ends = {curve["impl"]: at for curve in curves for at in zip(curve["n"], curve["x"], curve["y"], strict=True)}
-    at_largest = [(time_s, error) for n, time_s, error in ends.values() if n == largest]
-    return {
-        "x": seconds_axis([time_s for curve in curves for time_s in curve["x"]]),
-        "y": y,
-        "n": largest,
-        "curves": curves,
-        "front": _staircase(pareto_front(at_largest), y["range"][1]),
-    }
+    least = min(filter(None, map(error_of, drawn)), default=1e-16)
+    points: list[Chart] = [
+        {
+            "impl": line.impl,
+            "n": line.seq_len,
+            "x": line.time_s,
+            "y": error_of(line) or _BELOW_LEAST * least,
+            "lo": line.time_lo_s,
+            "hi": line.time_hi_s,
+            "text": _text(line),
+        }
+        for line in drawn
+    ]
+    x = seconds_axis([point["x"] for point in points])
+    y = decimal_axis([point["y"] for point in points], "{:.0e}".format, room=2.0)
+    front = pareto_front((point["x"], point["y"]) for point in points if point["n"] == largest)
+    return {"x": x, "y": y, "n": largest, "curves": _curves(points), "front": _staircase(front, y["range"][1])}
 
 
 def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -98,19 +103,14 @@ def _staircase(front: Sequence[tuple[float, float]], highest: float) -> dict[str
     return {"x": x, "y": y}
 
 
-def _curve(impl: str, lines: Iterable[CaseResult], no_error: float) -> Chart:
-    points = (
-        {
-            "n": line.seq_len,
-            "x": line.time_s,
-            "y": error_of(line) or no_error,
-            "lo": line.time_lo_s,
-            "hi": line.time_hi_s,
-            "text": _text(line),
-        }
-        for line in lines
-    )
-    return {"impl": impl, **_in_lists(points)}
+def _curves(points: Iterable[Chart]) -> list[Chart]:
+    """The points of each layer in ascending n, as a list for each of their names beside `impl`."""
+    curves = []
+    for impl, alike in grouped(points, itemgetter("impl")).items():
+        ordered = sorted(alike, key=itemgetter("n"))
+        lists = {name: list(map(itemgetter(name), ordered)) for name in ordered[0]}
+        curves.append({**lists, "impl": impl})
+    return curves
 
 
 def _text(line: CaseResult) -> str:
@@ -118,6 +118,28 @@ def _text(line: CaseResult) -> str:
     ratio = "" if line.error_ratio is None else f", {formatting.three(line.error_ratio)} times the plain layer's"
     time = formatting.seconds(line.time_s or 0.0)
     return f"n = {line.seq_len}: {time}, error {error_of(line) or 0.0:.1e} of the RMS{ratio} ({line.accuracy_by})"
+
+
+def roofline_chart(roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
+    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn.
+
+    `lo` and `hi` are None where the interval is open, as after a single trial.
+    """
+    if roof is None or not points:
+        return None
+    shown = (
+        {
+            "impl": point.line.impl,
+            "n": point.line.seq_len,
+            "x": point.flops_per_byte,
+            "y": point.flops_per_s,
+            "lo": point.flops_per_s_lo if point.flops_per_s_lo > 0 else None,
+            "hi": point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None,
+            "text": _roofline_text(point),
+        }
+        for point in points
+    )
+    return {**roofline_frame(roof, points), "curves": _curves(shown)}
 
 
 def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
@@ -144,28 +166,6 @@ def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
             "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
         },
     }
-
-
-def roofline_curve(points: Iterable[RoofPoint]) -> dict[str, list[Any]]:
-    """`{n, x, y, lo, hi, text}` of some points, in ascending n. `lo` and `hi` are None where the interval is open."""
-    return _in_lists(
-        {
-            "n": point.line.seq_len,
-            "x": point.flops_per_byte,
-            "y": point.flops_per_s,
-            # As after a single trial.
-            "lo": point.flops_per_s_lo if point.flops_per_s_lo > 0 else None,
-            "hi": point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None,
-            "text": _roofline_text(point),
-        }
-        for point in points
-    )
-
-
-def _in_lists(points: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The points in ascending n, as a list for each of their names."""
-    ordered = sorted(points, key=itemgetter("n"))
-    return {name: list(map(itemgetter(name), ordered)) for name in ordered[0]}
 
 
 def _roofline_text(point: RoofPoint) -> str:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -34,9 +35,9 @@ def reproduce_command(config: StoredConfig) -> str:
     its own directory. The configuration of an older run lacks what the user typed. Its command sets everything that
     differs from `conf/sweep.yaml`. Raises KeyError without a precision.
     """
-    given = config.get("overrides")
-    if isinstance(given, list):
-        options = [text for text in map(str, given) if re.split(r"[.=]", text.lstrip("+"))[0] not in _LEFT_OUT]
+    typed = config.get("overrides")
+    if isinstance(typed, list):
+        options = [text for text in map(str, typed) if re.split(r"[.=]", text.lstrip("+"))[0] not in _LEFT_OUT]
         elsewhere = config.get("config_dir")
     else:
         options, elsewhere = _options(config)
@@ -46,20 +47,24 @@ def reproduce_command(config: StoredConfig) -> str:
 
 def _options(config: StoredConfig) -> tuple[list[str], str | None]:
     """The options that give this configuration, and `DIR` if the paper's file is in a directory of the user's own."""
-    conf, paper, precision = conf_directory(), config.get("paper"), config["precision"]
-    usual = yaml.safe_load((conf / "sweep.yaml").read_text(encoding="utf-8"))
-    options, elsewhere = list[str](), None
+    paper, changed, elsewhere = config.get("paper"), _changed(config, _conf("sweep")), None
+    options = list[str]()
     if isinstance(paper, Mapping) and "name" in paper:
         options = [f"{name}={paper[key]}" for name, key in (("paper", "name"), ("scale", "scale")) if paper.get(key)]
         options += map(str, paper.get("changed", ()))
-        elsewhere = None if (conf / "paper" / f"{paper['name']}.yaml").is_file() else "DIR"
-    changed = _changed(config, usual)
-    if options:  # a paper's file has the axes
+        elsewhere = None if (conf_directory() / "paper" / f"{paper['name']}.yaml").is_file() else "DIR"
+        # A paper's file has the axes.
         changed = {name: text for name, text in changed.items() if name not in (*AXES, "points")}
-    options += [f"{name}={text}" for name, text in changed.items()]
-    name = _precision_name(precision)
-    own = [f"precision.{one}" for one in name.split()] if "=" in name else [f"precision={name}"]
-    return [*options, *own], elsewhere
+    options += map("=".join, changed.items())
+    precision = _precision_name(config["precision"])
+    if "=" in precision:
+        return [*options, *(f"precision.{value}" for value in precision.split())], elsewhere
+    return [*options, f"precision={precision}"], elsewhere
+
+
+def _conf(name: str) -> dict[str, Any]:
+    """The content of a file in `conf/`."""
+    return yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def _changed(config: StoredConfig, usual: Mapping[str, Any]) -> dict[str, str]:
@@ -80,21 +85,19 @@ def changed_settings(config: StoredConfig) -> dict[str, str]:
     A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings
     about where the results are stored are left out.
     """
-    usual: dict[str, Any] = {}
-    for name in _DEFAULT_FILES:
-        usual |= yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
-    paper, launcher = config.get("paper"), config.get("launcher")
-    found = {"paper": str(paper["name"])} if paper else {}
-    found |= _changed(config, usual)
-    if found.pop("options", None):
-        held = [options_of(text) for text in as_list(config["options"])]
-        for name in dict.fromkeys(name for one in held for name in one):
-            found[name] = ", ".join(dict.fromkeys(str(value_text(one.get(name, "default"))) for one in held))
+    paper, launcher, plain = config.get("paper"), config.get("launcher") or {}, vars(Launcher())
+    settings = {"paper": str(paper["name"])} if paper else {}
+    usual = {key: value for name in _DEFAULT_FILES for key, value in _conf(name).items()}
+    settings |= _changed(config, usual)
+    if settings.pop("options", None):
+        options = [options_of(text) for text in as_list(config["options"])]
+        for name in dict.fromkeys(chain.from_iterable(options)):
+            values = [value_text(stated.get(name, "default")) for stated in options]
+            settings[name] = ", ".join(dict.fromkeys(map(str, values)))
     if (precision := _precision_name(config["precision"])) != _DEFAULT_PRECISION:
-        found["precision"] = precision
-    plain = vars(Launcher())
-    elsewhere = {name: value for name, value in (launcher or {}).items() if plain.get(name, value) != value}
-    return found | {f"launcher.{name}": _written(value) for name, value in elsewhere.items()}
+        settings["precision"] = precision
+    elsewhere = {name: value for name, value in launcher.items() if plain.get(name, value) != value}
+    return settings | {f"launcher.{name}": _written(value) for name, value in elsewhere.items()}
 
 
 def _precision_name(precision: Mapping[str, Any]) -> str:
@@ -114,7 +117,7 @@ def _written(value: Any) -> str:
 
 def _item(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{axis}:{_item(held)}" for axis, held in value.items()) + "}"
+        return "{" + ",".join(f"{axis}:{_item(size)}" for axis, size in value.items()) + "}"
     if value is None:
         return "null"
     text = str(value)
@@ -163,7 +166,7 @@ def provenance_facts(machine: Machine) -> dict[str, str]:
     """What describes the machine to a reader, by names; unknown facts are left out."""
     cpu, torch, libraries = (part(machine, name) for name in ("cpu", "torch", "libraries"))
     cores = f", {cpu['usable']} of {cpu['threads']} threads usable" if {"usable", "threads"} <= cpu.keys() else ""
-    others = [f"{name} {version}" for name, version in libraries.items() if version and name != "torch"]
+    packages = [f"{name} {version}" for name, version in libraries.items() if version and name != "torch"]
     environments = part(machine, ENVIRONMENTS)
     of_torch = ("version", "cpu_capability") if not environments else ()
     facts = {
@@ -176,7 +179,7 @@ def provenance_facts(machine: Machine) -> dict[str, str]:
         "Python": machine.get("python") if not environments else "",
         "torch": ", ".join(torch[name] for name in of_torch if torch.get(name)),
         "environments": "; ".join(f"{name}: {versions}" for name, versions in environments.items()),
-        "packages": ", ".join(others),
+        "packages": ", ".join(packages),
         "environment": " ".join(f"{name}={value}" for name, value in part(machine, "environment").items()),
         "harness": machine.get("project_commit"),
         "commit of the directory": machine.get("user_commit"),
@@ -186,9 +189,9 @@ def provenance_facts(machine: Machine) -> dict[str, str]:
 
 def calibration(machine: Machine) -> list[str]:
     """The calibration's verdict and advice as sentences, or the recorded reason why there was no calibration."""
-    found = part(machine, "calibration")
-    if not found:
+    record = part(machine, "calibration")
+    if not record:
         note = (machine.get("calibration_note") or "").removeprefix("there is none: ")
         return [f"Not calibrated: {note}."] if note else []
-    advice = [one["text"] for one in found.get("advice") or () if one.get("text")]
-    return [f"Calibration: {found.get('verdict', 'no verdict')}.", *advice]
+    advice = filter(None, (advice.get("text") for advice in record.get("advice") or ()))
+    return [f"Calibration: {record.get('verdict', 'no verdict')}.", *advice]

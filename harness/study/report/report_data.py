@@ -3,14 +3,16 @@
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.core.model.formatting import code, counted
-from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.layer_options import options_of, value_text
 from harness.core.model.sweep_axes import SETTINGS
 from harness.study.analyse import Analysis
 from harness.study.claims.claims_table import NOT_CLAIMED
@@ -64,8 +66,8 @@ class Contents:
         """
         self.lines, self.findings, self.provenance, self.notices = lines, findings, provenance, notices
         machine = self.machine = provenance_facts(provenance.machine)
-        known = [_COMMIT.sub(r"\1", f"{before}{machine[name]}") for name, before in _ABOUT.items() if name in machine]
-        self.about = [counted(len(lines), "case"), *known]
+        facts = [_COMMIT.sub(r"\1", f"{before}{machine[name]}") for name, before in _ABOUT.items() if name in machine]
+        self.about = [counted(len(lines), "case"), *facts]
         without = layers_without_heads(lines)
         self.settings = parts.panel_settings(lines)
         self.crossovers = parts.by_facet(findings.crossovers, without)
@@ -78,10 +80,11 @@ class Contents:
         self.apart = costs.apart_sentence(lines)
         # One value of an own axis is enough beside the tables over it.
         drawn = {setting.title for setting in parts.drawn_settings(self.settings)}
-        self.drawn_answers = [one for one in self.answers if one.title in drawn]
-        in_answers = (line for one in self.drawn_answers for line in one.panel.lines)
+        self.drawn_answers = [answer for answer in self.answers if answer.title in drawn]
+        in_answers = (line for answer in self.drawn_answers for line in answer.panel.lines)
         self.over_own_axes = costs.tables_over_own_axes(lines, in_answers)
-        self.verdicts = claims.verdict_count([one.verdict for one in findings.verdicts if one.claimed != NOT_CLAIMED])
+        claimed = [claim.verdict for claim in findings.verdicts if claim.claimed != NOT_CLAIMED]
+        self.verdicts = claims.verdict_count(claimed)
         self.refuted = claims.refuted_sentences(findings.verdicts)
         self.held_out = cost_models.held_out_sentences(findings.held_out)
         hardware = self.machine.get("GPU") or self.machine.get("processor", "")
@@ -106,6 +109,8 @@ class Contents:
 
 # The most lines of sentences below the tables of a terminal, and of a narrow one. The reports have all of them.
 _MOST_LINES, _MOST_NARROW_LINES, _NARROW = 6, 9, 80
+# The kind of sentence that comes before all others.
+_FIRST = "refuted claim"
 
 
 def show_answer(contents: Contents, console: Console) -> None:
@@ -114,18 +119,14 @@ def show_answer(contents: Contents, console: Console) -> None:
     Tables over own axes follow.
     """
     about = " · ".join(text for text in contents.about if not text.startswith("harness "))
-    shown: list[Table | str] = [about, *contents.quality]
-    for one in contents.drawn_answers:
-        shown += ("", one.table)
-    if not contents.answers:
-        shown += ("", "Nothing was timed.")
-    sentences = _sentences(contents, console.width)
-    shown += ("", *sentences) if sentences else ()
-    for table in contents.over_own_axes[:_MOST_SETTINGS]:
-        shown += ("", table)
-    if more := _more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS).text:
-        shown += ("", more)
-    show(shown, console)
+    blocks: list[Sequence[Table | str]] = [[about, *contents.quality]]
+    blocks += [[answer.table] for answer in contents.drawn_answers]
+    blocks.append([] if contents.answers else ["Nothing was timed."])
+    blocks.append(_sentences(contents, console.width))
+    blocks += [[table] for table in contents.over_own_axes[:_MOST_SETTINGS]]
+    blocks.append([*filter(None, [_more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS).text])])
+    first, *following = filter(None, blocks)
+    show([*first, *(part for block in following for part in ("", *block))], console)
 
 
 def _sentences(contents: Contents, width: int) -> list[str]:
@@ -134,51 +135,57 @@ def _sentences(contents: Contents, width: int) -> list[str]:
     If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
     Every reason of a failure stays, and so do times without a limit. Neither takes room from the others.
     """
-    answers = [(f"{one.title}: " if len(contents.answers) > 1 else "", one) for one in contents.answers]
-    by_kind = {
-        "fastest layer": [f"{title}{one.fastest}" for title, one in answers if one.fastest],
-        "crossover": [f"{title}{sentence}" for title, one in answers for sentence in one.crossovers]
-        + [*filter(None, [contents.apart])],
-        **{more.kind: more.sentences for more in contents.findings.more},
+    answers = [(f"{answer.title}: " if len(contents.answers) > 1 else "", answer) for answer in contents.answers]
+    crossovers = [f"{title}{sentence}" for title, answer in answers for sentence in answer.crossovers]
+    by_kind: dict[str, list[str]] = {
+        "fastest layer": [f"{title}{answer.fastest}" for title, answer in answers if answer.fastest],
+        "crossover": [*filter(None, [*crossovers, contents.apart])],
+        **{more.kind: [*more.sentences] for more in contents.findings.more},
         "count of claims": [*filter(None, [contents.verdicts])],
-        "refuted claim": contents.refuted,
+        _FIRST: contents.refuted,
         "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
     }
-    kinds = list(by_kind.values())
-    lines = [[len(textwrap.wrap(sentence, width)) for sentence in kind] for kind in kinds]
     room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
-    if sum(map(sum, lines)) > room:
+    if sum(_height(sentence, width) for sentences in by_kind.values() for sentence in sentences) > room:
         room -= 1  # for the line that counts the others
-    chosen: list[list[str]] = [[] for _ in kinds]
-    waiting = [at for at, kind in enumerate(kinds) if kind]
+    chosen: dict[str, list[str]] = {kind: [] for kind in by_kind}
+    waiting = {kind: deque(sentences) for kind, sentences in by_kind.items() if sentences}
     while waiting:
-        at = min(waiting, key=lambda one: (len(chosen[one]), kinds[one] is not contents.refuted))
-        sentence, needed = kinds[at][-len(lines[at])], lines[at].pop(0)
-        if needed <= room:
-            room -= needed
-            chosen[at].append(sentence)
-        if not lines[at]:
-            waiting.remove(at)
-    unchecked = cautions.unchecked_times(contents.lines, contents.provenance.machine)
-    unchecked += cautions.other_kernels(contents.lines)
-    shown = [*(sentence for of_kind in chosen for sentence in of_kind), *unchecked, *contents.failed]
-    left = {kind: len(found) - len(one) for (kind, found), one in zip(by_kind.items(), chosen, strict=True)}
-    return [*shown, _left_out(left, width)] if any(left.values()) else shown
+        kind = min(waiting, key=lambda kind: (len(chosen[kind]), kind != _FIRST))
+        sentence = waiting[kind].popleft()
+        if _height(sentence, width) <= room:
+            room -= _height(sentence, width)
+            chosen[kind].append(sentence)
+        if not waiting[kind]:
+            del waiting[kind]
+    shown = [
+        *chain.from_iterable(chosen.values()),
+        *cautions.unchecked_times(contents.lines, contents.provenance.machine),
+        *cautions.other_kernels(contents.lines),
+        *contents.failed,
+    ]
+    left = {kind: len(sentences) - len(chosen[kind]) for kind, sentences in by_kind.items()}
+    if any(left.values()):
+        numbers = ", ".join(counted(number, kind) for kind, number in left.items() if number)
+        text = f"Left out: {numbers}: see report.md."
+        short = f"Left out: {counted(sum(left.values()), 'finding')}: see report.md."
+        shown.append(text if len(text) <= width else short)
+    return shown
 
 
-def _left_out(number_of: Mapping[str, int], width: int) -> str:
-    """How many sentences of each kind a terminal leaves out, in one line; the number of all if that is too long."""
-    numbers = [counted(number, kind) for kind, number in number_of.items() if number]
-    text = f"Left out: {', '.join(numbers)}: see report.md."
-    return text if len(text) <= width else f"Left out: {counted(sum(number_of.values()), 'finding')}: see report.md."
+def _height(sentence: str, width: int) -> int:
+    """How many lines of this width the sentence takes."""
+    return len(textwrap.wrap(sentence, width))
 
 
 def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence[str]) -> list[str]:
     """Where the report of the run is, which was written to `directory`, and a command to go on with."""
     tables = " ".join(name for name in written if name.endswith(".csv"))
+    pictures = "; pictures: plots/" if "plots/" in written else ""
+    every_n = " (every n)" if any(answer.by_size for answer in contents.answers) else ""
     lines = [
-        f"Report: {directory / 'report.html'}" + (" (every n)" if any(one.by_size for one in contents.answers) else ""),
-        f"Tables: {tables}" + ("; pictures: plots/" if "plots/" in written else ""),
+        f"Report: {directory / 'report.html'}{every_n}",
+        f"Tables: {tables}{pictures}",
     ]
     if more_precise := _more_precise(contents):
         lines.append(f"Next:   {more_precise}")
@@ -187,16 +194,15 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
         largest = max(panel.lines, key=lambda line: line.seq_len)
         varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
         sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
-        others = [f"{axis}={getattr(largest, axis)}" for axis in varying if axis != "options"]
+        setting = [f"{axis}={getattr(largest, axis)}" for axis in varying if axis != "options"]
         if "options" in varying:  # a value of each option of any layer: the largest line's own comes last
             timed = (line for line in (*contents.lines, largest) if line.time_s is not None)
-            parts_of = (part for line in timed for part in line.options.split("+"))
-            options = dict(part.split("=", 1) for part in parts_of if part != NO_OPTIONS)
-            others += [f"layer.{name}={value}" for name, value in options.items()]
+            options = {name: value for line in timed for name, value in options_of(line.options).items()}
+            setting += [f"layer.{name}={value_text(value)}" for name, value in options.items()]
         impls = {line.impl for line in panel.lines if line.time_s}
         command = "recommend" if len(impls) > 1 else "predict"
         typed = f"./{run}" if str(run).startswith("-") else str(run)
-        lines.append(f"Next:   python -m harness {command} {shlex.quote(typed)} {sizes} {shlex.join(others)}".rstrip())
+        lines.append(f"Next:   python -m harness {command} {shlex.quote(typed)} {sizes} {shlex.join(setting)}".rstrip())
     return ["", *lines]
 
 
@@ -231,14 +237,13 @@ def _short(contents: Contents) -> Iterator[Part]:
     yield from map(Sentence, contents.quality)
     yield from contents.more
     several = len(contents.answers) > 1
-    for one in contents.answers[:_MOST_SETTINGS]:
-        first, *others = one.sentences or ("",)
-        yield Section(one.title if several else "", [Sentence(first, "lede"), others, one.table])
+    notes = []
+    for answer in contents.answers[:_MOST_SETTINGS]:
+        lede = [Sentence(sentence, "lede") for sentence in answer.sentences[:1]]
+        yield Section(answer.title if several else "", [*lede, answer.sentences[1:], answer.table])
+        notes.append(Sentence(answer.table.note(answer.table.columns), "note"))
     yield _more(len(contents.answers), "setting", _MOST_SETTINGS)
-    tables = [one.table for one in contents.answers[:_MOST_SETTINGS]]
-    yield from (Sentence(note, "note") for note in dict.fromkeys(table.note(table.columns) for table in tables))
-    if not tables:
-        yield Sentence("Nothing was timed.")
+    yield from dict.fromkeys(notes) or [Sentence("Nothing was timed.")]
     overview = claims.claims_overview(contents.findings.verdicts)
     yield Section("Claims", [Sentence(contents.verdicts), overview, contents.refuted[:_MOST]])
     yield from map(Sentence, contents.held_out)
@@ -254,11 +259,11 @@ def _short(contents: Contents) -> Iterator[Part]:
     yield Section("What to know", _listed([*contents.cautions, *contents.above_roof], "remark"))
 
 
-def _crossovers(found: Sequence[Crossover]) -> list[str]:
-    where = costs.setting_label((c.setting for c in found), but="mode")
-    several_batches = len({c.batch_size for c in found}) > 1
+def _crossovers(crossovers: Sequence[Crossover]) -> list[str]:
+    where = costs.setting_label((c.setting for c in crossovers), but="mode")
+    several_batches = len({c.batch_size for c in crossovers}) > 1
     text = []
-    for c in costs.possible_crossings(found):
+    for c in costs.possible_crossings(crossovers):
         if c.decided and c.metric == "time":
             batch = f"batch {c.batch_size}" if several_batches else ""
             place = [f"d = {c.d_model}", f"h = {c.num_heads}", c.setting.mode, *filter(None, [batch, where(c.setting)])]

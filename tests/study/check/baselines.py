@@ -6,14 +6,20 @@ from typing import Any
 
 from rows import usual_lines
 
-from harness.core.model.sweep_axes import Case
+from harness.core.model.sweep_axes import Case, Setting
 from harness.core.results.columns import COUNTS, CaseResult
-from harness.study.check.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of, group
+from harness.study.check.baseline import TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
 from harness.study.check.check import judge_baseline
 from harness.study.check.check_rules import Outcome
 from harness.study.claims.claims_table import verdicts
 from harness.study.laws.fitted_laws import fit_laws
 from harness.study.laws.laws import Range
+
+
+def group(case: Case) -> tuple[str, Setting]:
+    """The impl and setting of a case of a layer without own axes."""
+    return case.impl, Setting.of(case)
+
 
 IMPL = "attention.fused"
 CASES = tuple(Case(IMPL, n, 128, 2) for n in (256, 512, 1024))

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, law, wanting, with_counts
+from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, group, law, wanting, with_counts
 
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
-from harness.study.check.baseline import Baseline, ClaimKept, FindingId, group
+from harness.study.check.baseline import Baseline, ClaimKept, FindingId
 from harness.study.check.check import (
     check_remarks,
     choose_cases,

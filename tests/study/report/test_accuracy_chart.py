@@ -58,6 +58,24 @@ def test_the_plot_names_its_layers_and_the_most_accurate_one() -> None:
     assert {text.get_text() for text in axes.texts} >= ERRORS.keys()
 
 
+def test_a_layer_measured_at_a_larger_n_too_is_compared_at_the_n_of_the_front() -> None:
+    # Only attention.naive, the most accurate, has a larger n than the front.
+    setting = with_errors()
+    panel = fullest_panel(setting.panels)
+    largest = max(line.seq_len for line in panel.lines if line.time_s)
+    lines = [line for line in panel.lines if line.impl in ERRORS and line.seq_len <= largest]
+    longest = [line for line in lines if line.impl == "attention.naive" and line.time_s][-1]
+    alone = replace(longest, seq_len=2 * largest)
+    setting = replace(setting, panels=(replace(panel, lines=(*lines, alone)),))
+    chart = accuracy_chart(setting.panels[0])
+    assert chart is not None
+    assert chart["n"] < 2 * largest
+    assert min(chart["front"]["y"]) == ERRORS["attention.naive"]
+    figure = accuracy(setting)
+    assert figure is not None
+    assert figure.get_suptitle().startswith(f"attention.naive is the most accurate at n = {chart['n']}")
+
+
 def test_of_many_layers_those_on_the_front_and_the_fastest_of_each_family_are_named() -> None:
     fast = [line for line in some_lines() if line.impl == "rnn.torch" and line.time_s]
     lines = [

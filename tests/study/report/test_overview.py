@@ -241,4 +241,4 @@ def test_a_whole_family_has_one_name_and_many_names_become_a_count() -> None:
     assert names_of(mine, [*SHOWN, *mine]) == "mine:A and mine:B"
     many = [f"{family}.x" for family in "abcde"]
     assert names_of(many[:4], many) == "4 layers"
-    assert names_of(many[:4], many, rest=True) == "the other layers"
+    assert names_of(many[:4], many, are_others=True) == "the other layers"

@@ -6,6 +6,7 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import Any
 
 from harness.core.model import formatting, own_axes
@@ -15,16 +16,15 @@ from harness.core.model.sweep_axes import AXES
 from harness.core.results.columns import CaseResult
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.predict import HeldOut
-from harness.study.laws.roofline import Roof, RoofPoint
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
 from harness.study.report.layer_looks import Looks, looks_of_run
 from harness.study.report.overview import COSTS
-from harness.study.report.point_charts import accuracy_chart, roofline_curve, roofline_frame
+from harness.study.report.point_charts import accuracy_chart, roofline_chart
 from harness.study.report.report_data import Contents
 from harness.study.report.text import cautions, costs
-from harness.study.report.text.cost_models import signed_share
+from harness.study.report.text.cost_models import signed_share, worst_first
 
 
 def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
@@ -40,16 +40,7 @@ def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
     return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
 
 
-def roofline_chart(panel: Panel, roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
-    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn."""
-    if roof is None or not points:
-        return None
-    of_impl = {impl: [point for point in points if point.line.impl == impl] for impl in panel.impls()}
-    curves = [{"impl": impl, **roofline_curve(own)} for impl, own in of_impl.items() if own]
-    return {**roofline_frame(roof, points), "curves": curves}
-
-
-def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:
+def crossover_chart(panel: Panel, crossovers: Iterable[Crossover]) -> Chart | None:
     """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
     The `n` of an undecided crossover is None, and so is an unknown end of its interval.
@@ -65,7 +56,7 @@ def crossover_chart(panel: Panel, found: Iterable[Crossover]) -> Chart | None:
             "text": str(c),
             "sentence": costs.crossover_sentence(c),
         }
-        for c in costs.possible_crossings(found)
+        for c in costs.possible_crossings(crossovers)
     ]
     return {"x": parts.size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
 
@@ -93,12 +84,12 @@ def marker_symbols(looks: Looks) -> dict[str, dict[str, str]]:
 
     These are the colour, marker and dash of the static plots, in the terms of the page's charts.
     """
-    found = {}
+    symbols = {}
     for impl, look in looks.items():
         symbol, path = _SHAPES[look.marker]
         dash = ",".join(f"{length * _PIXELS:g}px" for length in look.dash) or "solid"
-        found[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
-    return found
+        symbols[impl] = {"colour": look.colour, "symbol": symbol, "path": path, "dash": dash}
+    return symbols
 
 
 # Axes that select a panel. Each option of a layer is one more.
@@ -114,26 +105,29 @@ def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) 
     An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
     option, with the `title` and `letter` of a declared axis; None for other axes, and if fewer than two are sizes.
     """
-    texts = {line.own_axes for line in lines}
-    declared = {(name, letter) for text in texts for name, (letter, _) in own_axes.axes_of_text(text).items()}
-    found = []
+    axes_of = map(own_axes.axes_of_text, {line.own_axes for line in lines})
+    declared = {(name, letter) for axes in axes_of for name, (letter, _) in axes.items()}
+    axes = []
     for name in dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]}))):
         values = sorted({panel["at"][name] for panel in panels} - {None}, key=parts.in_order)
-        label, frame = AXES[name].label if name in AXES else "", None
-        if name not in AXES:
+        label, frame = "", None
+        if name in AXES:
+            label = AXES[name].label
+        else:
             short = name.removeprefix(OPTION)
-            letters = [letter for of, letter in declared if of == short]
+            letters = [letter for option, letter in declared if option == short]
             label = f"{short} {letters[0]}" if len(letters) == 1 else short
-            sizes = [size for value in values if own_axes.is_size(size := options_of(f"{short}={value}")[short])]
+            options = [options_of(f"{short}={value}")[short] for value in values]
+            sizes = [*filter(own_axes.is_size, options)]
             if len(sizes) > 1:
                 frame = {**parts.size_axis(sizes), "title": label, "letter": label.split()[-1]}
-        found.append({"name": name, "label": label, "values": values, "frame": frame})
-    return found
+        axes.append({"name": name, "label": label, "values": values, "frame": frame})
+    return axes
 
 
-def _but_options(setting: PanelSetting) -> tuple[Any, ...]:
-    """The setting's values on other axes than the options: charts of settings with equal ones share their y axes."""
-    return tuple(value for axis, value in setting.at.items() if axis != "options")
+def _but_options(setting: PanelSetting) -> dict[str, Any]:
+    """The setting's values on other axes than the options."""
+    return {axis: value for axis, value in setting.at.items() if axis != "options"}
 
 
 def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -141,11 +135,11 @@ def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict
 
     None is the value on the axis of an option that none of its layers states anywhere. `stated` are (layer, option).
     """
-    impls = {line.impl for panel in setting.panels for line in panel.lines}
+    impls = {impl for panel in setting.panels for impl in panel.impls()}
     usual = {name for impl, name in stated if impl in impls}
     texts = {f"{OPTION}{name}": USUAL if name in usual else None for _, name in stated}
     texts |= {f"{OPTION}{name}": str(value_text(value)) for name, value in options_of(setting.at["options"]).items()}
-    return {axis: value for axis, value in setting.at.items() if axis != "options"} | texts
+    return _but_options(setting) | texts
 
 
 def chart_data(contents: Contents) -> Chart:
@@ -165,11 +159,12 @@ def chart_data(contents: Contents) -> Chart:
     """
     panels: list[Chart] = []
     stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
-    alike = grouped(contents.settings, _but_options)
     for setting in contents.settings:
         at = setting_at(setting, stated)
         roof = parts.roof_of_setting(contents.findings.roofs, setting)
-        shared = [panel for one in alike[_but_options(setting)] for panel in one.panels]
+        # Charts of settings that differ in options alone share their y axes.
+        alike = [other for other in contents.settings if _but_options(other) == _but_options(setting)]
+        shared = [panel for other in alike for panel in other.panels]
         axes = {metric: cost.axis_of(shared) for metric, cost in COSTS.items()}
         panels += [
             {
@@ -178,7 +173,9 @@ def chart_data(contents: Contents) -> Chart:
                 "words": setting.title.split(", "),
                 "n": parts.size_axis(line.seq_len for line in panel.lines),
                 **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
-                "roofline": roofline_chart(panel, roof, parts.of_panel(contents.points, setting, panel)),
+                "roofline": roofline_chart(
+                    roof, sorted(parts.of_panel(contents.points, setting, panel), key=attrgetter("line.impl"))
+                ),
                 "accuracy": accuracy_chart(panel),
                 "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
             }
@@ -187,7 +184,8 @@ def chart_data(contents: Contents) -> Chart:
     opening = contents.opening
     fullest = parts.fullest_panel(opening.panels) if opening else None
     opens = [panel is fullest for setting in contents.settings for panel in setting.panels]
-    overview = next((one for one in contents.overviews if opening and one.name == opening.name), None)
+    overviews = {overview.name: overview for overview in contents.overviews}
+    overview = overviews.get(opening.name) if opening else None
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
         "widest": parts.WIDEST,
@@ -205,32 +203,30 @@ _MOST_PREDICTIONS = 400
 
 def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
     """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
-    found = []
-    for metric, alike in grouped(held_out, lambda one: one.metric).items():
-        cost = COSTS.get(metric)
-        known = [one for one in alike if one.measured > 0 and one.predicted > 0]
-        if cost is None or not known:
-            continue
-        worst = sorted(known, key=lambda one: -abs(one.error))[:_MOST_PREDICTIONS]
-        axis = cost.axis([value for one in worst for value in (one.measured, one.predicted)], most=_PREDICTION_TICKS)
-        points = [_prediction(one, cost.text) for one in worst]
-        found.append({"metric": metric, "label": costs.METRIC_NAMES[metric], "axis": axis, "points": points})
-    return found
+    charts = []
+    above_zero = (prediction for prediction in held_out if prediction.measured > 0 and prediction.predicted > 0)
+    for metric, alike in grouped(above_zero, attrgetter("metric")).items():
+        if metric in COSTS:
+            worst = worst_first(alike)[:_MOST_PREDICTIONS]
+            points = [_prediction(prediction, COSTS[metric].text) for prediction in worst]
+            values = [value for point in points for value in (point["x"], point["y"])]
+            axis = COSTS[metric].axis(values, most=_PREDICTION_TICKS)
+            charts.append({"metric": metric, "label": costs.METRIC_NAMES[metric], "axis": axis, "points": points})
+    return charts
 
 
 # The most ticks of an axis of predictions.
 _PREDICTION_TICKS = 7
 
 
-def _prediction(one: HeldOut, text: NumberText) -> Chart:
-    bounded = 0 < one.lo < one.hi < math.inf
+def _prediction(prediction: HeldOut, text: NumberText) -> Chart:
+    x, y, lo, hi = prediction.measured, prediction.predicted, prediction.lo, prediction.hi
     says = (
-        f"n = {one.n}, d = {one.d}, h = {one.h}: measured {text(one.measured)}, predicted {text(one.predicted)} "
-        f"({signed_share(one.error)})"
+        f"n = {prediction.n}, d = {prediction.d}, h = {prediction.h}: measured {text(x)}, predicted {text(y)} "
+        f"({signed_share(prediction.error)})"
     )
-    interval = f"; 95 % prediction interval {formatting.between(one.lo, one.hi, text)}" if bounded else ""
-    ends = (one.lo, one.hi) if bounded else (None, None)
-    return {
-        **{"impl": one.impl, "x": one.measured, "y": one.predicted, "lo": ends[0], "hi": ends[1]},
-        "text": f"{says}{interval}",
-    }
+    point = {"impl": prediction.impl, "x": x, "y": y, "lo": None, "hi": None, "text": says}
+    if 0 < lo < hi < math.inf:
+        interval = f"; 95 % prediction interval {formatting.between(lo, hi, text)}"
+        point |= {"lo": lo, "hi": hi, "text": says + interval}
+    return point

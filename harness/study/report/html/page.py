@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from markupsafe import Markup
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
 from harness.study.laws.predict import HeldOut
-from harness.study.report.document import Cell, Table, grouped
+from harness.study.report.document import Table, grouped
 from harness.study.report.figure_panels import BEYOND, HOLLOW
 from harness.study.report.provenance import calibration
 from harness.study.report.report_data import Contents
@@ -95,16 +96,15 @@ _BASE = re.compile(r"\blog_(\w)\b")
 
 def page(contents: Contents) -> str:
     """Return the text of report.html."""
-    charts = chart_data(contents)
-    found = contents.findings
+    charts, findings = chart_data(contents), contents.findings
     values = {
         **vars(contents),
         "charts": charts,
-        "table1": claims.order_table(found.table1),
-        "beyond": claims.order_table(found.beyond_table1),
-        "claims": claims.claims_table(found.verdicts),
-        "laws": cost_models.laws_table(found.laws),
-        "predictions": cost_models.held_out_table(worst_predictions(found.held_out)),
+        "table1": claims.order_table(findings.table1),
+        "beyond": claims.order_table(findings.beyond_table1),
+        "claims": claims.claims_table(findings.verdicts),
+        "laws": cost_models.laws_table(findings.laws),
+        "predictions": cost_models.held_out_table(worst_predictions(findings.held_out)),
         "unknown_exponent": costs.UNKNOWN_EXPONENT,
         "beyond_axis": BEYOND.capitalize(),
         "hollow": HOLLOW.capitalize(),
@@ -116,13 +116,17 @@ def page(contents: Contents) -> str:
 def rendered(template: str, scripts: Sequence[str], data: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return the text of one page: a template with its `values`, and `scripts` of the assets that draw the `data`."""
     code = [inline_script(chart_library()), inline_script('"use strict";\n' + _assets(*scripts))]
-    own = {
-        "policy": content_policy(code),
-        "style": Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
-        "scripts": code,
-        "data": embedded_json(data),
-    }
-    return _environment().get_template(template).render({**values, **own})
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            values,
+            policy=content_policy(code),
+            style=Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
+            scripts=code,
+            data=embedded_json(data),
+        )
+    )
 
 
 # The most predictions of one cost to name.
@@ -131,8 +135,8 @@ _MOST_NAMED = 3
 
 def worst_predictions(held_out: Sequence[HeldOut]) -> list[HeldOut]:
     """The predictions of each cost with the largest errors, the worst first."""
-    worst = sorted(held_out, key=lambda one: -abs(one.error))
-    return [one for of_metric in grouped(worst, lambda one: one.metric).values() for one in of_metric[:_MOST_NAMED]]
+    by_metric = grouped(cost_models.worst_first(held_out), lambda prediction: prediction.metric)
+    return [prediction for of_metric in by_metric.values() for prediction in of_metric[:_MOST_NAMED]]
 
 
 def embedded_json(data: Mapping[str, Any]) -> Markup:
@@ -152,7 +156,7 @@ def _visible(data: Any) -> Any:
         return printable(data)
     if isinstance(data, Mapping):
         return {_visible(key): _visible(value) for key, value in data.items()}
-    return [_visible(one) for one in data] if isinstance(data, list | tuple) else data
+    return list(map(_visible, data)) if isinstance(data, list | tuple) else data
 
 
 def shown_rows(value: Any) -> Any:
@@ -191,21 +195,23 @@ def bar_places(intervals: Sequence[_Ends | None]) -> list[_Ends | None]:
 
     None stays None. A point without an interval has no ends, and a lower end of 0 begins with the scale.
     """
-    known = [value for interval in intervals if interval for value in interval if value]
-    low, high = min(known, default=1.0), max(known, default=1.0)
+    above_zero = [*filter(None, chain.from_iterable(filter(None, intervals)))]
+    low, high = min(above_zero, default=1.0), max(above_zero, default=1.0)
 
     def place(value: float) -> float:
         share = math.log(max(value, low) / low) / math.log(high / low) if high > low else 0.5
         return round(_LEFT + (_RIGHT - _LEFT) * share, 1)
 
-    found: list[_Ends | None] = []
-    for lo, at, hi in (interval or (None, None, None) for interval in intervals):
-        ends = (None, None) if lo is None or hi is None else (place(lo), place(hi))
-        found.append(None if at is None else (ends[0], place(at), ends[1]))
-    return found
+    bars: list[_Ends | None] = []
+    for interval in intervals:
+        if interval is None:
+            bars.append(None)
+        else:
+            lo, at, hi = interval
+            bars.append((None, place(at), None) if lo is None or hi is None else (place(lo), place(at), place(hi)))
+    return bars
 
 
 def _bars(table: Table) -> list[_Ends | None]:
     """For each row the bar of its interval, or None."""
-    cells = ([cell.ends for cell in row if isinstance(cell, Cell) and cell.ends] for row in table.rows)
-    return bar_places([ends[0] if ends else None for ends in cells])
+    return bar_places([next(filter(None, (getattr(cell, "ends", None) for cell in row)), None) for row in table.rows])

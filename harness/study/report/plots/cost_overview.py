@@ -10,7 +10,7 @@ from matplotlib.transforms import Bbox
 from harness.study.report.overview import CostChart, Crossing, Overview
 
 from .curves import dense_places, draw_curves, label_ends, shares, write_in_emptiest
-from .style import canvas, log_axis, wrapped
+from .style import canvas, log_axes, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
 _WIDE, _HIGH, _AROUND = 4.7, 4.1, 1.25
@@ -25,11 +25,10 @@ def cost_overview(overview: Overview) -> Figure:
     """Draw the charts of an overview in one row."""
     with canvas(_WIDE * len(overview.charts), _HIGH, overview.title, overview.caption, style="ticks") as figure:
         row = figure.subplots(1, len(overview.charts), squeeze=False)[0]
-        lines = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
-        most = max(map(len, lines))
-        for axes, chart, message in zip(row, overview.charts, lines, strict=True):
-            log_axis(axes, "x", overview.n)
-            log_axis(axes, "y", chart.axis)
+        messages = [wrapped(chart.message, _MESSAGE) for chart in overview.charts]
+        most = max(map(len, messages))
+        for axes, chart, message in zip(row, overview.charts, messages, strict=True):
+            log_axes(axes, x=overview.n, y=chart.axis)
             axes.grid(color="0.9", lw=0.8)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_xlabel("sequence length n")
@@ -59,8 +58,8 @@ def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None
     axes.axvspan(crossing.lo, crossing.hi, color=colour, alpha=0.13, lw=0, zorder=0.5)
     axes.axvline(crossing.n, color=colour, ls=":", lw=1.4, zorder=0.6)
     wide = _SIGN_WIDE * len(crossing.label)
-    taken = dense_places(axes, (curve.points() for curve in chart.curves))
-    (x, _), *_ = shares(axes, [(crossing.n, chart.curves[0].value[0])])
+    curve_places = dense_places(axes, (curve.points() for curve in chart.curves))
+    x = shares(axes, [(crossing.n, chart.curves[0].value[0])])[0, 0]
     left = min(max(x - wide / 2, 0.02), 0.98 - wide)
     boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
-    write_in_emptiest(axes, crossing.label, boxes, taken, colour)
+    write_in_emptiest(axes, crossing.label, boxes, curve_places, colour)

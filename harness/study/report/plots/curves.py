@@ -6,6 +6,7 @@ axes. Each curve has its name at its end.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from harness.core.model.formatting import shortened
+from harness.core.results.columns import CaseResult
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import (
@@ -37,7 +39,7 @@ from harness.study.report.layer_looks import Looks
 from harness.study.report.text.cautions import unsupported_layers
 from harness.study.report.text.growth import depth_sentence, ratio_sentence
 
-from .style import GUIDE, canvas, error_bars, log_axis
+from .style import GUIDE, canvas, error_bars, log_axes
 
 # The range of the y axis beyond the values, as a factor: failed cases and their labels need room.
 _ROOM = 3.0
@@ -80,31 +82,31 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     if frame is None:
         return None
     rows = _rows_of_families(panels, cost, setting.looks) if crowded else _rows_of_widths(panels, cost)
-    cells = [cell for row in rows for cell in row]
+    cells = [*chain.from_iterable(rows)]
+    lines = [line for panel in panels for line in panel.lines]
     guides = _guides_of(cost)
     handles = [Line2D([], [], color=GUIDE, ls=_DASHES[n], lw=1, label=label) for n, label in guides.items()]
     if len({cell.families for cell in cells}) > 1:
         handles.append(Line2D([], [], color=_OTHERS, lw=1, label="the other layers"))
-    if any(line.status != "ok" for panel in panels for line in panel.lines):
+    if any(line.status != "ok" for line in lines):
         says = "failed, where it would have been"
         handles.append(Line2D([], [], color="0.2", marker="x", ms=8, mew=2, ls="", label=says))
     # Higher if the names need more.
-    high = max(_HIGH, _NAME_HIGH * max(len(c.impls) for c in cells) + _AROUND_NAMES)
+    high = max(_HIGH, _NAME_HIGH * max(len(cell.impls) for cell in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
     title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
-    of_panels = [curve for panel in panels for curve in cost_curves(panel, cost)]
-    bars = parts.bars_caption((end for curve in of_panels for end in curve.ends()), frame, drawn=not crowded)
-    lines = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
-    caption = "; ".join(filter(None, (setting.title, bars, lines)))
+    ends = (end for panel in panels for curve in cost_curves(panel, cost) for end in curve.ends())
+    bars = parts.bars_caption(ends, frame, drawn=not crowded)
+    grey = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
+    caption = "; ".join(filter(None, (setting.title, bars, grey)))
     with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
         grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-        log_axis(grid[0][0], "x", parts.size_axis(line.seq_len for panel in panels for line in panel.lines))
-        log_axis(grid[0][0], "y", frame)
+        log_axes(grid[0][0], x=parts.size_axis(line.seq_len for line in lines), y=frame)
         for axes in grid.flat:
             axes.set_axis_off()
-        placed = [pair for some, row in zip(grid, rows, strict=True) for pair in zip(some, row, strict=False)]
+        placed = chain.from_iterable(zip(axes_row, row, strict=False) for axes_row, row in zip(grid, rows, strict=True))
         for i, (axes, cell) in enumerate(placed):
-            lowest = i + across >= len(placed)
+            lowest = i + across >= len(cells)
             axes.set_axis_on()
             axes.set(title=cell.title, xlabel="sequence length n" if lowest else "")
             axes.tick_params(labelbottom=lowest)
@@ -117,27 +119,28 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
 
 def cost_title(panel: Panel, cost: Cost, several: bool) -> str:
     """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
-    found = cost_curves(panel, cost)
-    says = depth_sentence(found, {}) if cost is DEPTH else ratio_sentence(found, cost.label, exact=cost is not TIME)
+    drawn = cost_curves(panel, cost)
+    says = depth_sentence(drawn, {}) if cost is DEPTH else ratio_sentence(drawn, cost.label, exact=cost is not TIME)
     where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
     return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
 
 
 def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
     """The panels without layers that are always unsupported; if crowded, without any unsupported case."""
-    gone = unsupported_layers(line for panel in panels for line in panel.lines)
-    unshown = {"unsupported"} if crowded else set()
-    return [
-        replace(panel, lines=tuple(one for one in panel.lines if one.impl not in gone and one.status not in unshown))
-        for panel in panels
-    ]
+    unsupported = unsupported_layers(line for panel in panels for line in panel.lines)
+    hidden = "unsupported" if crowded else ""
+
+    def is_shown(line: CaseResult) -> bool:
+        return line.impl not in unsupported and line.status != hidden
+
+    return [replace(panel, lines=tuple(filter(is_shown, panel.lines))) for panel in panels]
 
 
 def _rows_of_widths(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
     """A row for each width. Panels whose curves and failed cases are equal share a cell."""
     alike = grouped(panels, lambda panel: repr((cost_curves(panel, cost), parts.failed_cases(panel, cost))))
     cells = [Cell(same[0], _sizes(same, panels), tuple(same[0].impls())) for same in alike.values()]
-    return list(grouped(cells, lambda cell: cell.panel.d_model).values())
+    return [*grouped(cells, lambda cell: cell.panel.d_model).values()]
 
 
 def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
@@ -166,56 +169,58 @@ def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Gr
 
     Small families share axes, as far as these have room. They come last.
     """
-    family = {line.impl: line.family for panel in panels for line in panel.lines}
+    family = {impl: name for panel in panels for impl, name in panel.families().items()}
     with_curve = {curve.impl for panel in panels for curve in cost_curves(panel, cost)}
     drawn = [impl for impl in looks if impl in with_curve]
-    of_family = {name: tuple(impls) for name, impls in grouped(drawn, lambda impl: family[impl]).items()}
-    groups = [((name,), impls) for name, impls in of_family.items() if len(impls) >= _FEW]
+    groups: list[_Group] = []
     shared: list[_Group] = []
-    for name, impls in of_family.items():
-        if len(impls) < _FEW:
-            names, before = shared.pop() if shared else ((), ())
-            if len(before) + len(impls) > MANY:
-                shared.append((names, before))
-                names, before = (), ()
-            shared.append(((*names, name), (*before, *impls)))
-    return [*groups, *shared]
+    for name, impls in grouped(drawn, lambda impl: family[impl]).items():
+        if len(impls) >= _FEW:
+            groups.append(((name,), tuple(impls)))
+        elif shared and len(shared[-1][1]) + len(impls) <= MANY:
+            names, before = shared[-1]
+            shared[-1] = (*names, name), (*before, *impls)
+        else:
+            shared.append(((name,), tuple(impls)))
+    return groups + shared
 
 
 def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
-    found = cost_curves(cell.panel, cost)
-    own = [curve for curve in found if curve.impl in cell.impls]
-    for curve in found:
-        if curve not in own:
+    every = cost_curves(cell.panel, cost)
+    coloured = []
+    for curve in every:
+        if curve.impl in cell.impls:
+            coloured.append(curve)
+        else:
             axes.plot(curve.n, curve.value, color=_OTHERS, lw=0.8, zorder=1.5)
-    draw_curves(axes, own, style, crowded)
-    _draw_guides(axes, own, _guides_of(cost))
+    draw_curves(axes, coloured, style, crowded)
+    if coloured:
+        _draw_guides(axes, coloured, _guides_of(cost))
     failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
-    mark_failures(axes, failed, found, style)
-    if own:
-        label_ends(axes, {cell.name(curve.impl): curve for curve in own}, style, high)
+    mark_failures(axes, failed, every, style)
+    if coloured:
+        label_ends(axes, {cell.name(curve.impl): curve for curve in coloured}, style, high)
 
 
-def draw_curves(axes: Axes, found: Iterable[Curve], style: Looks, crowded: bool = False) -> None:
+def draw_curves(axes: Axes, drawn: Sequence[Curve], style: Looks, crowded: bool = False) -> None:
     """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
 
     Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
     """
     width, size, edge = (1.3, 5.5, 0.5) if crowded else (1.8, 7, 0.75)
-    for alike in coinciding(axes, list(found)):
+    for alike in coinciding(axes, drawn):
         for turn, curve in enumerate(alike):
             colour, marker, dash = style[curve.impl]
             if len(alike) > 1:
                 dash = (_STRIPE, _STRIPE * (len(alike) - 1))
-            own = list(range(turn, len(curve.n), len(alike)))
+            marked = range(turn, len(curve.n), len(alike))
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
             dashes = -turn * _STRIPE, dash
-            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=own)
-            wide = [at for at in own if curve.too_wide()[at]]
-            if wide:
-                places = [curve.n[at] for at in wide], [curve.value[at] for at in wide]
-                axes.plot(*places, **look, ls="", mfc="white", mec=colour, mew=1.3)
+            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=list(marked))
+            hollow = [curve.points()[at] for at in marked if curve.too_wide()[at]]
+            if hollow:
+                axes.plot(*zip(*hollow, strict=True), **look, ls="", mfc="white", mec=colour, mew=1.3)
             if not crowded:
                 error_bars(axes, curve.n, curve.ends(), colour)
 
@@ -226,17 +231,17 @@ _STRIPE = 4.0
 _ON_EACH_OTHER = 0.008
 
 
-def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
+def coinciding(axes: Axes, drawn: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves that lie on each other at every n, in axes with final limits."""
     groups: list[list[Curve]] = []
-    for curve in found:
+    for curve in drawn:
         heights = shares(axes, curve.points())[:, 1]
         for group in groups:
-            if group[0].n == curve.n and np.allclose(
-                shares(axes, group[0].points())[:, 1], heights, rtol=0, atol=_ON_EACH_OTHER
-            ):
-                group.append(curve)
-                break
+            if group[0].n == curve.n:
+                apart = shares(axes, group[0].points())[:, 1] - heights
+                if max(abs(apart)) <= _ON_EACH_OTHER:
+                    group.append(curve)
+                    break
         else:
             groups.append([curve])
     return groups
@@ -244,8 +249,6 @@ def coinciding(axes: Axes, found: Sequence[Curve]) -> list[list[Curve]]:
 
 # Dashes by power. The legend names them, since a label beside a line seldom has free space.
 _DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
-
-
 # How far above the highest cost the guides end, as a factor.
 _ABOVE = 1.3
 
@@ -255,14 +258,12 @@ def _guides_of(cost: Cost) -> dict[int, str]:
     return {1: "∝ n"} if cost is DEPTH else {1: "∝ n", 2: "∝ n²"}
 
 
-def _draw_guides(axes: Axes, own: Sequence[Curve], powers: Iterable[int]) -> None:
+def _draw_guides(axes: Axes, drawn: Iterable[Curve], powers: Iterable[int]) -> None:
     """Draw grey lines as powers of n back from above the highest cost at the largest n, to compare growth with.
 
     Beside the highest curve: one that grows as a power of n lies on a line through its end.
     """
-    if not own:
-        return
-    last, highest = max(curve.points()[-1] for curve in own)
+    last, highest = max(curve.points()[-1] for curve in drawn)
     most = _ABOVE * highest
     for power in powers:
         first = max(axes.get_xlim()[0], last * (axes.get_ylim()[0] / most) ** (1 / power))
@@ -278,12 +279,12 @@ _INK = 0.72
 _TO, _AT = 1.03, 1.04
 
 
-def label_ends(axes: Axes, own: Mapping[str, Curve], style: Looks, high: float) -> None:
+def label_ends(axes: Axes, by_name: Mapping[str, Curve], style: Looks, high: float) -> None:
     """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
 
     The axes have final limits and are `high` inches high.
     """
-    ordered = sorted(own.items(), key=lambda named: named[1].value[-1])
+    ordered = sorted(by_name.items(), key=lambda named: named[1].value[-1])
     ends = [curve.points()[-1] for _, curve in ordered]
     heights = spread_labels(shares(axes, ends)[:, 1], _NAME_HIGH / high)
     for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
@@ -300,15 +301,15 @@ def ink(colour: str) -> tuple[float, ...]:
     return tuple(_INK * part for part in to_rgb(colour))
 
 
-def spread_labels(wanted: NDArray[np.float64], apart: float) -> list[float]:
-    """Return ascending heights at least `apart` from each other, nearest to the ascending `wanted` by least squares.
+def spread_labels(heights: NDArray[np.float64], apart: float) -> NDArray[np.float64]:
+    """Return ascending heights at least `apart` from each other, nearest to the ascending `heights` by least squares.
 
     They are within 0 and 1 if there is room.
     """
     # After subtracting i · apart from each, heights must only not descend.
-    steps = apart * np.arange(len(wanted))
-    free = isotonic_regression(wanted - steps).x
-    return list(np.clip(free, 0.0, max(0.0, 1.0 - apart * (len(wanted) - 1))) + steps)
+    steps = apart * np.arange(len(heights))
+    free = isotonic_regression(heights - steps).x
+    return np.clip(free, 0.0, max(0.0, 1.0 - apart * (len(heights) - 1))) + steps
 
 
 def shares(axes: Axes, points: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
@@ -322,30 +323,30 @@ _NEAR = 0.08
 _TOP = 0.94
 # Approximate width and height of a panel, in characters of a label.
 _SIGNS = (58, 15)
-_Place = tuple[float, float]
 
 
-def mark_failures(axes: Axes, failed: Sequence[FailedCase], found: Sequence[Curve], style: Looks) -> None:
+def mark_failures(axes: Axes, failed: Sequence[FailedCase], drawn: Iterable[Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
-    The limits of the axes are final. Labels avoid the curves in `found`.
+    The limits of the axes are final. Labels avoid the curves in `drawn`.
     """
-    taken = dense_places(axes, (curve.points() for curve in found))
+    occupied = dense_places(axes, (curve.points() for curve in drawn))
     texts_at: dict[int, set[str]] = {}
     for group in failures_by_size(axes, failed):
-        colours = [style[case.impl].colour for case, _, _ in group]
-        for (case, _, y), colour in zip(group, colours, strict=True):
+        for case, _, y in group:
             # At its cost, if that is within the panel.
             height, transform = _TOP, axes.get_xaxis_transform()
             if case.value is not None and y < _TOP:
                 height, transform = case.value, axes.transData
-            axes.plot([case.n], [height], marker="x", ms=8, mew=2, ls="", color=colour, transform=transform, zorder=4)
-        first, x, y = group[0]
+            look: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": "", "color": style[case.impl].colour}
+            axes.plot([case.n], [height], **look, transform=transform, zorder=4)
+        first, *place = group[0]
         text = ", ".join(dict.fromkeys(case.status for case, _, _ in group))
         # A label that the previous n already has is not repeated.
-        before = max((size for size in texts_at if size < first.n), default=None)
-        if before is None or text not in texts_at[before]:
-            write_label(axes, text, (x, y), taken, colours[0] if len(set(colours)) == 1 else "black")
+        before = max((size for size in texts_at if size < first.n), default=0)
+        if text not in texts_at.get(before, ()):
+            colours = {style[case.impl].colour for case, _, _ in group}
+            write_label(axes, text, place, occupied, colours.pop() if len(colours) == 1 else "black")
         texts_at.setdefault(first.n, set()).add(text)
 
 
@@ -356,11 +357,12 @@ def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tupl
         (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
     ]
     groups: list[list[tuple[FailedCase, float, float]]] = []
-    for one in sorted(placed, key=lambda one: (one[0].n, one[2])):
-        if groups and groups[-1][-1][0].n == one[0].n and one[2] - groups[-1][-1][2] < _NEAR:
-            groups[-1].append(one)
+    for case, x, y in sorted(placed, key=lambda cross: (cross[0].n, cross[2])):
+        below, _, height = groups[-1][-1] if groups else (None, 0.0, 0.0)
+        if below and below.n == case.n and y - height < _NEAR:
+            groups[-1].append((case, x, y))
         else:
-            groups.append([one])
+            groups.append([(case, x, y)])
     return groups
 
 
@@ -369,8 +371,10 @@ def dense_places(axes: Axes, curves: Iterable[Sequence[tuple[float, float]]]) ->
     return [np.asarray(Path(shares(axes, points)).interpolated(20).vertices) for points in curves]
 
 
-def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour: str, signs: _Place = _SIGNS) -> None:
-    """Write a label near the place `at`, inside the panel, where the fewest `taken` places are, and take its own too.
+def write_label(
+    axes: Axes, text: str, at: Iterable[float], occupied: list[NDArray], colour: str, signs: tuple[int, int] = _SIGNS
+) -> None:
+    """Write a label near the place `at`, inside the panel, where the fewest `occupied` places are, and add its own.
 
     `signs` is how many characters the panel is wide and high.
     """
@@ -380,13 +384,13 @@ def write_label(axes: Axes, text: str, at: _Place, taken: list[NDArray], colour:
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
-    best = write_in_emptiest(axes, text, inside or boxes[:1], taken, colour)
-    taken.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
+    best = write_in_emptiest(axes, text, inside or boxes[:1], occupied, colour)
+    occupied.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
 
 
-def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], taken: Iterable[NDArray], colour: str) -> Bbox:
-    """Write a text in the box that holds the fewest of the `taken` places, and return that box."""
-    best = min(boxes, key=lambda box: sum(box.count_contains(curve) for curve in taken))
+def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], occupied: Iterable[NDArray], colour: str) -> Bbox:
+    """Write a text in the box that holds the fewest of the `occupied` places, and return that box."""
+    best = min(boxes, key=lambda box: sum(map(box.count_contains, occupied)))
     halo = [withStroke(linewidth=2.5, foreground="white")]
     place = best.x0, best.y0, text
     axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)

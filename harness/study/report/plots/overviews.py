@@ -5,7 +5,6 @@ The roofline is FLOP/s against FLOPs a byte, with every case under its machine's
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from pathlib import Path
@@ -21,21 +20,21 @@ from matplotlib.patches import Rectangle
 from harness.core.config.machine import Machine
 from harness.core.layers import layer_lookup
 from harness.core.model import formatting
-from harness.study.laws.crossovers import CostRatio, layers_without_heads, ratio_at
+from harness.study.laws.crossovers import CostRatio, layers_without_heads
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
-from harness.study.laws.series import unlikeness
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
 from harness.study.report.layer_looks import Looks, looks_of
-from harness.study.report.overview import Overview
-from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_curve, roofline_frame
+from harness.study.report.overview import COSTS, Overview
+from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_chart
 from harness.study.report.text.cautions import unsupported_layers
+from harness.study.report.text.costs import is_sure, time_ratio
 
 from . import style
 from .cost_overview import cost_overview
 from .curves import curves, dense_places, draw_curves, label_ends, write_label
-from .style import GUIDE, canvas, error_bars, log_axis
+from .style import GUIDE, canvas, error_bars, log_axes
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
 _ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
@@ -95,15 +94,17 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
     if axis is None:
         axes.set_xticks([])
     else:
-        log_axis(axes, "x", axis)
-    rows = {impl: row for row, impl in enumerate(impls)}
-    for curve in sorted(parts.cost_curves(panel, cost), key=lambda curve: rows[curve.impl]):
-        row, colours = rows[curve.impl], [shades[n] for n in curve.n]
+        log_axes(axes, x=axis)
+    curves_of = {curve.impl: curve for curve in parts.cost_curves(panel, cost)}
+    for row, impl in enumerate(impls):
+        if impl not in curves_of:
+            continue
+        curve = curves_of[impl]
+        colours = [shades[n] for n in curve.n]
         axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
         error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
-        dots = list(zip(curve.too_wide(), colours, strict=True))
-        inside = ["white" if wide else colour for wide, colour in dots]
-        edges = [colour if wide else "white" for wide, colour in dots]
+        wide = curve.too_wide()
+        inside, edges = np.where(wide, "white", colours).tolist(), np.where(wide, colours, "white").tolist()
         axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
@@ -114,8 +115,8 @@ def _names(axes: Axes, panel: Panel, impls: Sequence[str]) -> None:
     axes.set_yticks(range(len(impls)), [formatting.shortened(impl) for impl in impls], fontsize=9)
     axes.set_ylim(len(impls) - 0.4, -0.6)
     family = panel.families()
-    for above, (one, other) in enumerate(pairwise(impls)):
-        if family[one] != family[other]:
+    for above, (upper, lower) in enumerate(pairwise(impls)):
+        if family[upper] != family[lower]:
             for beside in axes.figure.axes:
                 beside.axhline(above + 0.5, color="0.35", lw=0.7, zorder=1)
 
@@ -150,9 +151,9 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
     A cell is grey if the interval of its ratio contains 1. None if the baseline, or everything else, was not measured.
     """
     ratios = speed_ratios(setting, baseline)
-    heads, impls, widths, sizes = (sorted(set(values)) for values in zip(*ratios, strict=True)) if ratios else [()] * 4
-    if not impls:
+    if not ratios:
         return None
+    heads, impls, widths, sizes = (sorted(set(values)) for values in zip(*ratios, strict=True))
     width = max(5.5, 0.62 * len(sizes) * len(heads) + 2.0)
     height = (0.42 * len(widths) + 0.45) * len(impls) + 0.7
     caption = f"{setting.title}; purple: faster, orange: slower, pale: within measurement error, grey: not measured"
@@ -162,13 +163,20 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
         cells = figure.subplots(len(impls), len(heads), squeeze=False)
         for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):
             axes = cells[row][column]
-            found = [[ratios.get((h, impl, d, n)) for n in sizes] for d in widths]
-            sure = [[one.value if one and not one.lo <= 0 <= one.hi else math.nan for one in line] for line in found]
+            of_cells = {
+                (x, y): ratios[h, impl, d, n]
+                for (y, d), (x, n) in product(enumerate(widths), enumerate(sizes))
+                if (h, impl, d, n) in ratios
+            }
+            colours = np.full((len(widths), len(sizes)), np.nan)
+            for (x, y), ratio in of_cells.items():
+                if is_sure(ratio):
+                    colours[y, x] = ratio.value / math.log(2)
             below = sizes if row == len(impls) - 1 else False
             beside = widths if column == 0 else False
-            sns.heatmap(np.array(sure) / math.log(2), ax=axes, xticklabels=below, yticklabels=beside, **look)
+            sns.heatmap(colours, ax=axes, xticklabels=below, yticklabels=beside, **look)
             axes.set_facecolor(_UNMEASURED)
-            _write_ratios(axes, found)
+            _write_ratios(axes, of_cells)
             axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
             axes.tick_params(axis="y", rotation=0)
             axes.tick_params(axis="x", rotation=45 if len(sizes) > _FLAT else 0)
@@ -180,25 +188,22 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
 _Ratios = Mapping[tuple[int, str, int, int], CostRatio]
 
 
-def speed_ratios(setting: PanelSetting, baseline: str = BASELINE) -> _Ratios:
+def speed_ratios(setting: PanelSetting, baseline: str) -> _Ratios:
     """The time of the baseline over that of each other layer, as a logarithm with its interval, by (h, impl, d, n)."""
-    times = {
-        (panel.num_heads, line.impl, line.d_model, line.seq_len): (line.best_known_time, line)
-        for panel in setting.panels
-        for line in panel.lines
-        if line.best_known_time is not None
-    }
-    return {
-        (h, impl, d, n): ratio_at(n, base[0], time, unlikeness(line, base[1]))
-        for (h, impl, d, n), (time, line) in times.items()
-        if impl != baseline and (base := times.get((h, baseline, d, n)))
-    }
+    ratios = {}
+    for panel in setting.panels:
+        base_at = {line.seq_len: line for line in panel.of(baseline)}
+        for line in panel.lines:
+            ratio = time_ratio(base_at.get(line.seq_len), line)
+            if ratio and line.impl != baseline:
+                ratios[panel.num_heads, line.impl, line.d_model, line.seq_len] = ratio
+    return ratios
 
 
 def _speedup_title(ratios: _Ratios, baseline: str) -> str:
     """The largest ratio and, if it is below 1, the smallest, with their layers: of the ratios that are surely not 1."""
     base = formatting.printable(baseline)
-    sure = [(one.value, one.ratio[0], key[1]) for key, one in ratios.items() if not one.lo <= 0 <= one.hi]
+    sure = [(ratio.value, ratio.ratio[0], impl) for (_, impl, *_), ratio in ratios.items() if is_sure(ratio)]
     if not sure:
         return f"No layer is surely faster or slower than {base}"
     (least, down, slowest), (most, up, fastest) = min(sure), max(sure)
@@ -209,19 +214,16 @@ def _speedup_title(ratios: _Ratios, baseline: str) -> str:
     return f"{of_fastest}, {of_slowest.format('')}" if least < 0 else of_fastest
 
 
-def _write_ratios(axes: Axes, found: Sequence[Sequence[CostRatio | None]]) -> None:
+def _write_ratios(axes: Axes, of_cells: Mapping[tuple[int, int], CostRatio]) -> None:
     """Write the ratio into each cell of a heat map; without a colour if it may be 1."""
-    for row, line in enumerate(found):
-        for column, one in enumerate(line):
-            if one is None:
-                continue
-            sure = not one.lo <= 0 <= one.hi
-            if not sure:
-                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
-            dark = sure and abs(one.value) > 0.75 * math.log(_FULL_COLOUR)
-            colour = "white" if dark else "0.15" if sure else "0.5"
-            text = _ratio_text(one.ratio[0])
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
+    for (x, y), ratio in of_cells.items():
+        dark = abs(ratio.value) > 0.75 * math.log(_FULL_COLOUR)
+        colour = "white" if dark else "0.15"
+        if not is_sure(ratio):
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
+            colour = "0.5"
+        text = _ratio_text(ratio.ratio[0])
+        axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
 
 
 def _ratio_text(ratio: float) -> str:
@@ -236,45 +238,40 @@ _SIGNS = (105, 26)
 
 def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[RoofPoint]) -> Figure | None:
     """Draw the roofline of a setting's fullest panel; None if the setting has no roof or no points under it."""
-    roof, panel = parts.roof_of_setting(roofs, setting), parts.fullest_panel(setting.panels)
+    panel = parts.fullest_panel(setting.panels)
     facets = parts.by_facet(points, layers_without_heads([point.line for point in points]))
-    own = parts.of_panel(facets, setting, panel)
-    if roof is None or not own:
+    panel_points = parts.of_panel(facets, setting, panel)
+    chart = roofline_chart(parts.roof_of_setting(roofs, setting), panel_points)
+    if chart is None:
         return None
-    best = max(own, key=lambda point: point.share)
+    best = max(panel_points, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
-    frame = roofline_frame(roof, own)
-    curves = {impl: roofline_curve(of_impl) for impl, of_impl in grouped(own, lambda p: p.line.impl).items()}
-    bars = parts.bars_caption(
-        (end for curve in curves.values() for end in zip(curve["lo"], curve["hi"], strict=True)), frame["y"]
-    )
+    ends = (end for curve in chart["curves"] for end in zip(curve["lo"], curve["hi"], strict=True))
+    bars = parts.bars_caption(ends, chart["y"])
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n", bars
     title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
     with canvas(*_ROOFLINE, title, "; ".join(filter(None, captions))) as figure:
         axes = figure.subplots()
-        for which in ("x", "y"):
-            log_axis(axes, which, frame[which])
-        limit = frame["roof"]
+        log_axes(axes, x=chart["x"], y=chart["y"])
+        limit = chart["roof"]
         axes.fill_between(limit["x"], limit["lo"], limit["hi"], color=GUIDE, alpha=0.2, lw=0)
         axes.plot(limit["x"], limit["y"], color=GUIDE, lw=2)
         top = max(limit["hi"])
         beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
         axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
         axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
-        _draw_under_roof(axes, curves, setting.looks, limit)
+        _draw_under_roof(axes, chart["curves"], setting.looks, limit)
         axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
     return figure
 
 
-def _draw_under_roof(
-    axes: Axes, curves: Mapping[str, Mapping[str, list[Any]]], looks: Looks, roof: Mapping[str, Any]
-) -> None:
+def _draw_under_roof(axes: Axes, curves: Sequence[parts.Chart], looks: Looks, roof: parts.Chart) -> None:
     """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
-    sizes = [n for curve in curves.values() for n in curve["n"]]
-    taken = dense_places(axes, (list(zip(one["x"], one["y"], strict=True)) for one in (*curves.values(), roof)))
-    ends = [(float(x), float(y)) for x, y in (places[-1] for places in taken[:-1])]
-    for (impl, curve), end in zip(curves.items(), ends, strict=True):
-        colour, marker, dash = looks[impl]
+    sizes = [n for curve in curves for n in curve["n"]]
+    *of_curves, of_roof = dense_places(axes, (list(zip(line["x"], line["y"], strict=True)) for line in (*curves, roof)))
+    occupied = [*of_curves, of_roof]
+    for curve, places in zip(curves, of_curves, strict=True):
+        colour, marker, dash = looks[curve["impl"]]
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
         area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
@@ -282,7 +279,7 @@ def _draw_under_roof(
         inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
         axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
         error_bars(axes, x, intervals, colour, alpha=0.35)
-        write_label(axes, formatting.shortened(impl), end, taken, colour, _SIGNS)
+        write_label(axes, formatting.shortened(curve["impl"]), places[-1], occupied, colour, _SIGNS)
 
 
 def _grown(n: int, first: int, last: int) -> float:
@@ -299,28 +296,29 @@ def accuracy(setting: PanelSetting) -> Figure | None:
     chart = accuracy_chart(panel)
     if chart is None:
         return None
-    drawn, front = chart["curves"], chart["front"]
-    at_n = {one["impl"]: (one["x"][-1], one["y"][-1]) for one in drawn if one["n"][-1] == chart["n"]}
-    title = _accuracy_title(at_n, chart["n"])
+    n, curves, front = chart["n"], chart["curves"], chart["front"]
+    at_n = {}
+    for curve in curves:
+        points = dict(zip(curve["n"], zip(curve["x"], curve["y"], strict=True), strict=True))
+        if n in points:
+            at_n[curve["impl"]] = points[n]
     named = _named(panel, at_n)
     captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
-    captions.append(f"grey line: the Pareto front at n = {chart['n']}")
-    if len(named) < len(drawn):
-        captions.append(f"{len(named)} of {len(drawn)} layers named: the front, and the fastest of families")
-    with canvas(*_ROOFLINE, title, "; ".join(captions)) as figure:
+    captions.append(f"grey line: the Pareto front at n = {n}")
+    if len(named) < len(curves):
+        captions.append(f"{len(named)} of {len(curves)} layers named: the front, and the fastest of families")
+    with canvas(*_ROOFLINE, _accuracy_title(at_n, n), "; ".join(captions)) as figure:
         axes = figure.subplots()
-        for which in ("x", "y"):
-            log_axis(axes, which, chart[which])
+        log_axes(axes, x=chart["x"], y=chart["y"])
         axes.plot(front["x"], front["y"], color=GUIDE, lw=2, alpha=0.6)
-        curves = {
-            one["impl"]: {**one, "lo": [None] * len(one["n"]), "hi": [None] * len(one["n"])}
-            for one in drawn
-            if one["impl"] in named
-        }
-        for one in drawn:
-            if one["impl"] not in named:
-                axes.plot(one["x"], one["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
-        _draw_under_roof(axes, curves, setting.looks, front)
+        named_curves = []
+        for curve in curves:
+            if curve["impl"] in named:
+                unknown = [None] * len(curve["n"])
+                named_curves.append({**curve, "lo": unknown, "hi": unknown})
+            else:
+                axes.plot(curve["x"], curve["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
+        _draw_under_roof(axes, named_curves, setting.looks, front)
         axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
     return figure
 
@@ -331,10 +329,9 @@ _MOST_NAMED = 12
 
 def _named(panel: parts.Panel, at_n: Mapping[str, tuple[float, float]]) -> set[str]:
     """The layers to name: all, or those on the front and the fastest of each family. `at_n`: (time, error) of each."""
-    names = {line.impl for line in panel.lines}
-    if len(names) <= _MOST_NAMED:
-        return names
     families = panel.families()
+    if len(families) <= _MOST_NAMED:
+        return set(families)
     fastest = {families[impl]: impl for impl in sorted(at_n, key=lambda impl: -at_n[impl][0])}
     front = pareto_front(at_n.values())
     return {*fastest.values(), *(impl for impl, place in at_n.items() if place in front)}
@@ -366,26 +363,24 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     """
     sizes = parts.evenly_spread({line.seq_len for line in panel.lines}, _MOST_CURVES)
     looks = looks_of(f"n = {n}" for n in sizes)
-    found = []
-    for n in sizes:
-        lines = sorted((line for line in panel.lines if line.seq_len == n), key=panel.value)
-        ends = [parts.TIME.band(line) or (None, None) for line in lines]
-        lo, hi = (list(one) for one in zip(*ends, strict=True))
-        values, times = [panel.value(line) for line in lines], [line.time_s or 0.0 for line in lines]
-        found.append(parts.Curve(f"n = {n}", values, times, lo, hi, [""] * len(lines)))  # type: ignore[arg-type]
+    ordered = sorted(panel.lines, key=panel.value)
+    curves = [
+        parts.curve_of(f"n = {n}", [line for line in ordered if line.seq_len == n], parts.TIME, panel.value)
+        for n in sizes
+    ]
     beside = {line.impl: line.time_s or 0.0 for line in panel.beside if line.seq_len == sizes[-1]}
     title = f"{formatting.printable(panel.impl)}: time per call over {panel.axis}"
     with canvas(*_ROOFLINE, title, panel.title) as figure:
         axes = figure.subplots()
-        named = sorted({value for curve in found for value in curve.n})
-        log_axis(axes, "x", {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]})
-        log_axis(axes, "y", parts.seconds_axis([*beside.values(), *(y for curve in found for y in curve.value)]))
+        named = sorted({value for curve in curves for value in curve.n})
+        x = {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]}
+        log_axes(axes, x=x, y=parts.seconds_axis([*beside.values(), *(y for curve in curves for y in curve.value)]))
         for impl, time_s in beside.items():
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
             says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
             axes.annotate(says, (named[0], time_s), color="0.4", va="bottom", fontsize=9)
-        draw_curves(axes, found, looks)
-        label_ends(axes, {curve.impl: curve for curve in found}, looks, _ROOFLINE[1] - 1)
+        draw_curves(axes, curves, looks)
+        label_ends(axes, {curve.impl: curve for curve in curves}, looks, _ROOFLINE[1] - 1)
         axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)
     return figure
 
@@ -393,33 +388,31 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
 def draw(directory: Path, lines: Lines, machine: Machine) -> None:
     """Write the plots of the lines for each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
-    known = roofs(machine)
-    points = roof_points(lines, known)
+    machine_roofs = roofs(machine)
+    points = roof_points(lines, machine_roofs)
     for whole in parts.drawn_settings(parts.panel_settings(lines)):
         setting = parts.readable_setting(whole)
         figures = {
             "ladder": ladder(whole),
             "speedup": speedup(setting),
-            "roofline": roofline(setting, known, points),
+            "roofline": roofline(setting, machine_roofs, points),
             "accuracy": accuracy(setting),
-            "time": curves(whole, parts.TIME, parts.MOST_SHOWN),
-            "memory": curves(whole, parts.MEMORY, parts.MOST_SHOWN),
-            "depth": curves(whole, parts.DEPTH, parts.MOST_SHOWN),
+            **{metric: curves(whole, cost, parts.MOST_SHOWN) for metric, cost in COSTS.items()},
         }
         for name, figure in figures.items():
             if figure is not None:
-                style.save(figure, directory / (f"{name}_{setting.name}" if setting.name else name))
+                style.save(figure, directory / "_".join(filter(None, (name, setting.name))))
     for axis, alike in grouped(parts.own_axis_panels(lines), lambda panel: panel.axis).items():
         # Their names have what differs between them: `time_over_window_d64_train`. A layer may be a path.
-        texts = [[one.impl.removeprefix("./"), *one.title.replace(" = ", "").split(", ")] for one in alike]
+        texts = [[panel.impl.removeprefix("./"), *panel.title.replace(" = ", "").split(", ")] for panel in alike]
         shared = set(texts[0]).intersection(*texts)
-        for panel, own in zip(alike, texts, strict=True):
-            name = "_".join(["time_over", axis, *(text for text in own if text not in shared)])
-            style.save(over_own_axis(panel), directory / re.sub(r"[^\w.+-]", "-", name))
+        for panel, of_panel in zip(alike, texts, strict=True):
+            name = "_".join(["time_over", axis, *(text for text in of_panel if text not in shared)])
+            style.save(over_own_axis(panel), directory / parts.file_name(name))
 
 
-def draw_overviews(directory: Path, found: Sequence[Overview]) -> None:
+def draw_overviews(directory: Path, overviews: Sequence[Overview]) -> None:
     """Write the overview of each setting to `directory`. Raises OSError if they cannot be written."""
     directory.mkdir(exist_ok=True)
-    for one in found:
-        style.save(cost_overview(one), directory / (f"overview_{one.name}" if one.name else "overview"))
+    for overview in overviews:
+        style.save(cost_overview(overview), directory / "_".join(filter(None, ("overview", overview.name))))

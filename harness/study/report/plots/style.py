@@ -91,13 +91,14 @@ def error_bars(
                 axes.scatter([x], [y], marker=MarkerStyle(head), s=40, lw=0, color=colour, zorder=2.6, clip_on=False)
 
 
-def log_axis(axes: Axes, which: str, axis: Axis) -> None:
-    """Make the axis `which`, `x` or `y`, logarithmic, with a range and ticks as `figure_panels` makes them."""
-    ticks, texts = zip(*axis["ticks"], strict=True)
-    # In this order: a new scale would replace the ticks.
-    looks = {"scale": "log", "lim": axis["range"], "ticks": ticks, "ticklabels": texts}
-    axes.set(**{f"{which}{name}": value for name, value in looks.items()})
-    getattr(axes, f"set_{which}ticks")([], minor=True)
+def log_axes(axes: Axes, **by_letter: Axis) -> None:
+    """Make the axes `x` and `y`, or one of them, logarithmic, with ranges and ticks as `figure_panels` makes them."""
+    for letter, axis in by_letter.items():
+        ticks, texts = zip(*axis["ticks"], strict=True)
+        # In this order: a new scale would replace the ticks.
+        looks = {"scale": "log", "lim": axis["range"], "ticks": ticks, "ticklabels": texts}
+        axes.set(**{f"{letter}{name}": value for name, value in looks.items()})
+    axes.minorticks_off()
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -1,9 +1,11 @@
 """What to know before trusting numbers: how well they were measured, remarks, failed cases, and the largest sizes."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from statistics import median
+from typing import Any
 
 from harness.core.config.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
 from harness.core.model import formatting
@@ -27,29 +29,31 @@ def limits_reached(lines: Lines) -> dict[str, list[CaseResult]]:
 
     Each limit is a sentence, with the first failed case of every grid line that ends alike, of whichever layer.
     """
-    ends = []
-    taken = set[Case]()
+    ends: dict[tuple[Any, ...], list[CaseResult]] = {}
+    explained = set[Case]()
     for axis in GROWING:
         size = attrgetter(axis)
         for of_line in _along(axis, lines):
             last = max((size(line) for line in of_line if line.status == "ok"), default=math.inf)
             beyond = sorted((line for line in of_line if size(line) > last), key=size)
-            if beyond and beyond[0].status in _OF_SIZE and not taken.intersection(line.case for line in beyond):
-                taken.update(line.case for line in beyond)
+            cases = {line.case for line in beyond}
+            if beyond and beyond[0].status in _OF_SIZE and explained.isdisjoint(cases):
+                explained |= cases
                 first = beyond[0]
-                reason = formatting.without_numbers(first.reason or "")
-                ends.append(((axis, int(last), size(first), first.status, reason), first))
-    alike = grouped(ends, itemgetter(0)).items()
-    return dict(_limit(axis, last, ended, [line for _, line in of]) for (axis, last, ended, *_), of in alike)
+                end = axis, int(last), size(first), first.status, formatting.without_numbers(first.reason or "")
+                ends.setdefault(end, []).append(first)
+    return {_limit(axis, last, ended, alike): alike for (axis, last, ended, *_), alike in ends.items()}
 
 
-def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> tuple[str, list[CaseResult]]:
+def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> str:
     """A limit as a sentence, with the first failed cases."""
     letter, impls = AXES[axis].letter, list(dict.fromkeys(line.impl for line in alike))
-    others = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
-    cases = f"{len(alike)} cases" if len(alike) > 1 else others
-    reached = f"{formatting.listed(impls, 'layer')} go{'es' * (len(impls) == 1)} as far as {letter} = {last} ({cases})"
-    return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}", alike
+    cases = f"{len(alike)} cases"
+    if len(alike) == 1:
+        cases = " ".join(f"{letter}={getattr(alike[0], name)}" for letter, name in SIZES.items() if name != axis)
+    go = "go" if len(impls) > 1 else "goes"
+    reached = f"{formatting.listed(impls, 'layer')} {go} as far as {letter} = {last} ({cases})"
+    return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}"
 
 
 def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
@@ -81,35 +85,32 @@ def quality_sentences(
     timed = [line for line in lines if line.time_s is not None]
     widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
     text = []
-    if widths:
-        nine_in_ten = math.ceil(0.9 * len(widths)) - 1
-        narrow = sum(width <= (1 + target) ** 2 for width in widths)
-        asked = (
-            f" {narrow} of {len(widths)} intervals are as narrow as asked for, ±{100 * target:g} %." if target else ""
+    if widths and median(widths) > WIDEST:
+        text.append(
+            f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
+            "Do not compare these times: measure again on a machine that does nothing else."
         )
-        if median(widths) > WIDEST:
-            text.append(
-                f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
-                "Do not compare these times: measure again on a machine that does nothing else."
-            )
-        else:
-            text.append(
-                f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
-                f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{asked}"
-            )
+    elif widths:
+        nine_in_ten = math.ceil(0.9 * len(widths)) - 1
+        narrow = bisect_right(widths, (1 + target) ** 2)
+        asked = f" {narrow} of {len(widths)} intervals are as narrow as asked for, ±{100 * target:g} %."
+        text.append(
+            f"Measurement: the 95 % interval of a time spans a factor of {_factor(median(widths))} in the median "
+            f"case, and at most {_factor(widths[nine_in_ten])} in nine of ten.{asked if target else ''}"
+        )
     if len(widths) < len(timed):
         number = f"{len(timed) - len(widths)} of {len(timed)} times"
         text.append(f"Measurement: {number} have no interval. An interval needs two trials of a case.")
     probed = [line for line in timed if line.disturbed_share is not None]
-    share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(sum(o.trials for o in probed), 1)
+    trials = sum(line.trials for line in probed)
+    share = sum((line.disturbed_share or 0.0) * line.trials for line in probed) / max(trials, 1)
     if share > _MUCH_DISTURBED:
-        stricter = stricter_precisions(precision)
-        options = ", ".join(f"precision={name}" for name in stricter)
-        more = f", or ask for more trials ({options})" if stricter else ""
+        options = ", ".join(f"precision={name}" for name in stricter_precisions(precision))
+        more = f", or ask for more trials ({options})" if options else ""
         text.append(
             f"The machine was slow in {formatting.share(share)} of the trials. Stop other work and measure again{more}."
         )
-    calibration = machine.get("calibration") or {}
+    calibration = part(machine, "calibration")
     best_s = calibration.get("best_probe_s")
     probes_s = [line.probe_s for line in probed if line.probe_s and line.threads == calibration.get("threads")]
     if best_s and probes_s and (slower := median(probes_s) / best_s - 1) > _MUCH_SLOWER:
@@ -138,22 +139,21 @@ def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
     `machine` is the run's machine.json.
     """
     machine = machine or {}
+    by_itself = "compared with itself in float64, a wrong formula or gradient passes: give it a `reference`"
     return [
         *_bimodal(lines),
-        *unlike_conditions(
-            grouped(lines, lambda line: (line.series, line.seq_len, line.d_model, line.batch_size)).values()
-        ),
+        *unlike_conditions(grouped(lines, attrgetter("series", "seq_len", "d_model", "batch_size")).values()),
         *other_kernels(lines),
-        *_joined([line for line in lines if line.backend_fallback], "backend_fallback", "fallback"),
-        *_joined([line for line in lines if line.facts_unknown], "facts_unknown", "not known"),
+        *_joined(filter(attrgetter("backend_fallback"), lines), "backend_fallback", "fallback"),
+        *_joined(filter(attrgetter("facts_unknown"), lines), "facts_unknown", "not known"),
         *_wrong_claims(lines),
         *_kept_memory(lines),
         *_host_bound(lines),
         *_without_gpu_time(lines),
-        *_joined([line for line in lines if line.suspect], "suspect", "suspect, without a rank"),
+        *_joined(filter(attrgetter("suspect"), lines), "suspect", "suspect, without a rank"),
         *approximations(lines),
         *_joined(filter(_is_by_first, lines), "accuracy_by", "later tokens not compared (give the reference `rows`)"),
-        *_by_itself(lines),
+        *_remark("no reference", [*filter(is_by_itself, lines)], f"{by_itself}."),
         *_inexact(lines),
         *_preparing(lines),
         *(_lowered_clock(lines, machine) or _free_clock(lines, machine)),
@@ -164,17 +164,13 @@ def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
 def _kept_memory(lines: Lines) -> list[str]:
     """Layers whose calls keep memory, and those whose first call has made what stays."""
     leaks = [line for line in lines if line.kept_bytes]
-    held = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
-    text = []
-    if leaks:
-        most = formatting.size(max(line.kept_bytes or 0 for line in leaks))
-        text.append(f"memory leak: {_cases(leaks)}: each call keeps up to {most} beyond its results, on average.")
-    if held:
-        most = formatting.size(max(line.first_call_bytes or 0 for line in held))
-        text.append(
-            f"memory that stays: {_cases(held)}: the first call made up to {most}, which is in the peak memory."
-        )
-    return text
+    leaked = formatting.size(max((line.kept_bytes or 0 for line in leaks), default=0))
+    tables = [line for line in lines if (line.first_call_bytes or 0) > _SMALL_TABLE]
+    largest = formatting.size(max((line.first_call_bytes or 0 for line in tables), default=0))
+    return [
+        *_remark("memory leak", leaks, f"each call keeps up to {leaked} beyond its results, on average."),
+        *_remark("memory that stays", tables, f"the first call made up to {largest}, which is in the peak memory."),
+    ]
 
 
 def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
@@ -194,7 +190,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
     """All cautions in one sentence: how many cases each kind concerns, and the first of them. Empty without any."""
     kinds: dict[str, list[CaseResult]] = {}
     for line in lines:
-        found = {
+        concerns = {
             "bimodal": line.bimodal,
             "without a faster kernel": line.backend_fallback,
             "with unknown facts": line.facts_unknown,
@@ -205,7 +201,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
             "much less exact than the plain layer": is_inexact(line),
             "suspect": line.suspect,
         }
-        for kind in filter(found.get, found):
+        for kind in filter(concerns.get, concerns):
             kinds.setdefault(kind, []).append(line)
     text = []
     for kind, alike in kinds.items():
@@ -228,19 +224,13 @@ def _is_by_first(line: CaseResult) -> bool:
     return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
 
-def _by_itself(lines: Iterable[CaseResult]) -> list[str]:
-    alone = [line for line in lines if is_by_itself(line)]
-    told = "compared with itself in float64, a wrong formula or gradient passes: give it a `reference`"
-    return [f"no reference: {_cases(alone)}: {told}."] if alone else []
-
-
 def _inexact(lines: Iterable[CaseResult]) -> list[str]:
     """The layers whose errors may be more than rounding, at the largest ratio of each."""
-    found = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
+    worst = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
     text = [
         f"less exact: {_cases([line])}: its error is {line.error_ratio:.0f} times the plain layer's. "
         "Is it right in every row and head?"
-        for line in found.values()
+        for line in worst.values()
     ]
     return _at_most(text, "layer")
 
@@ -249,10 +239,8 @@ def _bimodal(lines: Lines) -> list[str]:
     """One sentence for each bimodal case, since each cause gives numbers of its own, of page faults for example."""
     text = []
     for line in filter(attrgetter("bimodal"), lines):
-        fast, slow = (
-            "not timed" if value is None else formatting.seconds(value)
-            for value in (line.bimodal_fast_s, line.bimodal_slow_s)
-        )
+        groups_s = (line.bimodal_fast_s, line.bimodal_slow_s)
+        fast, slow = (formatting.if_known(time_s, formatting.seconds) or "not timed" for time_s in groups_s)
         cause = line.bimodal_cause or "nothing that was recorded tells them apart"
         text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
     return _at_most(text, "bimodal case")
@@ -278,7 +266,7 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
 def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
     bound = [line for line in lines if line.host_bound and not _is_without_gpu_time(line)]
     why = "launching takes longer than the GPU's work, whose time the table shows"
-    return [f"host-bound: {_cases(bound)}: {why}; calls back to back take {_wall_call(bound)}."] if bound else []
+    return _remark("host-bound", bound, f"{why}; calls back to back take {_wall_call(bound)}.")
 
 
 def _is_without_gpu_time(line: CaseResult) -> bool:
@@ -288,19 +276,19 @@ def _is_without_gpu_time(line: CaseResult) -> bool:
 
 def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
     """The cases on a GPU without a time of it. Those with one reason share a sentence."""
-    reasons = grouped(filter(_is_without_gpu_time, lines), lambda line: line.graph_note)
-    text = [
-        f"no GPU time: {_cases(alike)}: the launches could not be left out of the time"
-        f"{f' ({reason})' if reason else ''}. Calls back to back take {_wall_call(alike)}."
-        for reason, alike in reasons.items()
-    ]
+    text = []
+    for reason, alike in grouped(filter(_is_without_gpu_time, lines), attrgetter("graph_note")).items():
+        why = f" ({reason})" if reason else ""
+        what = f"the launches could not be left out of the time{why}. Calls back to back take {_wall_call(alike)}."
+        text += _remark("no GPU time", alike, what)
     return _at_most(text, "reason")
 
 
 def _wall_call(lines: Iterable[CaseResult]) -> str:
-    slowest = max(lines, key=lambda line: line.wall_call_s or 0.0)
-    wall = f", {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}" if slowest.wall_call_s else ""
-    return f"wall_call_s{wall}"
+    slowest = max(lines, key=lambda line: line.wall_call_s or 0.0, default=None)
+    if slowest is None or not slowest.wall_call_s:
+        return "wall_call_s"
+    return f"wall_call_s, {formatting.seconds(slowest.wall_call_s)} for {_cases([slowest])}"
 
 
 # A shorter preparation is not worth a sentence, as a share of the time of a call.
@@ -309,52 +297,46 @@ _MUCH_PREPARED = 0.1
 
 def _preparing(lines: Lines) -> list[str]:
     """How long each layer prepares outside its calls, at its largest n, and after how many calls that pays off."""
-    found = {}
+    largest = {}
     for line in sorted(lines, key=attrgetter("seq_len", "d_model")):
         if line.time_s and line.prepare_s and line.prepare_s > _MUCH_PREPARED * line.time_s:
-            found[line.impl, line.mode, line.mask] = line
-    return _at_most([_prepared_sentence(line, lines) for line in found.values()], "layer that prepares")
+            largest[line.impl, line.mode, line.mask] = line
+    return _at_most([_prepared_sentence(line, lines) for line in largest.values()], "layer that prepares")
 
 
 def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
-    usual = (one for one in lines if one.time_s and not (one.prepare_s or one.suspect))
-    alike = [one for one in usual if one.case.at("impl", 0) == line.case.at("impl", 0)]
-    text = f"prepare: {_cases([line])}: it prepares for {formatting.seconds(line.prepare_s or 0.0)} outside its calls"
-    slower = [one for one in alike if (one.time_s or 0.0) > (line.time_s or 0.0)]
+    time_s, prepare_s, at = line.time_s or 0.0, line.prepare_s or 0.0, line.case.at("impl", 0)
+    usual = (other for other in lines if not (other.prepare_s or other.suspect) and other.case.at("impl", 0) == at)
+    slower = {other.time_s: other.impl for other in usual if other.time_s and other.time_s > time_s}
+    text = f"prepare: {_cases([line])}: it prepares for {formatting.seconds(prepare_s)} outside its calls"
     if not slower:
         return f"{text}."
-    other = min(slower, key=lambda one: one.time_s or 0.0)
-    calls = math.ceil((line.prepare_s or 0.0) / ((other.time_s or 0.0) - (line.time_s or 0.0)))
-    return f"{text}. Beside {other.impl}, that pays off after {formatting.counted(calls, 'call')}."
+    other_s = min(slower)
+    calls = math.ceil(prepare_s / (other_s - time_s))
+    return f"{text}. Beside {slower[other_s]}, that pays off after {formatting.counted(calls, 'call')}."
 
 
 def _lowered_clock(lines: Lines, machine: Machine) -> list[str]:
     """GPU cases whose clock rate fell or that were not alone, and how to lock the clock rate."""
     shared = [line for line in lines if line.gpu_disturbed_share]
-    text = []
-    if shared:
-        worst = max(line.gpu_disturbed_share or 0.0 for line in shared)
-        text.append(
-            f"disturbed GPU: {_cases(shared)}: other processes computed there, or heat or a fault lowered its clock "
-            f"rate, in up to {formatting.share(worst)} of the trials."
-        )
+    worst = max((line.gpu_disturbed_share or 0.0 for line in shared), default=0.0)
+    what = "other processes computed there, or heat or a fault lowered its clock rate, in up to"
+    text = _remark("disturbed GPU", shared, f"{what} {formatting.share(worst)} of the trials.")
     lowered = [line for line in lines if (line.throttled_share or 0.0) > _MUCH_THROTTLED]
     if lowered:
         clocks = [line.sm_clock_mhz for line in lowered if line.sm_clock_mhz]
         rate = f"{min(clocks):.0f}" if clocks else "MHZ"
         how = f"Lock it below that: 'sudo nvidia-smi -lgc {rate}'."
-        state = gpu_state_of(machine, lowered[0].device) or {}
-        text.append(
-            f"lowered clock: {_cases(lowered)}: over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, "
-            f"because power or heat lowered the GPU's clock rate. {clock_advice(how, state)}"
-        )
+        advice = clock_advice(how, gpu_state_of(machine, lowered[0].device) or {})
+        what = f"over {formatting.share(_MUCH_THROTTLED)} of the samples were left out, because power or heat lowered"
+        text += _remark("lowered clock", lowered, f"{what} the GPU's clock rate. {advice}")
     return text
 
 
 def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
-    told = " ".join(one.get("text") or "" for one in part(machine, "calibration").get("advice") or ())
-    if "nvidia-smi -lgc" in told or "clock rate is not locked" in told:
+    calibrated = " ".join(advice.get("text") or "" for advice in part(machine, "calibration").get("advice") or ())
+    if "nvidia-smi -lgc" in calibrated or "clock rate is not locked" in calibrated:
         return []
     rates: dict[str, list[float]] = {}
     for line in lines:
@@ -378,8 +360,13 @@ def _joined(lines: Iterable[CaseResult], column: str, kind: str) -> list[str]:
 
     Texts that differ in numbers alone are one, with the range of each number.
     """
-    alike = grouped(lines, lambda line: formatting.without_numbers(getattr(line, column) or ""))
-    return [f"{kind}: {_cases(of)}: {_text_of(of, column)}" for of in alike.values()]
+    groups = grouped(lines, lambda line: formatting.without_numbers(getattr(line, column) or ""))
+    return [text for alike in groups.values() for text in _remark(kind, alike, _text_of(alike, column))]
+
+
+def _remark(kind: str, lines: Lines, text: str) -> list[str]:
+    """A remark about the cases of the lines, as a list; empty without any."""
+    return [f"{kind}: {_cases(lines)}: {text}"] if lines else []
 
 
 def _text_of(lines: Iterable[CaseResult], column: str) -> str:
@@ -435,5 +422,5 @@ def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
 
     Either their package or device is missing, or they support no case of the run.
     """
-    lines = list(lines)
-    return {line.impl for line in lines} - {line.impl for line in lines if line.status != "unsupported"}
+    statuses = grouped(lines, attrgetter("impl"))
+    return {impl for impl, alike in statuses.items() if {line.status for line in alike} == {"unsupported"}}

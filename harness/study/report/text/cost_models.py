@@ -1,17 +1,18 @@
 """Cost models as text: their formulas, a table of them, and how well they predict."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 
 from harness.core.model import formatting
 from harness.core.model.polynomial import sum_text
-from harness.core.model.sweep_axes import Setting
 from harness.study.claims.claim_rules import exponent_text
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.predict import HeldOut, scores
-from harness.study.report.document import Cell, Groups, Row, Table, grouped
+from harness.study.report.document import Cell, Row, Table, grouped
 
+from .claims import numbered_notes
 from .costs import COST_TEXTS, METRIC_NAMES, setting_label
 
 
@@ -28,8 +29,8 @@ def law_formula(fitted: FittedLaw) -> str:
 def coefficient_texts(fitted: FittedLaw) -> list[str]:
     """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
     text = partial(_coefficient, fitted.series.metric)
-    known = () if fitted.law.exact else reversed(fitted.law.coefficients)
-    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in known]
+    uncertain = () if fitted.law.exact else reversed(fitted.law.coefficients)
+    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in uncertain]
 
 
 def break_text(fitted: FittedLaw) -> str:
@@ -59,37 +60,29 @@ def _written(coefficient: str, term: str) -> str:
 def laws_table(laws: Sequence[FittedLaw]) -> Table:
     """The cost models as a table with a group for each metric."""
     where = setting_label(fitted.series.shown_setting for fitted in laws)
-    of_metric = grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric])
+    undetermined = grouped((fitted for fitted in laws if fitted.law.reason), attrgetter("law.reason"))
+    numbers, notes = numbered_notes(
+        {
+            reason: [(METRIC_NAMES[fitted.series.metric], fitted.series.impl) for fitted in alike]
+            for reason, alike in undetermined.items()
+        }
+    )
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for fitted in laws:
+        law, error = fitted.law, fitted.law.cv_error
+        kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
+        aside, details = " ".join(filter(None, kinds)), coefficient_texts(fitted)
+        row = (
+            Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
+            Cell(law_formula(fitted), aside=aside, note=numbers.get(law.reason), details=details),
+            exponent_text(fitted.exponent_n, law.determined),
+            exponent_text(fitted.exponent_d, law.determined),
+            "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
+        )
+        groups.setdefault((Cell(METRIC_NAMES[fitted.series.metric]),), []).append(row)
     exponents = {"exponent of n": "n", "exponent of d": "n", "cross-validation error": "n"}
-    vague = grouped((fitted for fitted in laws if fitted.law.reason), lambda fitted: fitted.law.reason)
-    number = {reason: at for at, reason in enumerate(vague, 1)}
-    notes = [f"undetermined: {reason}: {'; '.join(_names_by_metric(alike))}" for reason, alike in vague.items()]
-    groups: Groups = {
-        (Cell(name),): [_law_row(fitted, where, number.get(fitted.law.reason)) for fitted in alike]
-        for name, alike in of_metric.items()
-    }
+    notes = [f"undetermined: {note}" for note in notes]
     return Table({"layer": "layer", "cost model": "formula", **exponents}, groups=groups, notes=notes)
-
-
-def _names_by_metric(laws: Iterable[FittedLaw]) -> Iterator[str]:
-    """The layers of the cost models, each once: `time of rnn.torch, attention.fused`."""
-    for metric, alike in grouped(laws, lambda fitted: METRIC_NAMES[fitted.series.metric]).items():
-        yield f"{metric} of {', '.join(dict.fromkeys(fitted.series.impl for fitted in alike))}"
-
-
-def _law_row(fitted: FittedLaw, where: Callable[[Setting], str], note: int | None) -> Row:
-    law, error = fitted.law, fitted.law.cv_error
-    kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
-    formula = Cell(
-        law_formula(fitted), aside=" ".join(filter(None, kinds)), note=note, details=coefficient_texts(fitted)
-    )
-    return (
-        Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
-        formula,
-        exponent_text(fitted.exponent_n, law.determined),
-        exponent_text(fitted.exponent_d, law.determined),
-        "" if law.exact or error is None or not math.isfinite(error) else formatting.share(error),
-    )
 
 
 def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
@@ -100,8 +93,8 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     text = []
     for score in scores(held_out):
         of_metric = [prediction for prediction in held_out if prediction.metric == score.metric]
-        worst = max(of_metric, key=lambda one: abs(one.error))
-        fitted, predicted = {one.fitted_to for one in of_metric}, {one.n for one in of_metric}
+        worst = worst_first(of_metric)[0]
+        fitted, predicted = ({*map(attrgetter(size), of_metric)} for size in ("fitted_to", "n"))
         to = f"n ≤ {fitted.pop()}" if len(fitted) == 1 else "a quarter of the largest n and below"
         at = f"at n = {predicted.pop()}" if len(predicted) == 1 else "at the largest n"
         text.append(
@@ -113,23 +106,25 @@ def held_out_sentences(held_out: Sequence[HeldOut]) -> list[str]:
     return text
 
 
+def worst_first(held_out: Iterable[HeldOut]) -> list[HeldOut]:
+    """The predictions by the size of their errors, the largest first."""
+    return sorted(held_out, key=lambda prediction: -abs(prediction.error))
+
+
 def held_out_table(held_out: Sequence[HeldOut]) -> Table:
     """The predictions beside the measurements, with a group for each metric."""
-    where = setting_label(one.setting for one in held_out)
+    where = setting_label(prediction.setting for prediction in held_out)
     groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for one in held_out:
-        groups.setdefault((Cell(METRIC_NAMES[one.metric]),), []).append(_held_out_row(one, where(one.setting)))
+    for case in held_out:
+        text = COST_TEXTS[case.metric]
+        between = formatting.between(case.lo, case.hi, text) if case.lo < case.hi else "exactly"
+        costs = text(case.measured), text(case.predicted), signed_share(case.error)
+        source = [f"m = {value}" for letter, value in case.own if letter == "m"]
+        at = ", ".join(filter(None, (f"n = {case.n}, d = {case.d}, h = {case.h}", *source, where(case.setting))))
+        row = (case.impl, *costs, "yes" if case.covered else "no", between, at, str(case.fitted_to))
+        groups.setdefault((Cell(METRIC_NAMES[case.metric]),), []).append(row)
     numbers = {"measured": "n", "predicted": "n", "error": "n", "within": "verdict", "between": "n soft"}
     return Table({"layer": "layer", **numbers, "at": "at", "fitted to n ≤": "n"}, groups=groups)
-
-
-def _held_out_row(one: HeldOut, where: str) -> Row:
-    text = COST_TEXTS[one.metric]
-    between = formatting.between(one.lo, one.hi, text) if one.lo < one.hi else "exactly"
-    costs = text(one.measured), text(one.predicted), signed_share(one.error)
-    source = [f"m = {value}" for letter, value in one.own if letter == "m"]
-    at = ", ".join(filter(None, (f"n = {one.n}, d = {one.d}, h = {one.h}", *source, where)))
-    return (one.impl, *costs, "yes" if one.covered else "no", between, at, str(one.fitted_to))
 
 
 def signed_share(error: float) -> str:

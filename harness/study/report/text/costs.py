@@ -5,7 +5,7 @@ Each sentence is written here once, and the reports show it in several places.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from harness.core.model import formatting, own_axes
@@ -13,11 +13,11 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import exponent_value
-from harness.study.laws.crossovers import Crossover, ratio_at, unlike_conditions
+from harness.study.laws.crossovers import CostRatio, Crossover, ratio_at, unlike_conditions
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_of
 from harness.study.laws.series import unlikeness
-from harness.study.report.document import Cell, Row, Table
+from harness.study.report.document import Cell, Table, grouped
 from harness.study.report.figure_panels import (
     Facet,
     Lines,
@@ -45,17 +45,17 @@ def setting_label(settings: Iterable[Setting], but: str = "") -> Callable[[Setti
     The name of a single setting is empty.
     """
     seen = set(settings)
-    varying = [axis for axis in SETTINGS if axis != but and len({getattr(one, axis) for one in seen}) > 1]
+    varying = [axis for axis in SETTINGS if axis != but and len({getattr(setting, axis) for setting in seen}) > 1]
     return lambda setting: ", ".join(AXES[axis].phrase(setting.as_dict()[axis]) for axis in varying)
 
 
-def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
+def possible_crossings(crossovers: Iterable[Crossover]) -> list[Crossover]:
     """The pairs that cross within the measured range, or may cross: each pair once, time first, then by n.
 
     In every other pair one layer costs more at every n, and the table of costs shows which.
     """
     pairs = {}
-    for c in found:
+    for c in crossovers:
         if _crosses(c) or not c.decided:
             names = frozenset((c.slower, c.faster))
             pair = (names, c.setting, c.metric, c.d_model, c.num_heads, c.batch_size)
@@ -65,7 +65,7 @@ def possible_crossings(found: Iterable[Crossover]) -> list[Crossover]:
 
 
 def _crosses(c: Crossover) -> bool:
-    return c.seq_len is not None and c.seq_len > 0
+    return bool(c.seq_len)
 
 
 def crossover_sentence(c: Crossover) -> str:
@@ -73,9 +73,10 @@ def crossover_sentence(c: Crossover) -> str:
 
     `attention.naive is slower than rnn.torch from n = 541 (498 to 600) on.`
     """
-    is_time, name = c.metric == "time", METRIC_NAMES[c.metric]
-    more = f"is slower than {c.faster}" if is_time else f"needs more {name} than {c.faster}"
-    no_more = f"is not slower than {c.faster}" if is_time else f"needs no more {name} than {c.faster}"
+    name = METRIC_NAMES[c.metric]
+    more, no_more = f"needs more {name} than {c.faster}", f"needs no more {name} than {c.faster}"
+    if c.metric == "time":
+        more, no_more = f"is slower than {c.faster}", f"is not slower than {c.faster}"
     at_all = f"n = {c.measured_from} to {c.measured_to}" if c.measured_to > c.measured_from else f"n = {c.measured_to}"
     if c.seq_len is not None:
         return f"{c.slower} {more} {c}."
@@ -91,13 +92,14 @@ def crossover_sentence(c: Crossover) -> str:
 
 def apart_sentence(lines: Iterable[CaseResult]) -> str:
     """Say which layers have no crossovers because each states an own axis that the others lack; empty if none do."""
-    axes: dict[str, str] = {}
-    for line in (line for line in lines if line.options != line.series.options):
-        own = own_axes.sizes_by_name(line.own_axes, line.options).keys() & options_of(line.options).keys()
-        axes[line.impl] = ", ".join(sorted(own))
-    if len(set(axes.values())) < 2:
+    axes_of: dict[str, str] = {}
+    for line in lines:
+        if line.options != line.series.options:
+            stated = own_axes.sizes_by_name(line.own_axes, line.options).keys() & options_of(line.options).keys()
+            axes_of[line.impl] = ", ".join(sorted(stated))
+    if len(set(axes_of.values())) < 2:
         return ""
-    names = formatting.listed([f"{impl} ({own})" for impl, own in axes.items()], "layer")
+    names = formatting.listed([f"{impl} ({axes})" for impl, axes in axes_of.items()], "layer")
     return f"No crossovers between {names}: their own axes differ. To compare two, keep one at its default."
 
 
@@ -131,13 +133,13 @@ class Answer:
     panel: Panel
     table: Table
     fastest: str
-    crossovers: tuple[str, ...]
-    by_size: tuple[Table, ...] = ()
+    crossovers: Sequence[str]
+    by_size: Sequence[Table]
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def sentences(self) -> list[str]:
         """All sentences, the most important one first."""
-        return (*filter(None, [self.fastest]), *self.crossovers)
+        return [*filter(None, [self.fastest]), *self.crossovers]
 
 
 def answers(
@@ -147,18 +149,18 @@ def answers(
 
     Times are relative to those of the layer `baseline`, or to the fastest without one.
     """
-    found = []
+    answers = []
     for setting in settings:
         panel = fullest_panel(setting.panels)
         n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
         if n is not None:
-            at_n = sorted((one for one in panel.lines if one.seq_len == n), key=_rank)
+            at_n = sorted((line for line in panel.lines if line.seq_len == n), key=_rank)
             table = _cost_table(setting, panel, at_n, laws, baseline)
             pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
             by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
             fastest = " ".join(filter(None, [_fastest(at_n), *unlike_conditions([at_n])]))
-            found.append(Answer(setting.title, panel, table, fastest, tuple(pairs), tuple(by_size)))
-    return found
+            answers.append(Answer(setting.title, panel, table, fastest, pairs, by_size))
+    return answers
 
 
 def _rank(line: CaseResult) -> float:
@@ -167,21 +169,26 @@ def _rank(line: CaseResult) -> float:
 
 def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
     """The fastest layer at this n, and those whose times cannot be told from its time."""
-    timed = sorted((line for line in lines if line.seq_len == n and line.best_known_time is not None), key=_rank)
-    return [line.impl for line in (*timed[:1], *close_to(timed[0], timed))] if timed else []
+    timed = sorted((line for line in lines if line.seq_len == n and line.best_known_time), key=_rank)
+    return [timed[0].impl, *close_to(timed[0], timed)] if timed else []
 
 
-def close_to(one: CaseResult, at_n: Lines) -> list[CaseResult]:
-    """The other lines whose times cannot be told from that of this one: noise alone could explain the difference."""
-    own = one.best_known_time
-    return [
-        line
-        for line in at_n
-        if line is not one
-        and own is not None
-        and (known := line.best_known_time) is not None
-        and (gap := ratio_at(line.seq_len, known, own, unlikeness(line, one))).lo <= 0 <= gap.hi
-    ]
+def close_to(reference: CaseResult, at_n: Lines) -> list[str]:
+    """The other layers whose times cannot be told from the reference's: noise alone could explain the difference."""
+    ratios = {line.impl: time_ratio(line, reference) for line in at_n if line is not reference}
+    return [impl for impl, ratio in ratios.items() if ratio and not is_sure(ratio)]
+
+
+def time_ratio(line: CaseResult | None, other: CaseResult) -> CostRatio | None:
+    """The time of a line over that of another, as a logarithm with its interval; None if one is not known."""
+    if line is None or line.best_known_time is None or other.best_known_time is None:
+        return None
+    return ratio_at(line.seq_len, line.best_known_time, other.best_known_time, unlikeness(line, other))
+
+
+def is_sure(ratio: CostRatio) -> bool:
+    """Whether the interval of the ratio does not contain 1."""
+    return not ratio.lo <= 0 <= ratio.hi
 
 
 def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
@@ -189,14 +196,29 @@ def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, ba
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
     columns = {"layer": "layer", "time": "n", "95 % interval": "n soft bar", "ratio": "n", "lengths": "optional"}
-    columns["peak\nmemory"] = "n optional"
-    ranked = [line for line in at_n if line.time_s and not line.suspect]
-    whole = next((line for line in ranked if baseline in (line.impl, "")), None)
-    close = {line.impl for line in close_to(whole, at_n)} if whole else set()
-    whole_s = whole.time_s if whole else None
-    ratios = {line.impl: line.time_s / whole_s if line.time_s and whole_s else None for line in ranked}
-    columns |= dict.fromkeys((unit, "exponent", "GB/s", "of peak"), "n optional")
-    rows = [_cost_row(panel, line, laws, ratios.get(line.impl), line.impl in close, speed(line)) for line in at_n]
+    columns |= dict.fromkeys(("peak\nmemory", unit, "exponent", "GB/s", "of peak"), "n optional")
+    whole = _whole(at_n, baseline)
+    close = close_to(whole, at_n) if whole else []
+    rows = []
+    for line in at_n:
+        near = "~" if line.impl in close else ""
+        fitted = laws.get((line.impl, line.law_setting, "time"))
+        exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
+        time = Cell("not timed") if line.status == "ok" else Cell(line.status, "bad")
+        rows.append(
+            (
+                line.impl,
+                Cell(formatting.seconds(line.time_s)) if line.time_s is not None else time,
+                Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
+                Cell("suspect", "bad") if line.suspect else near + _ratio(line, whole),
+                _lengths(line),
+                _memory(line),
+                speed(line),
+                exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
+                formatting.if_known(line.gb_per_s, formatting.three),
+                formatting.if_known(line.of_peak, formatting.share),
+            )
+        )
     is_open = any("?" in row for row in rows)
     table = Table(
         columns,
@@ -223,23 +245,14 @@ def _speeds(lines: Iterable[CaseResult]) -> tuple[str, Callable[[CaseResult], st
     return "TFLOP/s" if is_tera else "GFLOP/s", text
 
 
-def _cost_row(panel: Panel, line: CaseResult, laws: Laws, ratio: float | None, is_close: bool, speed: str) -> Row:
-    fitted = laws.get((line.impl, line.law_setting, "time"))
-    exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
-    ratio_text = "" if ratio is None else f"{'~' * is_close}{formatting.three(ratio)}"
-    ended, kind = ("not timed", "") if line.status == "ok" else (line.status, "bad")
-    return (
-        line.impl,
-        Cell(formatting.seconds(line.time_s) if line.time_s is not None else ended, kind),
-        Cell(_interval(line), ends=(line.time_lo_s, line.time_s, line.time_hi_s) if line.time_s else None),
-        Cell("suspect", "bad") if line.suspect else ratio_text,
-        _lengths(line),
-        _memory(line),
-        speed,
-        exponent_value(exponent, fitted.law.determined) if fitted and exponent else "",
-        formatting.if_known(line.gb_per_s, formatting.three),
-        formatting.if_known(line.of_peak, formatting.share),
-    )
+def _whole(at_n: Lines, baseline: str) -> CaseResult | None:
+    """The line to whose time the ratios at one n are relative, of those that come fastest first."""
+    ranked = (line for line in at_n if line.time_s and not line.suspect)
+    return next((line for line in ranked if baseline in (line.impl, "")), None)
+
+
+def _ratio(line: CaseResult, whole: CaseResult | None) -> str:
+    return formatting.three(line.time_s / whole.time_s) if line.time_s and whole and whole.time_s else ""
 
 
 def _lengths(line: CaseResult) -> str:
@@ -270,18 +283,19 @@ def _memory(line: CaseResult) -> str:
 
 def _fastest(at_n: Lines) -> str:
     """A sentence about the fastest of some lines, which come fastest first; empty for a single layer."""
-    timed = [line for line in at_n if line.best_known_time is not None]
+    timed = [line for line in at_n if line.best_known_time]
     if len(timed) < 2:
         return ""
     first, second = timed[:2]
-    close = near_fastest(timed, first.seq_len)
-    if len(close) > 1:
-        names = formatting.listed(close, "layer")
-        return f"Fastest at n={first.seq_len}: no clear winner. {names} are within measurement error (~)."
+    start = f"Fastest at n={first.seq_len}:"
+    close = close_to(first, timed)
+    if close:
+        names = formatting.listed([first.impl, *close], "layer")
+        return f"{start} no clear winner. {names} are within measurement error (~)."
     longer = (second.time_s or 0.0) / (first.time_s or math.inf)
     prepared = first.prepare_s or 0.0
     before = f", after {formatting.seconds(prepared)} of prepare" if prepared > (first.time_s or 0.0) else ""
-    return f"Fastest at n={first.seq_len}: {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
+    return f"{start} {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
 
 
 def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
@@ -293,18 +307,20 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     family = panel.families()
     # In ascending n: the largest timed one stays.
     ranked = (line for line in panel.lines if not line.suspect)
-    a_token = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s}
-    rnn = min((impl for impl in a_token if family[impl] == "rnn"), key=lambda impl: a_token[impl], default=None)
+    token_s = {line.impl: line.time_s / line.seq_len for line in ranked if line.time_s and line.family == "rnn"}
+    rnn = min(token_s, key=token_s.__getitem__, default=None)
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
-    open_pairs = [c for c in pairs if not c.decided and c.seq_len_hi is None and not c.seq_len_lo]
-    others = [c for c in pairs if c not in open_pairs]
-    surest = sorted(others, key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))[:_MOST_PAIRS]
-    left = len(others) - len(surest)
-    more = [f"And {formatting.counted(left, 'more crossover')}: see crossovers.csv."] if left else []
+    open_pairs = [c for c in pairs if not (c.decided or c.seq_len_hi is not None or c.seq_len_lo)]
+    pairs = [c for c in pairs if c not in open_pairs]
+    pairs.sort(key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))
+    sentences = [*map(crossover_sentence, pairs[:_MOST_PAIRS])]
+    if pairs[_MOST_PAIRS:]:
+        more = formatting.counted(len(pairs) - _MOST_PAIRS, "more crossover")
+        sentences.append(f"And {more}: see crossovers.csv.")
     if open_pairs:
         names = formatting.listed([c.slower for c in open_pairs])
-        more.append(f"Undecided at every n: {rnn} against {names}.")
-    return [*map(crossover_sentence, surest), *more]
+        sentences.append(f"Undecided at every n: {rnn} against {names}.")
+    return sentences
 
 
 def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
@@ -315,16 +331,14 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
     Ratios are to the layer `baseline` at the same n, or to the fastest there without one. The rows have the order of
     `impls`. A table without any value is left out.
     """
-    lines = {(line.impl, line.seq_len): line for line in panel.lines if line.time_s is not None}
-    sizes = sorted({n for _, n in lines})
-    if len(sizes) < 2:
+    timed = sorted((line for line in panel.lines if line.time_s is not None), key=_rank)
+    at_n = grouped(timed, attrgetter("seq_len"))
+    if len(at_n) < 2:
         return []
-    whole_s = {n: _whole_s([line for (_, at), line in lines.items() if at == n], baseline) for n in sizes}
-    unit, speed = _speeds(lines.values())
+    unit, speed = _speeds(timed)
 
     def ratio(line: CaseResult) -> str:
-        whole, own = whole_s[line.seq_len], line.time_s
-        return "suspect" if line.suspect else formatting.three(own / whole) if whole and own else ""
+        return "suspect" if line.suspect else _ratio(line, _whole(at_n[line.seq_len], baseline))
 
     values = {
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
@@ -337,15 +351,20 @@ def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str
         "Error, relative to float64 (RMS)": lambda line: formatting.if_known(error_of(line), "{:.1e}".format),
         "Error over that of the plain layer": lambda line: formatting.if_known(line.error_ratio, formatting.three),
     }
-    columns = {"layer": "layer", **{f"n={n}": "n" for n in sizes}}
     tables = []
     for title, text in values.items():
-        found = {at: text(line) for at, line in lines.items()}
-        if any(found.values()):
-            rows = [(impl, *(found.get((impl, n), "") for n in sizes)) for impl in impls]
-            where = f"d={panel.d_model} h={panel.num_heads}, {about}"
-            tables.append(Table(columns, rows, title=title, about=where))
+        texts = {(line.impl, line.seq_len): text(line) for line in timed}
+        if any(texts.values()):
+            table = _size_table("layer", "layer", impls, texts)
+            tables.append(replace(table, title=title, about=f"d={panel.d_model} h={panel.num_heads}, {about}"))
     return tables
+
+
+def _size_table(heading: str, kind: str, names: Iterable[str], texts: Mapping[tuple[str, int], str]) -> Table:
+    """A table with a row for each name and a column for each n, of the `texts` by name and n."""
+    sizes = sorted({n for _, n in texts})
+    rows = [(name, *(texts.get((name, n), "") for n in sizes)) for name in names]
+    return Table({heading: kind, **{f"n={n}": "n" for n in sizes}}, rows)
 
 
 def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) -> list[Table]:
@@ -356,19 +375,13 @@ def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) ->
     # By their times, because a panel shows lines without heads as if measured at its h.
     case_of = attrgetter("impl", "options", "seq_len", "time_s")
     first, tables = {*map(case_of, in_answers)}, []
-    for panel in sorted(own_axis_panels(lines), key=lambda one: first.isdisjoint(map(case_of, one.lines))):
-        sizes = sorted({line.seq_len for line in panel.lines})
+    for panel in sorted(own_axis_panels(lines), key=lambda panel: first.isdisjoint(map(case_of, panel.lines))):
+        sizes = {line.seq_len for line in panel.lines}
         named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
         named += [(formatting.printable(line.impl), line) for line in panel.beside]
-        times = {(name, line.seq_len): formatting.seconds(line.time_s or 0.0) for name, line in named}
-        rows = [(name, *(times.get((name, n), "") for n in sizes)) for name in dict(named)]
-        columns = {panel.axis: "n", **{f"n={n}": "n" for n in sizes}}
+        times = {(name, line.seq_len): line.time_s or 0.0 for name, line in named}
+        texts = {(name, n): formatting.seconds(time_s) for (name, n), time_s in times.items() if n in sizes}
         about = f"{formatting.printable(panel.impl)}, {panel.title}"
-        tables.append(Table(columns, rows, title=f"Time of one call over {panel.axis}", about=about))
+        table = _size_table(panel.axis, "n", dict(named), texts)
+        tables.append(replace(table, title=f"Time of one call over {panel.axis}", about=about))
     return tables
-
-
-def _whole_s(at_n: Lines, baseline: str) -> float | None:
-    """The time that ratios at one n are relative to."""
-    ranked = [line for line in at_n if not line.suspect and baseline in (line.impl, "")]
-    return min((line.time_s for line in ranked if line.time_s), default=None)

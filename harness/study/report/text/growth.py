@@ -23,20 +23,26 @@ _MOST_NAMES = 3
 _MOST_FORMULAS = 2
 
 
-def names_of(group: Iterable[str], shown: Sequence[str], rest: bool = False) -> str:
-    """Name some of the layers `shown`: `rnn.*` for a whole family, and `the other layers` if `rest` allows that.
+def names_of(group: Iterable[str], shown: Sequence[str], are_others: bool = False) -> str:
+    """Name some of the layers `shown`: `rnn.*` for a whole family, and `the other layers` if they `are_others`.
 
     More than three names become a count.
     """
-    own = set(group)
-    names = []
+    impls = set(group)
+    names: list[str] = []
     for family, members in grouped(shown, lambda impl: impl.rpartition(":")[0] or impl.partition(".")[0]).items():
-        inside = [impl for impl in members if impl in own]
+        inside = [impl for impl in members if impl in impls]
         whole = len(inside) == len(members) > 1 and ":" not in inside[0]
-        names += [f"{family}.*"] if whole else [printable(impl) for impl in inside]
+        names += [f"{family}.*"] if whole else map(printable, inside)
     if len(names) > _MOST_NAMES:
-        return "the other layers" if rest else f"{len(own)} layers"
+        return "the other layers" if are_others else f"{len(impls)} layers"
     return listed(names)
+
+
+def _subject(group: Sequence[str], shown: Sequence[str], verb: str, are_others: bool = False) -> str:
+    """Layers with a verb: `all layers grow`, or `rnn.gru grows`."""
+    names = "all layers" if len(group) == len(shown) > 1 else names_of(group, shown, are_others)
+    return f"{names} {verb if len(group) > 1 else f'{verb}s'}"
 
 
 def exponent_sentence(exponents: Mapping[str, Range], where: str, shown: Sequence[str]) -> str:
@@ -45,31 +51,30 @@ def exponent_sentence(exponents: Mapping[str, Range], where: str, shown: Sequenc
     The layers form two groups if their exponents differ surely and by much, otherwise one. Layers whose exponent is
     not known are left out.
     """
-    known = {impl: one for impl, one in exponents.items() if one.hi - one.lo <= WIDEST}
-    order = sorted(known, key=lambda impl: known[impl].value)
+    narrow = {impl: exponent for impl, exponent in exponents.items() if exponent.hi - exponent.lo <= WIDEST}
+    order = sorted(narrow, key=lambda impl: narrow[impl].value)
     if not order:
         return ""
     # Split at the widest gap.
-    gaps = [known[upper].value - known[lower].value for lower, upper in pairwise(order)]
-    at = 1 + gaps.index(max(gaps)) if gaps else 1
+    gaps = [narrow[upper].value - narrow[lower].value for lower, upper in pairwise(order)]
+    widest = max(gaps, default=0.0)
+    at = 1 + gaps.index(widest) if widest >= _APART else len(order)
     low, high = order[:at], order[at:]
-    split = high and max(gaps) >= _APART and max(known[one].hi for one in low) < min(known[one].lo for one in high)
-    if not split:
-        lo, hi = min(one.lo for one in known.values()), max(one.hi for one in known.values())
-        return f"{where}, {_grow(order, [lo, hi], shown)}."
-    of_low, of_high = ([known[impl].value for impl in group] for group in (low, high))
-    rest = len(known) == len(shown)
-    return f"{where}, {_grow(low, of_low, shown)}; {_grow(high, of_high, shown, rest)}."
+    if high and max(narrow[impl].hi for impl in low) < min(narrow[impl].lo for impl in high):
+        of_low, of_high = ([narrow[impl].value for impl in group] for group in (low, high))
+        are_others = len(narrow) == len(shown)
+        return f"{where}, {_grow(low, of_low, shown)}; {_grow(high, of_high, shown, are_others)}."
+    ends = [end for exponent in narrow.values() for end in (exponent.lo, exponent.hi)]
+    return f"{where}, {_grow(order, ends, shown)}."
 
 
-def _grow(group: Sequence[str], exponents: Sequence[float], shown: Sequence[str], rest: bool = False) -> str:
+def _grow(group: Sequence[str], exponents: Sequence[float], shown: Sequence[str], are_others: bool = False) -> str:
     """`rnn.* grow as n^1.0`, with both ends of different exponents; `rnn.gru stays constant` for 0."""
-    who = "all layers" if len(group) == len(shown) > 1 else names_of(group, shown, rest)
-    lo, hi = (f"n^{one:.1f}".replace("^-0.0", "^0.0") for one in (min(exponents), max(exponents)))
-    s = "" if len(group) > 1 else "s"
-    if lo == hi:
-        return f"{who} stay{s} constant" if lo == "n^0.0" else f"{who} grow{s} as {lo}"
-    return f"{who} grow{s} as {lo} – {hi}"
+    lo, hi = (f"n^{exponent:.1f}".replace("^-0.0", "^0.0") for exponent in (min(exponents), max(exponents)))
+    if lo == hi == "n^0.0":
+        return f"{_subject(group, shown, 'stay', are_others)} constant"
+    growth = lo if lo == hi else f"{lo} – {hi}"
+    return f"{_subject(group, shown, 'grow', are_others)} as {growth}"
 
 
 def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
@@ -80,7 +85,7 @@ def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
     """
     sizes = [n for curve in curves for n in curve.n]
     first, last = min(sizes, default=0), max(sizes, default=0)
-    whole = [curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last)]
+    whole = (curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last))
     folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, exact))}
     if first == last or not folds:
         return ""
@@ -89,7 +94,7 @@ def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
     if folds[least].hi < folds[most].lo:
         ends = (f"{_times(folds[impl].value)}-fold ({printable(impl)})" for impl in (least, most))
         return f"{start} {' to '.join(ends)}."
-    lo, hi = (_times(end) for end in (min(one.lo for one in folds.values()), max(one.hi for one in folds.values())))
+    lo, hi = _times(min(fold.lo for fold in folds.values())), _times(max(fold.hi for fold in folds.values()))
     return f"{start} {lo}-fold." if lo == hi else f"{start} {lo} to {hi}-fold."
 
 
@@ -123,24 +128,24 @@ def depth_sentence(curves: Sequence[Curve], formulas: Mapping[str, str]) -> str:
     growing = [curve for curve in curves if len(curve.n) > 1 and curve.impl not in constant]
     parts = []
     if growing:
-        order = sorted(growing, key=lambda curve: curve.value[-1])
-        known = list(dict.fromkeys(formulas[curve.impl] for curve in order if curve.impl in formulas))
-        text, at = " or ".join(known), ""
-        if len(known) > _MOST_FORMULAS or any(curve.impl not in formulas for curve in growing):
-            text, at = _counts(c.value[-1] for c in growing), f" at n = {max(c.n[-1] for c in growing)}"
-        parts.append(f"{_run([c.impl for c in growing], shown)} {text} operations one after another{at}")
+        impls = [curve.impl for curve in sorted(growing, key=lambda curve: curve.value[-1])]
+        distinct = dict.fromkeys(formulas.get(impl, "") for impl in impls)
+        text, at = " or ".join(distinct), ""
+        if len(distinct) > _MOST_FORMULAS or "" in distinct:
+            text = _counts(curve.value[-1] for curve in growing)
+            at = f" at n = {max(curve.n[-1] for curve in growing)}"
+        who = _subject([curve.impl for curve in growing], shown, "run")
+        parts.append(f"{who} {text} operations one after another{at}")
     if constant:
-        rest = len(growing) + len(constant) == len(shown) and bool(growing)
+        are_others = len(growing) + len(constant) == len(shown) and bool(growing)
         what = "" if growing else " operations one after another"
-        parts.append(f"{_run(list(constant), shown, rest)} {_counts(constant.values())}{what} at every n")
-    return f"{'; '.join(parts)}." if parts else ""
-
-
-def _run(group: Sequence[str], shown: Sequence[str], rest: bool = False) -> str:
-    every = len(group) == len(shown) > 1
-    return f"{'All layers' if every else names_of(group, shown, rest)} {'run' if len(group) > 1 else 'runs'}"
+        who = _subject(list(constant), shown, "run", are_others)
+        parts.append(f"{who} {_counts(constant.values())}{what} at every n")
+    sentence = "; ".join(parts)
+    return f"{sentence.replace('all layers', 'All layers')}." if parts else ""
 
 
 def _counts(values: Iterable[float]) -> str:
-    found = sorted(set(values))
-    return count(found[0]) if len(found) == 1 else f"{count(found[0])} – {count(found[-1])}"
+    counts = list(values)
+    least, most = count(min(counts)), count(max(counts))
+    return least if least == most else f"{least} – {most}"
