@@ -19,8 +19,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from harness.core.model.errors import UsageError
 
 SCHEMA = 2
@@ -192,6 +190,8 @@ def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
 
 
 def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
+    import orjson  # here: a trial's environment need not have it
+
     with reading.path.open("rb", buffering=2**20) as file:
         for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
             reading.lines = number

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import psutil
 
-from harness.core.config import gpus
 from harness.core.config.machine import keep_gpus_initialised
 from harness.core.layers import layer_files, layer_lookup
+from harness.core.model import gpus
 from harness.core.model.background_process import interpreter_of
 from harness.core.model.errors import CodeChanged, UsageError
 from harness.core.model.file_io import memory_left

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.core.config import Precision, SweepConfig, gpus
+from harness.core.config import Precision, SweepConfig
 from harness.core.config.machine import ENVIRONMENTS, Machine, describe_machine, versions_text, with_gpus_of
 from harness.core.layers import layer_files, layer_lookup
 from harness.core.layers.layer_lookup import Traits
+from harness.core.model import gpus
 from harness.core.model.background_process import check_interpreter, interpreter_of
 from harness.core.model.case_grid import grid
 from harness.core.model.errors import UsageError, notify
@@ -167,7 +168,7 @@ class Session:
         return self.executor.within(environment).ask("machine").values.get("devices", {})
 
     def visible_gpus(self, config: SweepConfig) -> list[str] | None:
-        """The GPUs that the cases' devices may be, as `config/gpus.py` names them. None without such cases."""
+        """The GPUs that the cases' devices may be, as `model/gpus.py` names them. None without such cases."""
         kind = next((kind for kind in map(device_kind, config.axes["device"]) if kind in gpus.NUMBERED), None)
         if kind is None:
             return None
