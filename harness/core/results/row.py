@@ -248,8 +248,8 @@ class TrialKind:
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
-    - `handler`: of an extra, the `module:function` that the trial's process calls, with the entries of the request that
-      it `takes`.
+    - `handler`: the `module:function` that the trial's process calls, with the entries of the request that it `takes`.
+      A trial about the machine has no case.
     """
 
     entries: Mapping[str, Check]
@@ -263,8 +263,14 @@ class TrialKind:
     takes: tuple[str, ...] = ("case", "seed")
 
 
+_CASE = ("case",)
 KINDS = {
-    "machine": TrialKind({"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)}, builds_layer=False),
+    "machine": TrialKind(
+        {"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)},
+        builds_layer=False,
+        handler="harness.core.trial.trial_kinds:describe_torch",
+        takes=("modules",),
+    ),
     "describe": TrialKind(
         {
             "import_s": AT_LEAST_0,
@@ -275,6 +281,8 @@ KINDS = {
             "imports": none_or(list_of(TEXT)),
         },
         builds_layer=False,
+        handler="harness.core.trial.described_layer:describe_layer",
+        takes=_CASE,
     ),
     "verify": TrialKind(
         {
@@ -284,13 +292,15 @@ KINDS = {
             "compiled": none_or(FLAG),
         },
         calls_layer=True,
+        handler="harness.core.trial.trial_kinds:verify_layer",
     ),
-    "reference": TrialKind({"projections": list_of(FINITE)}),
+    "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(
         {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
         _compile_s_of_row,
         calls_layer=True,
         once=True,
+        handler="harness.core.trial.compilation:measure_compilation",
     ),
     "facts": TrialKind(
         {
@@ -301,6 +311,7 @@ KINDS = {
         "its facts are not of their types",
         calls_layer=True,
         once=True,
+        handler="harness.core.trial.trial_kinds:count_facts",
     ),
     "time": TrialKind(
         {
@@ -313,10 +324,24 @@ KINDS = {
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
         calls_layer=True,
+        handler="harness.core.trial.timing.timed_trial:measure_time",
+        takes=("case", "seed", "trial_s", "check_last_call"),
     ),
-    "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
-    "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
-    "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
+    "probe": TrialKind(
+        {"probe_s": POSITIVE}, builds_layer=False, handler="harness.core.trial.timing.timed_trial:probe_of", takes=_CASE
+    ),
+    "flops": TrialKind(
+        {"flops_per_s": POSITIVE, "size": COUNT},
+        builds_layer=False,
+        handler="harness.core.trial.peak_rates:take_flops",
+        takes=("case", "trial_s", "memory_limit", "with_sustained"),
+    ),
+    "bandwidth": TrialKind(
+        {"bandwidth_bytes_per_s": POSITIVE},
+        builds_layer=False,
+        handler="harness.core.trial.peak_rates:take_bandwidth",
+        takes=("case", "trial_s", "memory_limit", "most_bytes", "with_sustained"),
+    ),
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
@@ -327,8 +352,15 @@ KINDS = {
             **dict.fromkeys(("modes", "masks", "takes"), LIST),
         },
         builds_layer=False,
+        handler="harness.core.trial.described_layer:describe_page",
+        takes=_CASE,
     ),
-    "refusals": TrialKind({"refusals": list_of(none_or(_status_and_reason))}, builds_layer=False),
+    "refusals": TrialKind(
+        {"refusals": list_of(none_or(_status_and_reason))},
+        builds_layer=False,
+        handler="harness.core.trial.trial_kinds:refusals",
+        takes=("case", "cases"),
+    ),
 }
 
 

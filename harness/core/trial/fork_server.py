@@ -28,6 +28,8 @@ from typing import NoReturn
 import torch
 
 from harness.core.layers import layer_lookup
+from harness.core.results.row import KINDS
+from impls.registry import IMPLS
 
 from . import compilation, device, environment, layer_protocol, sandbox, trial_kinds
 from .sandbox import Request
@@ -44,7 +46,9 @@ def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     sandbox.adopt_orphans()
     compilation.set_up_compiler()
-    for name in layer_lookup.names():
+    for purpose in KINDS:
+        trial_kinds.handler_of(purpose)  # before any layer of a user: the clocks are bound now
+    for name in IMPLS:
         layer_lookup.load_class(name)
     environment.probe_matrices()
     _freeze()

@@ -26,7 +26,6 @@ from . import (
     environment,
     layer_protocol,
     nvml,
-    peak_rates,
     result_checks,
     sandbox,
     verify,
@@ -34,9 +33,8 @@ from . import (
 )
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
-from .described_layer import describe_layer, describe_page
 from .sandbox import Answer, Request
-from .timing.timed_trial import measure_time, missing_parts, probe_of
+from .timing.timed_trial import missing_parts
 
 
 def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
@@ -200,41 +198,23 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
-def _verify(case: Case, seed: int) -> Answer:
-    """`compiled` is whether anything was compiled for the verification."""
+def verify_layer(case: Case, seed: int) -> Answer:
+    """Verify the layer. `compiled` is whether anything was compiled for that."""
     return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
 
 
-def _facts(case: Case, seed: int) -> Answer:
+def count_facts(case: Case, seed: int) -> Answer:
+    """Return the exact facts of a call, and why some are missing."""
     facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-_CASE, _SEEDED = ("case",), ("case", "seed")
 # Entries that a request may lack.
 _USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
-# What each kind of trial does, but for those of extras (see `row.kind_of`): a function, and the entries
-# of the request that it takes. A trial about the machine has no case.
-HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
-    "machine": (describe_torch, ("modules",)),
-    "describe": (describe_layer, _CASE),
-    "refusals": (refusals, ("case", "cases")),
-    "describe_page": (describe_page, _CASE),
-    "verify": (_verify, _SEEDED),
-    "reference": (verify.project_reference, _SEEDED),
-    "compile": (compilation.measure_compilation, _SEEDED),
-    "facts": (_facts, _SEEDED),
-    "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
-    "probe": (probe_of, _CASE),
-    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
-    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
-}
 
 
 def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
     """Return what carries out a trial of this kind, and the entries of the request that it takes."""
-    if purpose in HANDLERS:
-        return HANDLERS[purpose]
     kind = kind_of(purpose)
     return referenced(kind.handler), kind.takes
 
