@@ -5,6 +5,7 @@ All of this follows from its attributes, parameters and docstrings, and from its
 
 import inspect
 import os
+import re
 import sys
 import threading
 from dataclasses import replace
@@ -15,7 +16,6 @@ from typing import Any
 import torch
 
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_source import equation_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
@@ -126,6 +126,12 @@ def describe_page(case: Case) -> Answer:
         "reference": _reference(case, layer_class),
         "place": place,
     }
+
+
+def equation_of(docstring: str) -> str:
+    """The first indented paragraph of a docstring."""
+    blocks = [block for block in re.split(r"\n\s*\n", docstring) if block.startswith("    ")]
+    return inspect.cleandoc(blocks[0]) if blocks else ""
 
 
 def _supports(layer_class: Any, case: Case) -> bool:
