@@ -16,7 +16,7 @@ import pytest
 import impls
 from harness.cli.layers import described
 from harness.core.layers import layer_lookup
-from harness.core.layers.layer_source import read_layer_source
+from harness.core.layers.layer_files import read_layer_source
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
 from harness.core.trial.described_layer import equation_of

@@ -34,7 +34,7 @@ from harness.core.model.polynomial import Polynomial, constant, own_letter, pars
 from harness.core.model.sweep_axes import AXES, LETTERS, Case
 from impls.registry import IMPLS, Impl
 
-from .layer_source import find_layers
+from .layer_files import find_layers
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 

@@ -20,7 +20,9 @@ from harness.core.model.sweep_axes import FAILURES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
 from .columns import COLUMNS, FACT_COLUMNS
-from .row_files import StoredRow
+
+# The entries of a row by name.
+StoredRow = Mapping[str, Any]
 
 # Entries that the driver itself writes into each row.
 ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")

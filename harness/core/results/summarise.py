@@ -27,10 +27,9 @@ from harness.core.stats.estimate import (
     trial_statistics,
 )
 
-from .accumulate_rows import RunAccumulator, read_run
 from .columns import COLUMNS, CaseResult, Column, with_own_axes
 from .row import FACTS, KINDS, RECORD
-from .row_files import NAMED, StoredRow
+from .row_files import NAMED, RunAccumulator, StoredRow, read_run
 
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)

@@ -24,8 +24,8 @@ from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Traits, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.results.accumulate_rows import read_run
 from harness.core.results.row import REOPEN, row_of, trial_of_row
+from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.core.layers import layer_lookup
-from harness.core.layers.layer_source import OF_FUNCTIONS
+from harness.core.layers.layer_files import OF_FUNCTIONS
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.sweep_axes import AXES

@@ -29,8 +29,7 @@ import torch
 from torch import nn
 
 from harness.core.layers import layer_lookup
-from harness.core.layers.layer_files import STDLIB, is_installed, is_of_user
-from harness.core.layers.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
+from harness.core.layers.layer_files import OF_CLASSES, OF_FUNCTIONS, STDLIB, is_installed, is_of_user, misspelt
 from harness.core.model import own_axes
 from harness.core.model.errors import MEANT, UsageError, did_you_mean
 from harness.core.model.layer_options import joined, options_of
