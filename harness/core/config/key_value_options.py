@@ -52,15 +52,11 @@ def present_option(option: str) -> str:
     if name in VALUES:
         return f"{key}={our_values(name, value)}"
     if name == "points":
-        return f"{key}={our_point_values(_with_braces(option, value))}"
+        if "{" not in value and re.search(r"[A-Za-z_]\s*:", value):
+            raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
+        return f"{key}={our_point_values(value)}"
     is_size = name == "head_dim" or (name in AXES and AXES[name].type is int)
     return f"{key}={whole_numbers(value)}" if is_size else f"{key}={value}"
-
-
-def _with_braces(option: str, points: str) -> str:
-    if "{" not in points and re.search(r"[A-Za-z_]\s*:", points):
-        raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
-    return points
 
 
 def bytes_in(text: str) -> int | None:

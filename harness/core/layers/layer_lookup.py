@@ -397,10 +397,12 @@ def _values_of_letters(
     if their values are sizes, and m stays if there is a source.
     """
     values = {}
+    parameters = inspect.signature(layer_class).parameters if layer_class is not None else {}
     for letter, axis in _SETTING_LETTERS.items():
         own = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
-        if number := _default_of(layer_class, axis.name):
-            own = constant(number)
+        default = getattr(parameters.get(axis.name), "default", 0)
+        if default and isinstance(default, int):
+            own = constant(default)
         value = getattr(at, axis.name, axis.default)
         size = constant(value) if axis.of_layer else own_letter(letter)
         values[letter] = own if value == axis.default else size
@@ -408,12 +410,6 @@ def _values_of_letters(
     for letter, value in own_axes.own_letters(layer_class, at).items():
         values[letter] = own_letter(letter) if letter in sizes else constant(value)
     return values
-
-
-def _default_of(layer_class: type | None, name: str) -> int:
-    """The constructor's default for a size, 0 without one."""
-    parameter = inspect.signature(layer_class).parameters.get(name) if layer_class is not None else None
-    return parameter.default if parameter is not None and isinstance(parameter.default, int) else 0
 
 
 def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:

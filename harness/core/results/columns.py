@@ -241,10 +241,6 @@ class CaseResult(Case):
     kept_bytes: int | None = _unheld("the bytes that each further call keeps beyond its results: a leak", "B")
     read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 
-    def as_dict(self) -> dict[str, Any]:
-        """The axes by name."""
-        return {name: getattr(self, name) for name in AXES}
-
     @property
     def case(self) -> Case:
         """The case alone, without sizes along own axes that are the default."""

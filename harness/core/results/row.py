@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.model.entries import entries, referenced
-from harness.core.model.sweep_axes import FAILURES, Case
+from harness.core.model.sweep_axes import FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
 from .columns import COLUMNS, FACT_COLUMNS
@@ -56,23 +56,19 @@ def trial_of_row(row: StoredRow) -> Trial:
     return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
 
 
-def _device(row: StoredRow) -> str:
-    case = row.get("case")
-    return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
-
-
 def record_of_row(row: StoredRow) -> "array[float] | None":
     """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
     and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
     """
-    get = row.get
+    get, case = row.get, row.get("case")
+    device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
     samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:
-        numbers, device = np.frombuffer(array("d", samples)), _device(row)
+        numbers = np.frombuffer(array("d", samples))
         ordered = np.sort(numbers)  # NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
@@ -138,7 +134,6 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
     }
 
 
-_STATUSES = frozenset(("ok", *FAILURES))
 _OPTIONAL_NUMBER = int | float | None
 
 
@@ -154,7 +149,7 @@ def read_row(row: StoredRow) -> Row | None:
         return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
-    if status not in _STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
+    if status not in STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
         return None
     kind, value = KINDS.get(purpose) if status == "ok" else None, None
     if kind is not None and kind.value is not None:

@@ -294,8 +294,11 @@ class RunAccumulator:
         if purpose == "time" and self.rounds.get(case, 0) < number < MOST_ROUND:
             self.rounds[case] = number
         if purpose == "time" and status == "ok":
-            self._timed_on(case, row.get("host"))
-            self._without_graph(case, row.get("graph_note"))
+            host, note, hosts = row.get("host"), row.get("graph_note"), self.hosts.get(case, ())
+            if isinstance(host, str) and host not in hosts:
+                self.hosts[case] = (*hosts, intern(host))
+            if isinstance(note, str):
+                self.graph_notes.setdefault(case, intern(note))
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
             self.records += value
@@ -320,23 +323,11 @@ class RunAccumulator:
         elif row.purpose == "compile":
             self.compiles_s[case] = row.value
 
-    def _timed_on(self, case: int, host: Any) -> None:
-        known = self.hosts.get(case, ())
-        if isinstance(host, str) and host not in known:
-            self.hosts[case] = (*known, intern(host))
-
-    def _without_graph(self, case: int, note: Any) -> None:
-        if isinstance(note, str):
-            self.graph_notes.setdefault(case, intern(note))
-
     def _number(self, data: Any) -> int | None:
         """The number of the case with these axes; None if `data` does not describe a case."""
-        try:
-            known = self.cases.get(_axes(data))
-        except (KeyError, TypeError):  # an axis is missing or unhashable, or `data` is not a mapping
-            known = None
-        if known is not None:
-            return known
+        # A new case, a missing or unhashable axis, or `data` is not a mapping.
+        with contextlib.suppress(KeyError, TypeError):
+            return self.cases[_axes(data)]
         try:
             case = Case.from_dict(data)
             options_of(case.options)

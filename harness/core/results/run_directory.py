@@ -15,7 +15,15 @@ from typing import Any
 
 from harness.core.config.machine import Machine, gpu_states, with_gpus
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically, write_json
+from harness.core.model.file_io import (
+    MOST_YAML_BYTES,
+    is_leftover,
+    read_json,
+    read_setting,
+    read_text,
+    write_atomically,
+    write_json,
+)
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -93,7 +101,8 @@ class Lock:
                     f"if it has, remove {self._path}"
                 )
             self.left_by = _holder_text(holder)
-        me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S"), "boot": _boot()}
+        me: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        me["boot"] = read_setting(_BOOT)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
 
@@ -143,14 +152,7 @@ def _holder_text(holder: dict[str, Any]) -> str:
 
 def _of_this_machine(holder: dict[str, Any]) -> bool:
     """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
-    return holder.get("boot") == _boot() or holder.get("host") == platform.node()
-
-
-def _boot() -> str | None:
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return None
+    return holder.get("boot") == read_setting(_BOOT) or holder.get("host") == platform.node()
 
 
 # Runs without `out=` are directories of this one.

@@ -83,16 +83,15 @@ class Trials:
         self._records = _with_one_gpu_time(self._records, [axes[_IMPL] for axes in accumulated.cases], cases)
         rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
         self._rows = counted[_in_order(cases[counted], rounds[counted])]
-        again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
+        again = np.setdiff1d(counted, self._rows)
         self.repeated = cases[again].tolist(), rounds[again].tolist()
         self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
         self._starts = np.cumsum(self.counts) - self.counts
 
     def best_probes(self, of_cases: Sequence[Hashable]) -> Floats:
         """The best probe time of the kind of each case (cases,); NaN without a probe."""
-        kinds = {name: kind for kind, name in enumerate(dict.fromkeys(of_cases))}
-        kind = np.array([kinds[name] for name in of_cases], dtype=np.int64)
-        best = np.full(len(kinds), np.nan)
+        kind = _numbered(of_cases)
+        best = np.full(len(set(of_cases)), np.nan)
         np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
         return best[kind]
 
@@ -102,6 +101,12 @@ class Trials:
             cases = np.flatnonzero(chosen & (self.counts == count))
             rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
             yield Group(cases, best_probe_s[cases], self._records, rows)
+
+
+def _numbered(names: Sequence[Hashable]) -> Numbers:
+    """The number of each name among the different ones, from 0 on."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 # The device, the number of threads, and the environment.
@@ -123,8 +128,7 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
     held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
     if not (held == 0).any():
         return records
-    layers = {impl: number for number, impl in enumerate(dict.fromkeys(impls))}
-    layer = np.array([layers[impl] for impl in impls], dtype=np.int64)[cases]
+    layer = _numbered(impls)[cases]
     chosen = np.isin(layer, layer[held == 0]) & ~np.isnan(graph_s)
     records = records.copy()
     for name in ("value_s", "median_s"):
@@ -138,15 +142,9 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
 def _gpu_time_by(group: Group) -> list[str | None]:
     """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
     held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
-    ways: list[str | None] = []
-    for case in range(len(held)):
-        if np.isnan(held[case]).all():
-            ways.append("")
-        elif (graph_s[case] == value_s[case]).any():
-            ways.append("graph")
-        else:
-            ways.append("held" if (held[case] > 0).all() else None)
-    return ways
+    on_cpu, as_graph = np.isnan(held).all(axis=1), (graph_s == value_s).any(axis=1)
+    ways = [on_cpu, as_graph, (held > 0).all(axis=1)]
+    return np.select(ways, ["", "graph", "held"], np.array(None)).tolist()
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
@@ -343,6 +341,8 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
     """The columns computed from timed trials."""
     ways = _gpu_time_by(group)
     # A time that includes launches is another quantity than the time of a GPU.
+    disturbed = (~group.quiet()).sum(axis=1).astype(float)
+    probed = (~np.isnan(group.column("probe_s"))).sum(axis=1).astype(float)
     estimated = [None if way is None else one for way, one in zip(ways, estimates(found, ends), strict=True)]
     return {
         "time_s": [one and one.time_s for one in estimated],
@@ -351,16 +351,11 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
         "time_median_s": [one and one.median_s for one in estimated],
         "gpu_time_by": [way or None for way in ways],
         "stop_reason": _stop_reasons(group, found, limits),
-        "disturbed_share": _disturbed_shares(group),
+        "disturbed_share": optional_cells(optional_ratio(disturbed, probed)),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
         "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
         **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
     }
-
-
-def _disturbed_shares(group: Group) -> list[float | None]:
-    known = ~np.isnan(group.column("probe_s"))
-    return optional_cells(optional_ratio((~group.quiet()).sum(axis=1).astype(float), known.sum(axis=1).astype(float)))
 
 
 def _half_widths(found: TrialStatistics) -> list[float]:

@@ -212,8 +212,10 @@ class Executor:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
         outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
-        if purpose == "machine" and outcome.status == "ok":
-            self._learn_gpus(outcome)
+        if purpose == "machine" and outcome.ok:
+            seen = outcome.values.get("devices", {})
+            for kind in gpus.NUMBERED:
+                gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
         if case is not None:
             self._check_code(case)
             self.learn(purpose, case, outcome)
@@ -263,11 +265,6 @@ class Executor:
             keep_gpus_initialised()
         if not gpus.is_learned(device):
             self.ask("machine")
-
-    def _learn_gpus(self, machine: TrialOutcome) -> None:
-        seen = machine.values.get("devices", {})
-        for kind in gpus.NUMBERED:
-            gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
 
     @property
     def _variables(self) -> Mapping[str, str]:

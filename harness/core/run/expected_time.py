@@ -36,10 +36,6 @@ class Rates(NamedTuple):
     flops_per_s: float
     bytes_per_s: float
 
-    def at_least(self, least: "Rates") -> "Rates":
-        """These rates, each raised to that of `least`."""
-        return Rates(*map(max, self, least))
-
 
 # Rates of two cores, for a machine that was not measured.
 USUAL_RATES = Rates(1e11, 3e10)
@@ -103,7 +99,7 @@ def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str,
         flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s", {})
         bytes_per_s = _measured_rate(executor, case, "bandwidth", "bandwidth_bytes_per_s", few_bytes)
         if flops_per_s and bytes_per_s:
-            found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
+            found[kind] = Rates(*map(max, (flops_per_s, bytes_per_s), LEAST_RATES))
     return found
 
 

@@ -84,12 +84,16 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
                 Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
                 for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
             ]
+
+    def by_case(by_number: Mapping[int, Any]) -> dict[Case, Any]:
+        return {cases[number]: value for number, value in by_number.items()}
+
     past = ResumeState(
         trials=trials,
-        failures={cases[number]: failure for number, failure in accumulated.failures.items()},
-        rounds={cases[number]: highest for number, highest in accumulated.rounds.items()},
-        hosts={cases[number]: hosts for number, hosts in accumulated.hosts.items()},
-        compiles_s={cases[number]: seconds for number, seconds in accumulated.compiles_s.items()},
+        failures=by_case(accumulated.failures),
+        rounds=by_case(accumulated.rounds),
+        hosts=by_case(accumulated.hosts),
+        compiles_s=by_case(accumulated.compiles_s),
         facts=frozenset(cases[number] for number in accumulated.facts),
     )
     return past, [*notices, *duplicate_row_notices(run, accumulated, timed)]

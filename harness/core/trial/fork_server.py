@@ -178,17 +178,13 @@ def _wait_and_clean_up(pid: int) -> int:
     return status
 
 
-def _search(path: list[str]) -> None:
-    """Search `path` for layers from now on. The built-in layers are imported from there too."""
-    sys.path[:] = path
-    for name in [name for name in sys.modules if name.partition(".")[0] == "impls"]:
-        del sys.modules[name]
-
-
 def _trial(request: Request, pipe: int, turns: int | None = None) -> NoReturn:
     try:
         if request.get("path"):
-            _search(request["path"])
+            sys.path[:] = request["path"]
+            for name in list(sys.modules):  # the built-in layers are imported from there too
+                if name.partition(".")[0] == "impls":
+                    del sys.modules[name]
         compilation.give_notice(pipe)
         sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))
         outcome = trial_kinds.run_trial({**request, "ask": turns, "answer": pipe})
