@@ -265,7 +265,7 @@ class ExpectedTime:
         rates: Mapping[tuple[str, str, int], Rates] | None = None,
         costs: Mapping[Case, CallCosts] | None = None,
     ) -> None:
-        self._precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
+        self.precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
         self._walls: dict[Case, list[float]] = {}
         # For each kind of trial, the seconds that were expected and those that it took.
         self._sums: dict[str, list[float]] = {}
@@ -290,11 +290,11 @@ class ExpectedTime:
 
     def times_out(self, case: Case) -> bool:
         """Whether a single call certainly takes longer than a trial may."""
-        return self.least_call_s(case) > self._precision.timeout_s
+        return self.least_call_s(case) > self.precision.timeout_s
 
     def timeouts(self, cases: Iterable[Case]) -> list[str]:
         """A sentence for each case that certainly times out."""
-        limit = f"a trial may take precision.timeout_s={self._precision.timeout_s:g} s"
+        limit = f"a trial may take precision.timeout_s={self.precision.timeout_s:g} s"
         return [
             f"{case}: certain timeout. One call takes at least {duration(self.least_call_s(case))}; {limit}."
             for case in cases
@@ -305,7 +305,7 @@ class ExpectedTime:
         """The expected number of timed trials of a case. One that times out has one."""
         if self.times_out(case):
             return 1
-        p = self._precision
+        p = self.precision
         most = max(fewest(p), round(_OF_MOST_ROUNDS * p.max_rounds))
         return min(most, max(p.min_rounds, math.ceil(p.case_s / self.trial_s(case))))
 
@@ -341,10 +341,6 @@ class ExpectedTime:
         if purpose == "facts" and (costs := costs_of_facts(values)):
             self._costs[case] = costs
 
-    def patience_s(self) -> float:
-        """The longest time that a sweep waits for quiet moments at its end."""
-        return self._precision.patience_s
-
     def _correction(self, purpose: str) -> float:
         """How much longer the trials of this kind take than expected.
 
@@ -360,8 +356,8 @@ class ExpectedTime:
 
     def _trial_s(self, case: Case) -> float:
         call_s = self.call_s(case)
-        samples_s = max(self._precision.trial_s, _LEAST_SAMPLES * call_s)
-        return min(self._precision.timeout_s, _process_s("time", case) + _OTHER_CALLS * call_s + samples_s)
+        samples_s = max(self.precision.trial_s, _LEAST_SAMPLES * call_s)
+        return min(self.precision.timeout_s, _process_s("time", case) + _OTHER_CALLS * call_s + samples_s)
 
     def _facts_s(self, case: Case) -> float:
         return self._untimed_s("facts", case, _COUNTED_OPERATION_S, _FACTS_CALLS) + reference_accuracy_s(case)
@@ -372,7 +368,7 @@ class ExpectedTime:
     def _untimed_s(self, purpose: str, case: Case, operation_s: float, calls: int) -> float:
         compiling = _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
         once = _process_s(purpose, case) + compiling + self._known(case)[0].ops * operation_s
-        return once + min(self._precision.timeout_s, calls * self.call_s(case))
+        return once + min(self.precision.timeout_s, calls * self.call_s(case))
 
 
 def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:

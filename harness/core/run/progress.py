@@ -175,4 +175,4 @@ class Screen(LiveOnTerminal):
             return 0.0
         waited = time.monotonic() - self._again_since
         repeats_s = self._again * self._trials_s / max(1, self._trials)
-        return repeats_s + max(0.0, self._expected.patience_s() - waited)
+        return repeats_s + max(0.0, self._expected.precision.patience_s - waited)

@@ -22,6 +22,7 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
     is_module = issubclass(layer_class, nn.Module)
     if not is_module and layer_class.__new__ is object.__new__:
         raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
-    needed = [one for one in required(inspect.signature(layer_class)) if one not in ("d_model", *_OF_LAYER, *options)]
+    given = ("d_model", *_OF_LAYER, *options)
+    needed = [name for name in required(inspect.signature(layer_class)) if name not in given]
     cannot_change = needed and not is_of_user(layer_class.__module__)
     if cannot_change or not takes(layer_class, "d_model") or layer_class.__init__ in _RECURRENT:
         raise TypeError(_wrapped_text(layer_class))
@@ -77,8 +79,8 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
             raise TypeError(f"{name} has no forward: write forward(self, x), (b, n, d) -> (b, n, d)")
         return
     signature = inspect.signature(layer_class.forward)
-    takes_any = any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values())
-    inputs = [one for one in required(signature)[1:] if one != "source"]
+    takes_any = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+    inputs = [name for name in required(signature)[1:] if name != "source"]
     if len(inputs) == 3:
         raise TypeError(
             f"forward({', '.join(inputs)}) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
@@ -96,13 +98,14 @@ def check_attributes(layer_class: Any) -> None:
     known, owners = OF_CLASSES, list(layer_class.__mro__)
     if is_function(layer_class):
         known, owners = OF_FUNCTIONS, list(wrapped_functions(layer_class.function))
-        owners += [base for one in owners if not hasattr(one, "__qualname__") for base in type(one).__mro__]
+        objects = [owner for owner in owners if not hasattr(owner, "__qualname__")]
+        owners += chain(*(type(owner).__mro__ for owner in objects))
     for owner in owners:
         if isinstance(owner, partial) or is_of_user(getattr(owner, "__module__", None) or ""):
-            given = dict(getattr(owner, "__dict__", {}))  # a function in C has none
+            attributes = dict(getattr(owner, "__dict__", {}))  # a function in C has none
             if isinstance(owner, type):
-                given = {name: one for name, one in given.items() if not inspect.isfunction(one)}
-            for name, meant in misspelt(given, known).items():
+                attributes = {name: value for name, value in attributes.items() if not inspect.isfunction(value)}
+            for name, meant in misspelt(attributes, known).items():
                 raise UsageError(f"{layer_class.__name__}.{name} is not read; did you mean '{meant}'?")
 
 
@@ -153,15 +156,17 @@ def _wrapped_text(layer_class: Any) -> str:
     needed, forward = required(signature), ""
     if is_recurrent := layer_class.__init__ in _RECURRENT:
         needed, forward = ["input_size", "hidden_size"], "; def forward(self, x): return super().forward(x)[0]"
-    passed = {one: MEANT.get(one, one) for one in needed}
-    passed = {one: size if size in ("d_model", "num_heads") else "…" for one, size in passed.items()}
-    given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
+    passed = {}
+    for parameter in needed:
+        size = MEANT.get(parameter, parameter)
+        passed[parameter] = size if size in ("d_model", "num_heads") else "…"
+    sizes = "d_model, num_heads" if "num_heads" in passed.values() else "d_model"
     if is_recurrent or "batch_first" in signature.parameters:
         passed["batch_first"] = "True"
-    arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
+    arguments = ", ".join(f"{parameter}={size}" for parameter, size in passed.items())
     return (
         f"{name}({', '.join(needed)}) is built otherwise. Wrap it: class My{name}({name}): "
-        f"def __init__(self, {given}): super().__init__({arguments}){forward}"
+        f"def __init__(self, {sizes}): super().__init__({arguments}){forward}"
     )
 
 
@@ -201,7 +206,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return reason
     takes_source = accepts(layer_class, "source")
     if is_function(layer_class):
-        takes_source = any("m" in one.shape for one in layer_class.inputs)
+        takes_source = any("m" in tensor.shape for tensor in layer_class.inputs)
         if layer_class.decodes and not decodes:
             return "it decodes one token of each sequence: give mode=decode"
         if decodes:
@@ -274,8 +279,11 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
         return small
     below = range(small.seq_len - 1, 0, -1)
     above = range(small.seq_len + 1, _MOST_VERIFIED + 1)
-    others = (replace(small, seq_len=n) for n in (*below, *above))
-    return next((other for other in others if unsupported_reason(layer_class, other) is None), small)
+    for n in (*below, *above):
+        case = replace(small, seq_len=n)
+        if unsupported_reason(layer_class, case) is None:
+            return case
+    return small
 
 
 def kv_len(layer_class: Any, case: Case) -> int:
