@@ -74,7 +74,10 @@ class RowWriter:
                 raise UsageError(f"out={self._run} was removed or renamed before its first row was written") from error
         size = self._file.tell()
         try:
-            self._append(self._file, line.encode("utf-8", "replace"))
+            left = memoryview(line.encode("utf-8", "replace"))
+            while left:  # a nearly full disk writes a part, and fails at the next write
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._file.seek(size))  # remove the part of an incomplete row
@@ -102,13 +105,6 @@ class RowWriter:
             f"out={self._run} was renamed during the sweep: its rows are in {now.parent}; "
             f"run the same command with 'out={now.parents[1]}' to continue"
         )
-
-    @staticmethod
-    def _append(file: io.FileIO, line: bytes) -> None:
-        left = memoryview(line)
-        while left:  # a nearly full disk writes a part, and fails at the next write
-            left = left[file.write(left) :]
-        os.fsync(file.fileno())
 
     def close(self) -> None:
         """Close the file. No row is lost if this is never called."""

@@ -199,9 +199,9 @@ def duplicate_row_notices(run: Path, accumulated: RunAccumulator, trials: Trials
     Repeated rows have the same case, purpose and round. Each of them counts once.
     """
     cases = list(accumulated.cases)
-    found = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
-    notices = [f"{run / 'rows'}: {one}: there twice, counts once" for one in found[:NAMED]]
-    more = len(found) - len(notices)
+    duplicates = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
+    notices = [f"{run / 'rows'}: {duplicate}: there twice, counts once" for duplicate in duplicates[:NAMED]]
+    more = len(duplicates) - len(notices)
     return [*notices, f"{run / 'rows'}: {more:,} more rows there twice, each counts once"] if more else notices
 
 
@@ -229,14 +229,14 @@ def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]
     """
     enough = (quiet.sum(axis=1) >= FEWEST_TRIALS).tolist()
     names = ("bimodal", "bimodal_fast_s", "bimodal_slow_s", "bimodal_cause")
-    cells: list[tuple[Any, ...]] = [(False if one else None, None, None, None) for one in enough]
+    cells: list[tuple[Any, ...]] = [(False if is_enough else None, None, None, None) for is_enough in enough]
     for case in np.flatnonzero(may_be_bimodal(times_s, quiet)).tolist():
         chosen = case, quiet[case]
         counters = [optional_cells(group.counter(entries, chosen)) for entries in COUNTERS.values()]
         by_trial = [dict(zip(COUNTERS, trial, strict=True)) for trial in zip(*counters, strict=True)]
-        found = find_bimodality(times_s[chosen].tolist(), by_trial)
-        if found is not None:
-            cells[case] = (True, found.fast_s, found.slow_s, found.cause)
+        bimodality = find_bimodality(times_s[chosen].tolist(), by_trial)
+        if bimodality is not None:
+            cells[case] = (True, bimodality.fast_s, bimodality.slow_s, bimodality.cause)
     return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
 
 
@@ -268,11 +268,12 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
     groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
-    found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
+    statistics = [
+        trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups
+    ]
+    distances = _distances_to_ends(cases, accumulated.hosts, groups, statistics)
     timed = {}
-    for group, of_group, ends in zip(
-        groups, found, _distances_to_ends(cases, accumulated.hosts, groups, found), strict=True
-    ):
+    for group, of_group, ends in zip(groups, statistics, distances, strict=True):
         columns = _timed(group, of_group, ends, limits)
         for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
             timed[index] = dict(zip(columns, cells, strict=True))
@@ -287,21 +288,21 @@ def _distances_to_ends(
     cases: Sequence[Case],
     hosts: Mapping[int, tuple[str, ...]],
     groups: Sequence[Group],
-    found: Sequence[TrialStatistics],
+    statistics: Sequence[TrialStatistics],
 ) -> list[Floats]:
     """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
 
     Each case borrows strength from the cases of the same hosts, device and number of threads.
     """
-    if not found:
+    if not statistics:
         return []
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
         alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
-    spreads = np.concatenate([one.spreads for one in found])
-    numbers = np.concatenate([one.numbers for one in found])
-    times_s = np.concatenate([one.time_s for one in found])
-    ends = np.concatenate([one.own_distances for one in found], axis=1)
+    spreads = np.concatenate([of_group.spreads for of_group in statistics])
+    numbers = np.concatenate([of_group.numbers for of_group in statistics])
+    times_s = np.concatenate([of_group.time_s for of_group in statistics])
+    ends = np.concatenate([of_group.own_distances for of_group in statistics], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]
         ends[:, places] = noise_prior.learn(*of_machine).log_distances(*of_machine, ends[:, places])
@@ -337,20 +338,20 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
+def _timed(group: Group, statistics: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
     ways = _gpu_time_by(group)
     # A time that includes launches is another quantity than the time of a GPU.
     disturbed = (~group.quiet()).sum(axis=1).astype(float)
     probed = (~np.isnan(group.column("probe_s"))).sum(axis=1).astype(float)
-    estimated = [None if way is None else one for way, one in zip(ways, estimates(found, ends), strict=True)]
+    estimated = [None if way is None else time for way, time in zip(ways, estimates(statistics, ends), strict=True)]
     return {
-        "time_s": [one and one.time_s for one in estimated],
-        "time_lo_s": [one and one.lo_s for one in estimated],
-        "time_hi_s": [one.hi_s if one and math.isfinite(one.hi_s) else None for one in estimated],
-        "time_median_s": [one and one.median_s for one in estimated],
+        "time_s": [time and time.time_s for time in estimated],
+        "time_lo_s": [time and time.lo_s for time in estimated],
+        "time_hi_s": [time.hi_s if time and math.isfinite(time.hi_s) else None for time in estimated],
+        "time_median_s": [time and time.median_s for time in estimated],
         "gpu_time_by": [way or None for way in ways],
-        "stop_reason": _stop_reasons(group, found, limits),
+        "stop_reason": _stop_reasons(group, statistics, limits),
         "disturbed_share": optional_cells(optional_ratio(disturbed, probed)),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
         "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
@@ -358,12 +359,7 @@ def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -
     }
 
 
-def _half_widths(found: TrialStatistics) -> list[float]:
-    """The half-width of each case's interval from its own trials, which decide when to stop."""
-    return [one.half_width for one in estimates(found)]
-
-
-def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
+def _stop_reasons(group: Group, statistics: TrialStatistics, limits: Limits) -> list[str]:
     """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
     The sweep judged each case by the best probe time so far. If the rule would not stop a case by the best of the whole
@@ -373,13 +369,14 @@ def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[
     walls_s = group.column("wall_s").sum(axis=1).tolist()
     of_run = group.quiet().tolist()
     of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None])
-    half_widths = _half_widths(found)
-    alone = _half_widths(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
+    # The intervals from the cases' own trials decide when to stop.
+    estimated = estimates(statistics)
+    alone = estimates(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
     stops = []
     for case, values in enumerate(values_s):
-        reason = reason_of(values, of_run[case], walls_s[case], half_widths[case], limits)
+        reason = reason_of(values, of_run[case], walls_s[case], estimated[case].half_width, limits)
         if reason is None:
-            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case], limits)
+            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case].half_width, limits)
             reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
         stops.append(reason)
     return stops

@@ -253,11 +253,13 @@ class Scheduler:
         self._record_unsupported(self._open.intersection(cases))
         self._verify(self._open.intersection(cases))
         self._compile(self._open.intersection(cases))
-        lacking = self._open.intersection(cases) - self._past.facts
-        if lacking:
-            self._watcher.starting("facts", len(lacking))
-        for case in self._shuffled(lacking):
-            self._trial("facts", case, 0)
+        self._once("facts", self._open.intersection(cases) - self._past.facts)
+
+    def _once(self, purpose: str, cases: set[Case]) -> None:
+        if cases:
+            self._watcher.starting(purpose, len(cases))
+        for case in self._shuffled(cases):
+            self._trial(purpose, case, 0)
 
     def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
@@ -319,11 +321,7 @@ class Scheduler:
         compiled = self._compiled.intersection(cases)
         for case in compiled & self._past.compiles_s.keys():
             self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
-        lacking = compiled - self._past.compiles_s.keys()
-        if lacking:
-            self._watcher.starting("compile", len(lacking))
-        for case in self._shuffled(lacking):
-            self._trial("compile", case, 0)
+        self._once("compile", compiled - self._past.compiles_s.keys())
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1

@@ -62,22 +62,23 @@ class DescribedLayers:
             for environment in self._executor.environments if layer_lookup.package_of(impl) else ():
                 self._outcome(impl, environment)  # its package may take seconds to import: once for all trials
             return layer_lookup.traits(impl)
-        found = {environment: self._traits_within(environment, impl) for environment in self._executor.environments}
-        (first, traits), *others = found.items()
-        for environment, other in others:
-            if other != traits:
+        first, files = self._executor.environments[0], dict[str, str]()
+        for environment in self._executor.environments:
+            traits = self._traits_within(environment, impl)
+            if traits != self._traits_within(first, impl):
                 text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
                 raise UsageError(f"{text}: sweep each environment by itself")
-        return replace(traits, files={file: digest for one in found.values() for file, digest in one.files.items()})
+            files |= traits.files
+        return replace(self._traits_within(first, impl), files=files)
 
     def _traits_within(self, environment: str, impl: str) -> Traits:
-        found = self._outcome(impl, environment)
-        refused = found.values.get("refused") if found.ok else found.reason
+        outcome = self._outcome(impl, environment)
+        values = outcome.values
+        refused = values.get("refused") if outcome.ok else outcome.reason
         if refused:
             where = "" if tuple(self._executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
             raise UsageError(f"{where}impl '{impl}': {refused}")
-        known = found.values
-        return Traits(known["family"], known["has_heads"], known["files"], known.get("own_axes"))
+        return Traits(values["family"], values["has_heads"], values["files"], values.get("own_axes"))
 
     def options(self, impl: str, env: str) -> dict[str, str | None] | None:
         """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
@@ -120,15 +121,15 @@ class DescribedLayers:
         A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is. Raises
         UsageError for a value that no size along an own axis can have.
         """
-        found: dict[Case, None] = {}
+        distinct: dict[Case, None] = {}
         for case in cases:
             parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
             case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
             if case.options != NO_OPTIONS:
                 own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
                 case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env) or {}))
-            found[case] = None
-        return list(found)
+            distinct[case] = None
+        return list(distinct)
 
 
 @dataclass(frozen=True)
@@ -243,19 +244,19 @@ class Session:
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses a GPU that torch does not see."""
-        wanted = [device for device in config.axes["device"] if device != "cpu"]
-        for environment in self.executor.environments if wanted else ():
+        gpu_devices = [device for device in config.axes["device"] if device != "cpu"]
+        for environment in self.executor.environments if gpu_devices else ():
             seen = self._seen_gpus(environment)
             where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
-            for device in wanted:
+            for device in gpu_devices:
                 kind, _, number = device.partition(":")
                 of_kind = seen.get(kind, {})
                 if not of_kind.get("count"):
                     raise UsageError(_no_gpu(kind, where, seen, config.paper.get("scale") == "full"))
                 if int(number or 0) >= of_kind["count"]:
                     last = of_kind["count"] - 1
-                    known = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
-                    raise UsageError(f"device={device}: torch sees no such device {where}: type {known}")
+                    visible = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
+                    raise UsageError(f"device={device}: torch sees no such device {where}: type {visible}")
 
     def _seen_gpus(self, environment: str) -> dict[str, Any]:
         return self.executor.within(environment).ask("machine").values.get("devices", {})
@@ -276,8 +277,9 @@ class Session:
         environments = self.executor.environments
         if tuple(environments) == (OWN_ENVIRONMENT,):
             return self._machine_within(OWN_ENVIRONMENT, usable, impls)
-        found = {one: self._machine_within(one, usable, self.traits) for one in environments}
-        return {**found[environments[0]], ENVIRONMENTS: {name: versions_text(one) for name, one in found.items()}}
+        machines = [self._machine_within(environment, usable, self.traits) for environment in environments]
+        versions = map(versions_text, machines)
+        return {**machines[0], ENVIRONMENTS: dict(zip(environments, versions, strict=True))}
 
     def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> Machine:
         modules = [package for package in map(layer_lookup.package_of, impls) if package]
@@ -302,8 +304,8 @@ class Session:
         """
         traits = {case.impl: self.describe(case.impl) for case in cases}
         ours = layer_files.builtin_digests(self.executor.runtime.path)
-        for impl, known in traits.items():
-            self.executor.code.setdefault(impl, known.files or ours)
+        for impl, of_layer in traits.items():
+            self.executor.code.setdefault(impl, of_layer.files or ours)
         seed = self.seed + order
         scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
         {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()
