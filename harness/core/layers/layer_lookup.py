@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,21 +68,17 @@ def load_file(file: Path) -> ModuleType:
 
 def _packages(file: Path) -> list[Path]:
     """Directories of the packages that contain the file, outermost first."""
-    found: list[Path] = []
-    for directory in file.parents:
-        if not (directory / "__init__.py").is_file():
-            break
-        found.insert(0, directory)
-    return found
+    packages = takewhile(lambda directory: (directory / "__init__.py").is_file(), file.parents)
+    return list(packages)[::-1]
 
 
 def _run_file(name: str, file: Path) -> ModuleType:
     """Run the file as module `name`, or return the module if this file has been imported under that name."""
-    known = sys.modules.get(name)
-    if known is not None:
-        if not _is_file_of(known, file):
-            raise ImportError(f"{file} cannot be imported as {name}: that is {known.__file__}")
-        return known
+    imported = sys.modules.get(name)
+    if imported is not None:
+        if not _is_file_of(imported, file):
+            raise ImportError(f"{file} cannot be imported as {name}: that is {imported.__file__}")
+        return imported
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python module")
@@ -245,38 +242,32 @@ def load_reference(name: str) -> type | None:
     if no reference can be found.
     """
     layer: Any = load_class(name)
-    of_function = hasattr(layer, "positional")
-    found = _reference_entry(name)
-    if of_function and not isinstance(found, str | Impl | type):
-        return _reference_of_function(layer, found)
-    if found is None or isinstance(found, type):
-        return found
-    if isinstance(found, Impl):
-        if not of_function:
-            return _load(found.reference)
+    is_function, stated = hasattr(layer, "positional"), _reference_entry(name)
+    reference = stated
+    if isinstance(stated, type):
+        return stated
+    if isinstance(stated, Impl):
+        reference = _find(stated.reference) if is_function else _load(stated.reference)
         # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
-        if layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
-            return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
-        reference = _find(found.reference)
-        if isinstance(reference, type):
+        if is_function and layer.layout and stated.reference == IMPLS["sdpa.naive"].reference:
+            reference = importlib.import_module(_SOFTMAX).softmax_attention
+        if is_function and isinstance(reference, type):
             raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
-        return _reference_of_function(layer, reference)
-    if isinstance(found, str) and is_foreign(found):
+    elif isinstance(stated, str) and is_foreign(stated):
         try:
-            return _reference_of_function(layer, _find(found)) if of_function else _load(found)
+            reference = _find(stated) if is_function else _load(stated)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
-            raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
-    near = nearest(str(found), IMPLS)
-    meant = f"; did you mean '{near}'?" if near else "."
-    raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
-
-
-def _reference_of_function(layer: type, reference: Any) -> type | None:
+            raise UsageError(f"reference = {stated!r} cannot be loaded ({error}). {_REFERENCES}") from error
+    elif isinstance(stated, str) or not (is_function or stated is None):
+        near = nearest(str(stated), IMPLS)
+        meant = f"; did you mean '{near}'?" if near else "."
+        raise UsageError(f"reference = {stated!r} is no layer{meant} {_REFERENCES}")
+    if not is_function:
+        return reference
     try:
-        made = importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
+        return importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
     except TypeError as error:
         raise UsageError(f"its reference: {error}") from error
-    return made
 
 
 def build_options(name: str) -> dict[str, Any]:
@@ -289,8 +280,8 @@ def reference_options(name: str) -> dict[str, Any]:
 
     A user's own layer may name a registered layer as its reference. The arguments are then those of that layer.
     """
-    found = _reference_entry(name)
-    return dict(found.reference_options) if isinstance(found, Impl) else {}
+    entry = _reference_entry(name)
+    return dict(entry.reference_options) if isinstance(entry, Impl) else {}
 
 
 def _reference_entry(name: str) -> Any:
@@ -300,12 +291,12 @@ def _reference_entry(name: str) -> Any:
 
 
 def _load(target: str) -> type:
-    found, module = _find(target), _module_of(target)
-    if isinstance(found, type):
-        return found
-    if not callable(found):
+    layer, module = _find(target), _module_of(target)
+    if isinstance(layer, type):
+        return layer
+    if not callable(layer):
         raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
-    return importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
+    return importlib.import_module(_FUNCTIONS).class_of(layer, module.__name__)
 
 
 def _module_of(target: str) -> ModuleType:
@@ -315,16 +306,16 @@ def _module_of(target: str) -> ModuleType:
 
 def _find(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
-    found = _module_of(target)
+    value: Any = _module_of(target)
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
-        table = found() if isinstance(found, type) and issubclass(found, Mapping) else found
+        table = value() if isinstance(value, type) and issubclass(value, Mapping) else value
         keys = dict(table) if isinstance(table, Mapping) else {}  # functions that were registered there
-        if not hasattr(found, name) and name not in keys:
+        if not hasattr(value, name) and name not in keys:
             # Name the place as the user wrote it: a file outside any package has a different module name.
-            known = _listed(list(keys)) if keys else _classes_in(_module_of(target), attribute)
-            raise AttributeError(f"{place} has no '{attribute}'; {known}")
-        found = getattr(found, name) if hasattr(found, name) else keys[name]
-    return found
+            instead = _listed(list(keys)) if keys else _classes_in(_module_of(target), attribute)
+            raise AttributeError(f"{place} has no '{attribute}'; {instead}")
+        value = getattr(value, name) if hasattr(value, name) else keys[name]
+    return value
 
 
 def _classes_in(module: ModuleType, near: str = "") -> str:

@@ -252,8 +252,8 @@ def _passes(case: Case) -> int:
     return 3 if case.trains else 1
 
 
-# Of the two other kinds of trials: the seconds for each operation, which counting takes longer than the operation itself,
-# the number of calls, and the seconds of the reference.
+# Of the two other kinds of trials: seconds for each operation, the number of calls, and the seconds of the reference.
+# Counting takes longer than the operations that are counted.
 _UNTIMED = {"facts": (25e-6, 8, reference_accuracy_s), "verify": (40e-6, 12, reference_verify_s)}
 
 
