@@ -39,11 +39,10 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     The files are those of its class and base classes, and imported files from the same directories or the same package.
     Files of Python, torch and this harness are left out, as are packages that were installed beside the layer.
     """
-    own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
-    defining = {name: file for name, module in own.items() if (file := _file_of_module(name, module))}
-    folders = {os.path.dirname(file) for file in defining.values() if Path(file).parent.name not in INSTALLED}
+    modules = {base.__module__ for base in layer_class.__mro__}
+    files = set(filter(None, (_file_of_module(name, sys.modules.get(name)) for name in modules)))
+    folders = {os.path.dirname(file) for file in files if Path(file).parent.name not in INSTALLED}
     package = layer_class.__module__.partition(".")[0]
-    files = set(defining.values())
     for name, module in list(sys.modules.items()):
         file = _file_of_module(name, module)
         if file and (name.partition(".")[0] == package or os.path.dirname(file) in folders):
@@ -78,10 +77,11 @@ def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
 
     The directory and its layers can then move together.
     """
-    return {
-        str(path.relative_to(directory)) if (path := Path(file)).is_relative_to(directory) else file: digest
-        for file, digest in digests.items()
-    }
+    shown = {}
+    for file, digest in digests.items():
+        path = Path(file)
+        shown[str(path.relative_to(directory)) if path.is_relative_to(directory) else file] = digest
+    return shown
 
 
 def changed_files(before: Digests, now: Digests) -> list[str]:
@@ -186,19 +186,24 @@ def read_layer_source(target: str) -> LayerSource:
     return LayerSource(f"{file}:{line}", **_descriptions()[target])
 
 
-def misspelt(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
+def misspelt(attributes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
     """The names of given attributes that are misspelt, each with the known name that it means.
 
     It is one letter off, or two are swapped, and the value has the known type. A value of another type is taken for the
     user's own attribute, and so is a name beside the known one.
     """
-    lacking = {name: kind for name, kind in known.items() if name not in given}
-    fitting = ((name, one) for name, value in given.items() for one, kind in lacking.items() if isinstance(value, kind))
-    return {name: one for name, one in fitting if name not in known and name[0] != "_" and _is_one_edit(name, one)}
+    lacking = {meant: kind for meant, kind in known.items() if meant not in attributes}
+    meanings = {}
+    for name, value in attributes.items():
+        for meant, kind in lacking.items():
+            is_similar = name not in known and name[0] != "_" and _is_one_edit(name, meant)
+            if is_similar and isinstance(value, kind):
+                meanings[name] = meant
+    return meanings
 
 
-def _is_one_edit(one: str, other: str) -> bool:
-    tails = ((one[i:], other[i:]) for i in range(len(one) + 1) if one[:i] == other[:i])
+def _is_one_edit(name: str, meant: str) -> bool:
+    tails = ((name[i:], meant[i:]) for i in range(len(name) + 1) if name[:i] == meant[:i])
     return any(a[1:] in (b, b[1:]) or b[1:] == a or a[1::-1] + a[2:] == b for a, b in tails)
 
 

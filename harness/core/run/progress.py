@@ -150,10 +150,10 @@ class Screen(LiveOnTerminal):
 
     def _line(self, case: str = "") -> tuple[float, str]:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
-        still = {one: max(1, self._expected.trials(one) - number) for one, number in self._timed.items()}
+        still = {timed: max(1, self._expected.trials(timed) - number) for timed, number in self._timed.items()}
         ended = self._ended + sum(self._timed.values())
         elapsed = time.monotonic() - self._began
-        left_s = sum(number * self._expected.trial_s(one) for one, number in still.items())
+        left_s = sum(number * self._expected.trial_s(timed) for timed, number in still.items())
         left_s += sum(map(self._expected.facts_s, self._to_count)) + sum(map(self._expected.verify_s, self._kinds))
         trials_left = sum(still.values()) + len(self._to_count) + len(self._kinds)
         left_s += trials_left * self._between_trials_s(elapsed) + self._repeats_s()
