@@ -38,8 +38,8 @@ _NUMBERED = re.compile(r"(\d{4,})-")
 
 def number_of(path: Path) -> int:
     """The number of the writer that created this file, from 1; 0 if the file name has no number."""
-    found = _NUMBERED.match(path.name)
-    return int(found[1]) if found else 0
+    number = _NUMBERED.match(path.name)
+    return int(number[1]) if number else 0
 
 
 class RowWriter:
@@ -123,7 +123,7 @@ def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     for size, alike in groupby(by_size, key=sizes.__getitem__):
         originals: list[Path] = []
         for path in alike:
-            original = next((one for one in originals if size and _same_bytes(one, path)), None)
+            original = next((earlier for earlier in originals if size and _same_bytes(earlier, path)), None)
             if original is None:
                 originals.append(path)
             else:
@@ -140,9 +140,9 @@ def size_of(path: Path) -> int:
         return 1
 
 
-def _same_bytes(one: Path, other: Path) -> bool:
+def _same_bytes(path: Path, other: Path) -> bool:
     try:
-        return filecmp.cmp(one, other, shallow=False)
+        return filecmp.cmp(path, other, shallow=False)
     except OSError:  # the reader reports the unreadable file
         return False
 

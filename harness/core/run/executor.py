@@ -239,14 +239,14 @@ class Executor:
         which = self._which(purpose, case)
         request = self._request(purpose, case, extra)
         self._prepare_device(case.device)
-        held = contextlib.ExitStack()
-        held.callback(self._check_code, case)
-        held.enter_context(gpus.one_trial_on(case.device, self._variables))
+        at_end = contextlib.ExitStack()
+        at_end.callback(self._check_code, case)
+        at_end.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
             with contextlib.ExitStack() as unless_started:
-                unless_started.push(held)
+                unless_started.push(at_end)
                 server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
-                trial = start(server, request, limit_s, held.close)
+                trial = start(server, request, limit_s, at_end.close)
                 unless_started.pop_all()
                 return trial
         except ForkServerLost:
@@ -278,7 +278,7 @@ class Executor:
         when a layer is built or called: a sweep finds these. If a layer ends its process or hangs, all its further
         cases are refused.
         """
-        found: dict[Case, tuple[str, str]] = {}
+        refusals: dict[Case, tuple[str, str]] = {}
         of_layer: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
             of_layer.setdefault((case.impl, case.env), []).append(case)
@@ -287,18 +287,18 @@ class Executor:
                 part = group[start : start + _CASES_PER_REQUEST]
                 outcome = self.ask("refusals", part[0], {"cases": [{**case.as_dict(), "impl": ""} for case in part]})
                 if not outcome.ok:
-                    found |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
+                    refusals |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
                     break
                 for case, refusal in zip(part, outcome.values["refusals"], strict=True):
                     if refusal is not None:
-                        found[case] = refusal[0], printable_reason(refusal[1])
-        return found
+                        refusals[case] = refusal[0], printable_reason(refusal[1])
+        return refusals
 
     def _which(self, purpose: str, case: Case | None) -> _Which:
         """The key of the fork server for these trials."""
-        own = case.impl if case is not None and case.impl in self._slow_imports else ""
+        slow_layer = case.impl if case is not None and case.impl in self._slow_imports else ""
         environment = self.environments[0] if case is None else case.env
-        return environment, self._compiling.is_due(purpose, case), own.partition(":")[0]
+        return environment, self._compiling.is_due(purpose, case), slow_layer.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, extra: Request) -> Request:
         return {

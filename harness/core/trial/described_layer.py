@@ -107,7 +107,8 @@ def describe_page(case: Case) -> Answer:
     place, axes = _line_of(shown), own_axes.declared_axes(layer_class)
     options = [option for option in own_axes.option_defaults(layer_class) if option not in axes]
     defaults = inspect.signature(layer_class).parameters
-    parameters = (str(one.replace(annotation=one.empty)).replace(" ", "") for one in signature.parameters.values())
+    unannotated = (parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values())
+    parameters = (str(parameter).replace(" ", "") for parameter in unannotated)
     # The docstring of a function written in C begins with its signature.
     docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
     return {
@@ -122,7 +123,8 @@ def describe_page(case: Case) -> Answer:
         "inputs": _inputs(layer_class) if is_function else [],
         "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
         "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
-        "takes": _further_sizes(layer_class, is_function),
+        "takes": ["kv_len"] * layer_protocol.takes_source(layer_class)
+        + ["num_kv_heads"] * layer_protocol.takes(layer_class, "num_kv_heads"),
         "reference": _reference(case, layer_class),
         "place": place,
     }
@@ -148,15 +150,6 @@ def _inputs(layer_class: type[FunctionLayer]) -> list[list[str]]:
         fill = getattr(tensor.fill, "__name__", repr(tensor.fill)) if callable(tensor.fill) else tensor.fill
         rows.append([tensor.name, f"({', '.join(tensor.shape)})", fill])
     return [*rows, ["output", f"({', '.join(layer_class.output)})", ""]]
-
-
-def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
-    if is_function:
-        source = any("m" in tensor.shape for tensor in layer_class.inputs)
-    else:
-        source = layer_protocol.accepts(layer_class, "source")
-    groups = layer_protocol.takes(layer_class, "num_kv_heads")
-    return ["kv_len"] * source + ["num_kv_heads"] * groups
 
 
 def _reference(case: Case, layer_class: Any) -> str:

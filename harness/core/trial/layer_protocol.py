@@ -194,19 +194,18 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
-    known = own_axes.option_defaults(layer_class)
+    options = own_axes.option_defaults(layer_class)
     for name in options_of(case.options):
-        if name not in known and (not takes(layer_class, name) or name in AXES):
-            return f"it takes no option '{name}'{did_you_mean(name, known)}"
+        if name not in options and (not takes(layer_class, name) or name in AXES):
+            return f"it takes no option '{name}'{did_you_mean(name, options)}"
     has_source = kv_len(layer_class, case) > 0
     decodes, pads, takes_mask = case.mode == "decode", case.mask == "padding", accepts(layer_class, "attn_mask")
     if case.lengths != EQUAL or is_packed(layer_class):
         reason = _unsupported_lengths(layer_class, case, has_source)
         if reason:
             return reason
-    takes_source = accepts(layer_class, "source")
+    has_room_for_source = takes_source(layer_class)
     if is_function(layer_class):
-        takes_source = any("m" in tensor.shape for tensor in layer_class.inputs)
         if layer_class.decodes and not decodes:
             return "it decodes one token of each sequence: give mode=decode"
         if decodes:
@@ -215,7 +214,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             is_told = takes_mask or knows_lengths(layer_class)
             if pads and not is_told:
                 return "it takes no attn_mask, to hide the padding with"
-            return "its inputs hold no source" if has_source and not takes_source else None
+            return "its inputs hold no source" if has_source and not has_room_for_source else None
     if decodes:
         width = input_width(layer_class)
         if width != 1:
@@ -226,7 +225,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "one token after another has no padding"
         if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
-    if has_source and not takes_source:
+    if has_source and not has_room_for_source:
         return "its forward takes no source"
     is_chunk = sees_a_chunk(layer_class, case)
     if is_chunk and (case.mask == "causal" or is_causal(layer_class)) and case.kv_len < case.seq_len:
@@ -298,6 +297,13 @@ def sees_a_chunk(layer_class: Any, case: Case) -> bool:
     """
     is_attention = is_function(layer_class) and layer_class.layout in ("bhnd", "bnhd")
     return is_attention and case.kv_len > 0 and case.mode != "decode"
+
+
+def takes_source(layer_class: Any) -> bool:
+    """Return whether the layer can attend to a source."""
+    if is_function(layer_class):
+        return any("m" in tensor.shape for tensor in layer_class.inputs)
+    return accepts(layer_class, "source")
 
 
 def input_width(layer_class: Any) -> int:

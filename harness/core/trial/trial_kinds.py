@@ -44,16 +44,19 @@ def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
     cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(case.impl)
-    alike = ({**one, "impl": case.impl, "device": device_kind(one.get("device", "cpu"))} for one in cases)
-    return {"refusals": [_refusal(layer_class, Case.from_dict(one)) for one in alike]}
+    refused = []
+    for axes in cases:
+        device_there = device_kind(axes.get("device", "cpu"))
+        refused.append(_refusal(layer_class, Case.from_dict({**axes, "impl": case.impl, "device": device_there})))
+    return {"refusals": refused}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
         layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
         verified = layer_protocol.case_to_verify(layer_class, case.small())
-        reasons = (layer_protocol.unsupported_reason(layer_class, one) for one in (verified, case))
-        reason = next(filter(None, reasons), None)
+        reason = layer_protocol.unsupported_reason(layer_class, verified)
+        reason = reason or layer_protocol.unsupported_reason(layer_class, case)
     except Exception as error:
         outcome = outcome_of_exception(error)
         return outcome["status"], outcome["reason"]
@@ -113,12 +116,12 @@ def _distributions(modules: Sequence[str]) -> dict[str, str]:
     if not modules:
         return {}
     holders = metadata.packages_distributions()
-    found = {}
+    versions = {}
     for module in modules:
         for name in holders.get(module, [module]):  # an editable install does not list its modules
             if version := _version(name):
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def _version(distribution: str) -> str | None:
@@ -190,8 +193,10 @@ def _failure(error: BaseException) -> Answer:
 def _place(error: BaseException) -> str:
     """The file and line of the layer's innermost frame in the traceback; empty if no layer's code took part."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = next((one for one in reversed(frames) if layer_protocol.is_of_a_layer(one.filename)), None)
-    return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
+    for frame in reversed(frames):
+        if layer_protocol.is_of_a_layer(frame.filename):
+            return f" ({os.path.basename(frame.filename)}:{frame.lineno})"
+    return ""
 
 
 def _traceback(error: BaseException) -> str:
