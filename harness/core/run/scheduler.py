@@ -250,7 +250,10 @@ class Scheduler:
 
     def _prepare(self, cases: Collection[Case]) -> None:
         self._apply_past(cases)
-        self._record_unsupported(self._open.intersection(cases))
+        for case in sorted(self._open.intersection(cases)):
+            reason = indivisible_size(case, self._traits[case.impl].has_heads)
+            if reason:
+                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
         self._verify(self._open.intersection(cases))
         self._compile(self._open.intersection(cases))
         self._once("facts", self._open.intersection(cases) - self._past.facts)
@@ -296,12 +299,6 @@ class Scheduler:
 
     def _shuffled(self, cases: set[Case]) -> list[Case]:
         return self._random.sample(sorted(cases), len(cases))
-
-    def _record_unsupported(self, cases: Collection[Case]) -> None:
-        for case in sorted(cases):
-            reason = indivisible_size(case, self._traits[case.impl].has_heads)
-            if reason:
-                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
 
     def _verify(self, cases: Collection[Case]) -> None:
         """Verify each kind of case once. The outcome becomes a row for every case of the kind."""

@@ -82,13 +82,11 @@ class DescribedLayers:
 
     def options(self, impl: str, env: str) -> dict[str, str | None] | None:
         """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
-        options: dict[str, str | None] | None = self._outcome(impl, env).values.get("options")
-        return options
+        return self._outcome(impl, env).values.get("options")
 
     def axes_text(self, impl: str, env: str = OWN_ENVIRONMENT) -> str | None:
         """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
-        text: str | None = self._outcome(impl, env).values.get("own_axes")
-        return text
+        return self._outcome(impl, env).values.get("own_axes")
 
     def lacked(self, config: SweepConfig, is_strict: bool = True) -> dict[str, list[str]]:
         """The layers that lack an option that the cases name, if it is an own axis of all others.

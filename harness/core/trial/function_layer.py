@@ -35,6 +35,7 @@ from impls.attention.reference import softmax_attention
 
 from . import packed_sequences
 from .layer_inputs import Input, letters_of, read_inputs, read_shape
+from .packed_sequences import is_cumulative, is_longest
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
@@ -140,7 +141,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     defaults: dict[str, Any] = {size: 0 for size, is_there in has_size.items() if is_there}
     passed = {*(tensor.name for tensor in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
     for parameter in named:
-        is_passed = parameter.name in passed or packed_sequences.is_longest(parameter.name)
+        is_passed = parameter.name in passed or is_longest(parameter.name)
         if parameter.default is not parameter.empty and not is_passed:
             defaults[parameter.name] = parameter.default
     defaults |= {axis: default for axis, (_, default) in axes.items()}
@@ -269,7 +270,7 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
         return read_inputs(described, own_letters)
     needed = required(signature)
     written = {parameter: _annotated(signature.parameters[parameter]) for parameter in needed}
-    tensors = [parameter for parameter in needed if not packed_sequences.is_of_lengths(parameter)]
+    tensors = [parameter for parameter in needed if not (is_cumulative(parameter) or is_longest(parameter))]
     if [tensor[:1].lower() for tensor in tensors] == [*_ATTENTION]:
         layout = _layout(function, signature, name)
         shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
@@ -313,7 +314,7 @@ def _annotated(parameter: inspect.Parameter) -> str:
 def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
     stated = attribute(function, "layout")
     if stated is _MISSING:
-        if any(map(packed_sequences.is_cumulative, required(signature))):
+        if any(map(is_cumulative, required(signature))):
             return packed_sequences.LAYOUT
         first = next(iter(signature.parameters.values()), None)
         words = _annotated(first).split() if first is not None else []
@@ -334,8 +335,7 @@ def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ..
         if tensor not in nameable and inspect.Parameter.VAR_KEYWORD not in kinds:
             meant = did_you_mean(tensor, nameable)
             raise UsageError(f"{name} has no parameter '{tensor}', which its inputs name{meant}")
-    missing = [needed for needed in required(signature) if needed not in names]
-    missing = [needed for needed in missing if not packed_sequences.is_longest(needed)]
+    missing = [needed for needed in required(signature) if needed not in names and not is_longest(needed)]
     if missing:
         raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
     by_position = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]

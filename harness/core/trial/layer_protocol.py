@@ -138,8 +138,7 @@ def output_dims(layer: Any, case: Case) -> tuple[str, ...]:
     """The shape of the output, as formulas."""
     if not is_function(layer):
         return ("b", "n", "d")
-    output: tuple[str, ...] = layer.output
-    return _one_token(output) if case.mode == "decode" else output
+    return _one_token(layer.output) if case.mode == "decode" else layer.output
 
 
 def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:

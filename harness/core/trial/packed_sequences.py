@@ -37,11 +37,6 @@ def is_longest(parameter: str) -> bool:
     return _LONGEST.fullmatch(parameter) is not None
 
 
-def is_of_lengths(parameter: str) -> bool:
-    """Whether a parameter of this name takes cumulative lengths or the longest length."""
-    return is_cumulative(parameter) or is_longest(parameter)
-
-
 def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
     """The inputs for those of the parameters that take the first token of each sequence."""
     names = filter(is_cumulative, parameters)
