@@ -365,28 +365,27 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
 
     Raises KeyError for any other name.
     """
-    # In `compare ref=…`, the registry may be that of an older commit, without some fields.
     entry = IMPLS[name]
-    letters = _values_of_letters(at, getattr(entry, "own_sizes", {}))
+    letters = _values_of_letters(at, entry)
     letters |= {letter: constant(value) for letter, value in own_axes.own_letters(entry, at).items()}
     # Rows differ along these axes, and keep their letters.
     letters |= own_axes.letters_of_texts([getattr(at, "own_axes", None)])
-    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
+    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(entry, claim))}
 
 
 def formula_at(text: str, at: Case, letters: Mapping[str, Polynomial] | None = None) -> Polynomial:
     """The formula, as in a claim, at a case, with further letters. Raises UsageError if it cannot be read."""
-    return parse(text, {**_values_of_letters(at, getattr(IMPLS.get(at.impl), "own_sizes", {})), **(letters or {})})
+    return parse(text, {**_values_of_letters(at, IMPLS.get(at.impl)), **(letters or {})})
 
 
-def _values_of_letters(
-    at: Any, own_sizes: Mapping[str, Fraction], layer_class: type | None = None
-) -> dict[str, Polynomial]:
+def _values_of_letters(at: Any, entry: Impl | None, layer_class: type | None = None) -> dict[str, Polynomial]:
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
     The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
     if their values are sizes, and m stays if there is a source.
     """
+    # In `compare ref=…`, the registry may be that of an older commit, without some fields.
+    own_sizes = getattr(entry, "own_sizes", {})
     values = {}
     parameters = inspect.signature(layer_class).parameters if layer_class is not None else {}
     for letter, axis in _SETTING_LETTERS.items():
@@ -409,7 +408,7 @@ def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
     Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
     """
     claims = {}
-    letters = _values_of_letters(at, {}, layer_class)
+    letters = _values_of_letters(at, None, layer_class)
     stated = getattr(layer_class, "claims", {})
     if not isinstance(stated, Mapping):
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")
