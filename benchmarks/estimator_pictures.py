@@ -16,7 +16,7 @@ import numpy as np
 import seaborn as sns
 from scipy.stats import t as student
 
-from harness.core.results.accumulate_rows import read_run
+from harness.core.results.row_files import read_run
 from harness.core.results.summarise import Trials
 from harness.core.stats import noise_prior
 from harness.core.stats.estimate import counted, trial_statistics

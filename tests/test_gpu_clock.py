@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.config.gpus import borrowed_because
 from harness.core.config.machine import is_locked, lock_advice
+from harness.core.model.gpus import borrowed_because
 
 H100 = {"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980, "default_sm_clock_mhz": 1980}
 

@@ -14,8 +14,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from harness.core.config.key_value_options import any_impl
+from harness.core.layers.layer_files import read_layer_source
 from harness.core.layers.layer_lookup import CLAIMS, check_name, is_foreign
-from harness.core.layers.layer_source import read_layer_source
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
 from harness.core.model.sweep_axes import FAILURES, Case

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.core.config import SweepConfig, compose, gpus
+from harness.core.config import SweepConfig, compose
 from harness.core.config.key_value_options import usable_cpus
+from harness.core.model import gpus
 from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError, notify
 from harness.core.model.formatting import counted, duration

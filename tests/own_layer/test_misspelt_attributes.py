@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.layers.layer_files import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.core.layers.layer_lookup import load_class
-from harness.core.layers.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import layer_protocol
 from harness.core.trial.described_layer import describe_layer

@@ -54,7 +54,9 @@ def compose(
             OmegaConf.update(config, key, value, merge=False)
         plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
-        raise UsageError(_omegaconf_message(error, by_key)) from error
+        key = str(error.full_key or "")
+        text = hydra_adapter.one_line(str(error).partition("full_key:")[0])
+        raise UsageError(f"{hydra_adapter.one_line(by_key.get(key, key))}: {text}" if key else text) from error
     if head_dim is not None:
         plain["points"] = points_of_head_dim(head_dim, plain["num_heads"], plain["points"])
     try:
@@ -65,13 +67,6 @@ def compose(
             raise
         source = files.source(error.key.rpartition(".")[2], value=error.value)
         raise UsageError(f"{source}{error}") from error
-
-
-def _omegaconf_message(error: OmegaConfBaseException, typed: Mapping[str, str]) -> str:
-    """An error of OmegaConf in one line: what is wrong, and in which override, if an override is the cause."""
-    key = str(error.full_key or "")
-    text = hydra_adapter.one_line(str(error).partition("full_key:")[0])
-    return f"{hydra_adapter.one_line(typed.get(key, key))}: {text}" if key else text
 
 
 def _checked(
@@ -108,9 +103,7 @@ def _checked(
     axes = check_axes({axis: plain[axis] for axis in AXES if axis not in missing})
     if missing:
         raise UsageError(schema.no_value(min(missing)))
-    schema.check_mask_settings(by_key, axes)
-    schema.check_gpu_settings(by_key, axes)
-    schema.check_lengths_settings(by_key, axes)
+    schema.check_effects(by_key, axes)
     if found.baseline is not None and found.baseline not in axes["impl"]:
         raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
     if points and found.grow in points[0]:
@@ -152,13 +145,13 @@ def differences(before: StoredConfig, now: StoredConfig) -> list[str]:
     added after the run was created counts as unchanged if it is null now.
     """
     then, today = dict(_flattened(before)), dict(_flattened(now))
-    return [
-        f"{name}={_as_text(then.get(name))} before and {_as_text(today.get(name))} now"
-        for name in dict.fromkeys([*then, *today])
-        if (name in _COMPARED or name.partition(".")[0] not in _NOT_COMPARED)
-        and as_list(then.get(name)) != as_list(today.get(name))
-        and _as_text(then.get(name)) != _as_text(today.get(name))  # 67108864 may be stored as a text
-    ]
+    changes = []
+    for name in dict.fromkeys([*then, *today]):
+        old, new = _as_text(then.get(name)), _as_text(today.get(name))  # 67108864 may be stored as a text
+        is_compared = name in _COMPARED or name.partition(".")[0] not in _NOT_COMPARED
+        if is_compared and old != new:
+            changes.append(f"{name}={old} before and {new} now")
+    return changes
 
 
 def _flattened(config: StoredConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -65,16 +65,16 @@ def scaled(overrides: Sequence[str], config_dir: Path | None) -> tuple[list[str]
     For Hydra, the scales of a paper are the group of files `paper/NAME/`. Users need not know this. Raises UsageError
     for an unknown scale, and for a scale without a paper.
     """
-    rest = [override for override in overrides if key_of(override) != SCALE]
+    unscaled = [override for override in overrides if key_of(override) != SCALE]
     scale, paper = _last(overrides, SCALE), _last(overrides, PAPER)
     if scale is None:
-        return rest, []
+        return unscaled, []
     if paper in (None, "null"):
         raise UsageError(f"scale={scale} is of a published setting: give paper=NAME too")
-    known = sorted({*_options(f"{PAPER}/{paper}", config_dir)})
-    if known and scale not in known:
-        raise UsageError(f"unknown scale '{scale}'{did_you_mean(scale, known)}")
-    return rest, [f"{PAPER}/{paper}@_global_={scale}"] if known else []  # an unknown paper is reported elsewhere
+    scales = sorted({*_options(f"{PAPER}/{paper}", config_dir)})
+    if scales and scale not in scales:
+        raise UsageError(f"unknown scale '{scale}'{did_you_mean(scale, scales)}")
+    return unscaled, [f"{PAPER}/{paper}@_global_={scale}"] if scales else []  # an unknown paper is reported elsewhere
 
 
 def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class UserFiles:
 
         A file that is chosen comes first, and a file that `conf/` has too does not count: the built-in one wins.
         """
-        own = []
+        candidates = []
         for path in sorted(self._directory.glob("*/**/*.yaml") if self._directory else ()):
             below = path.relative_to(str(self._directory))
             if (conf_directory() / below).exists():
@@ -137,9 +137,9 @@ class UserFiles:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 text = re.sub(r"(?m)(^|\s)#.*", "", read_text(path, MOST_YAML_BYTES))
                 if re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text):
-                    exact = all(str(one) in text for one in flattened(value))
-                    own.append((below.with_suffix("").as_posix() not in self._chosen, not exact, path))
-        return f"{min(own)[-1]}: " if own else ""
+                    has_value = all(str(part) in text for part in flattened(value))
+                    candidates.append((below.with_suffix("").as_posix() not in self._chosen, not has_value, path))
+        return f"{min(candidates)[-1]}: " if candidates else ""
 
     def compose(self, choices: Sequence[str]) -> DictConfig:
         """The configuration that Hydra composes from `conf/`, this directory and the choices.
@@ -318,8 +318,8 @@ def _values(override: Override, impls: Sequence[str]) -> Any:
 
 def _plain(value: Any, override: Override, impls: Sequence[str]) -> Any:
     if isinstance(value, Glob):
-        found = value.filter(list(impls)) if override.key_or_group == "impl" else []
-        return any_impl(found, str(override.input_line), "".join(value.include[:1]), impls)
+        chosen = value.filter(list(impls)) if override.key_or_group == "impl" else []
+        return any_impl(chosen, str(override.input_line), "".join(value.include[:1]), impls)
     if isinstance(value, QuotedString):
         return value.text
     if isinstance(value, list):

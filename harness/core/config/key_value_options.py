@@ -33,9 +33,9 @@ _UNITS = BYTE_UNITS | MORE_BYTE_UNITS
 _POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 
 
-def long_names(given: Mapping[Any, Any]) -> dict[Any, Any]:
+def long_names(items: Mapping[Any, Any]) -> dict[Any, Any]:
     """The items under the long names: `n` is short for `seq_len`."""
-    return {LETTERS.get(name, name): value for name, value in given.items()}
+    return {LETTERS.get(name, name): value for name, value in items.items()}
 
 
 def present_option(option: str) -> str:
@@ -52,15 +52,11 @@ def present_option(option: str) -> str:
     if name in VALUES:
         return f"{key}={our_values(name, value)}"
     if name == "points":
-        return f"{key}={our_point_values(_with_braces(option, value))}"
+        if "{" not in value and re.search(r"[A-Za-z_]\s*:", value):
+            raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
+        return f"{key}={our_point_values(value)}"
     is_size = name == "head_dim" or (name in AXES and AXES[name].type is int)
     return f"{key}={whole_numbers(value)}" if is_size else f"{key}={value}"
-
-
-def _with_braces(option: str, points: str) -> str:
-    if "{" not in points and re.search(r"[A-Za-z_]\s*:", points):
-        raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
-    return points
 
 
 def bytes_in(text: str) -> int | None:
@@ -131,25 +127,25 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
     Raises UsageError for another form, an unknown or repeated key, and an invalid value.
     """
     keys = {key.name: key for key in known}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"'{text}' is not of the form key=value")
         if name not in keys:
             raise UsageError(unknown_key(name, keys))
-        if name in given:
+        if name in values:
             raise UsageError(f"{name} is given twice")
-        given[name] = keys[name].value(value)
-    return {name: key.default for name, key in keys.items()} | given
+        values[name] = keys[name].value(value)
+    return {name: key.default for name, key in keys.items()} | values
 
 
 def take_keys(texts: Iterable[str], known: Sequence[Key]) -> tuple[dict[str, Any], list[str]]:
     """The values of a command's own keys, as `read_keys` returns them, and the other texts."""
     names = [key.name for key in known]
     present = list(map(present_option, texts))
-    own = [text for text in present if text.partition("=")[0] in names]
-    return read_keys(own, known), [text for text in present if text not in own]
+    of_command = [text for text in present if text.partition("=")[0] in names]
+    return read_keys(of_command, known), [text for text in present if text not in of_command]
 
 
 # A message lists at most this many layers, and families of more.
@@ -238,28 +234,28 @@ def any_impl(found: list[str], text: str, pattern: str, impls: Sequence[str]) ->
     if found:
         return found
     families = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in impls)
-    known = impls if len(impls) <= _MOST_NAMED else families
-    raise UsageError(f"{text}: no impl matches{did_you_mean(pattern, known)}")
+    named = impls if len(impls) <= _MOST_NAMED else families
+    raise UsageError(f"{text}: no impl matches{did_you_mean(pattern, named)}")
 
 
 def _checked(axis: str, value: Any) -> Any:
     """The value, if it is valid along the axis. Raises UsageError otherwise."""
-    known = AXES[axis]
+    of_axis = AXES[axis]
     if axis == "impl":
         layer_lookup.check_name(str(value))
-    if known.values and not known.is_known(value):
-        raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), known.values)}")
+    if of_axis.values and not of_axis.is_known(value):
+        raise UsageError(f"unknown {axis} '{value}'{did_you_mean(str(value), of_axis.values)}")
     if axis == "options":
         return sorted_options(str(value))
-    if known.type is str:
+    if of_axis.type is str:
         return str(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if known.type is float:
-        if not is_number or not known.least <= value < known.most:
-            raise UsageError(f"{axis}={value}: it takes a number from {known.least} and below {known.most}")
+    if of_axis.type is float:
+        if not is_number or not of_axis.least <= value < of_axis.most:
+            raise UsageError(f"{axis}={value}: it takes a number from {of_axis.least} and below {of_axis.most}")
         return float(value)
-    if not is_number or not isinstance(value, int) or not known.least <= value <= known.most:
-        raise UsageError(f"{axis}={value}: it takes whole numbers from {known.least} to {known.most}")
+    if not is_number or not isinstance(value, int) or not of_axis.least <= value <= of_axis.most:
+        raise UsageError(f"{axis}={value}: it takes whole numbers from {of_axis.least} to {of_axis.most}")
     return value
 
 
@@ -298,9 +294,11 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
         filters = {axis: values for axis, values in chosen.items() if axis in named}
         left = [point for point in points if all(point[axis] in values for axis, values in filters.items())]
         if not left:
-            wanted = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in filters.items())
+            chosen_values = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in filters.items())
             listed = "; ".join(map(_point_text, points))
-            raise UsageError(f"{wanted} matches none of the points: {listed}; leave it out, or give points=null too")
+            raise UsageError(
+                f"{chosen_values} matches none of the points: {listed}; leave it out, or give points=null too"
+            )
         return tuple(left)
 
 
@@ -317,13 +315,13 @@ def points_of_head_dim(given: Any, num_heads: Any, points: Any) -> Any:
         )
     if points is not None and not (isinstance(points, list) and all(isinstance(point, Mapping) for point in points)):
         return points  # `check_points` says what is wrong
-    found = []
+    with_widths = []
     for size, point in itertools.product(sizes, map(long_names, points or [{}])):
         if "d_model" in point:
             raise UsageError("head_dim sets d_model, and the points have a d_model too: leave one of them out")
         for heads in check_axis("num_heads", point.get("num_heads", num_heads)):
-            found.append({**point, "d_model": heads * size, "num_heads": heads})
-    return found
+            with_widths.append({**point, "d_model": heads * size, "num_heads": heads})
+    return with_widths
 
 
 def _point_value(axis: str, value: Any) -> Any:

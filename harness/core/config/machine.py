@@ -143,15 +143,17 @@ def unlike(before: Machine, now: Machine) -> list[str]:
 
     Both arguments are results of `describe_machine`, possibly read from a damaged file.
     """
-    found = []
+    differences = []
     for name, of, key in _DECISIVE:
-        then, today = (part(one, of).get(key) for one in (before, now))
+        then, today = part(before, of).get(key), part(now, of).get(key)
         if then != today:
-            found.append(f"{name} {then} before and {today} now")
-    found += unlike_gpus(before, now)
-    then, today = (part(one, ENVIRONMENTS) for one in (before, now))
-    changed = [name for name in then if name in today and then[name] != today[name]]
-    return [*found, *(f"env={name} {then[name]} before and {today[name]} now" for name in changed)]
+            differences.append(f"{name} {then} before and {today} now")
+    differences += unlike_gpus(before, now)
+    versions = part(now, ENVIRONMENTS)
+    for name, then in part(before, ENVIRONMENTS).items():
+        if name in versions and then != versions[name]:
+            differences.append(f"env={name} {then} before and {versions[name]} now")
+    return differences
 
 
 def unlike_gpus(before: Machine, now: Machine) -> list[str]:
@@ -173,15 +175,16 @@ def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple
     What NVML did not tell is no difference.
     """
     then, today = gpu_states(before), gpu_states(now)
-    found = []
+    differences = []
     for uuid, state in today.items():
         earlier = [then[uuid]] if uuid in then else [*then.values()]
         of = f" of {uuid[:_SHORT]}" if len({*then, *today}) > 1 else ""
         for key, (name, unit) in decisive.items():
-            known = sorted({_shown(one[key]) for one in earlier if one.get(key) is not None})
-            if known and state.get(key) is not None and _shown(state[key]) not in known:
-                found.append(f"GPU {name}{of} {' or '.join(known)}{unit} before and {_shown(state[key])}{unit} now")
-    return found
+            values = sorted({_shown(gpu[key]) for gpu in earlier if gpu.get(key) is not None})
+            if values and state.get(key) is not None and _shown(state[key]) not in values:
+                text = f"{' or '.join(values)}{unit} before and {_shown(state[key])}{unit} now"
+                differences.append(f"GPU {name}{of} {text}")
+    return differences
 
 
 def _shown(value: Any) -> str:
@@ -209,7 +212,7 @@ def gpu_state_of(machine: Machine, device: str) -> dict[str, Any] | None:
 def with_gpus_of(machine: Machine, devices: Iterable[str]) -> dict[str, Any]:
     """The description with the states of the GPUs that are these devices, such as `cuda:1`."""
     used = {int(device.partition(":")[2] or 0) for device in devices if device_kind(device) == "cuda"}
-    return with_gpus(machine, {uuid: one for uuid, one in gpu_states(machine).items() if one.get("index") in used})
+    return with_gpus(machine, {uuid: gpu for uuid, gpu in gpu_states(machine).items() if gpu.get("index") in used})
 
 
 def is_locked(state: GpuState, rates_mhz: Collection[float]) -> bool:
@@ -267,17 +270,20 @@ def _base_mhz(state: GpuState) -> int | None:
     highest = state.get("sm_clock_max_mhz")
     if not highest:
         return None
-    known = [state.get(name) for name in ("default_sm_clock_mhz", "application_sm_clock_mhz")]
-    lower = [int(rate) for rate in known if rate and rate < highest]
-    return lower[0] if lower else int(_HELD_SHARE * highest) // _STEP_MHZ * _STEP_MHZ
+    for name in ("default_sm_clock_mhz", "application_sm_clock_mhz"):
+        rate = state.get(name)
+        if rate and rate < highest:
+            return int(rate)
+    return int(_HELD_SHARE * highest) // _STEP_MHZ * _STEP_MHZ
 
 
 def versions_text(machine: Machine) -> str:
     """The versions in a description that matter for times: `python 3.11.7, torch 2.6.0, CUDA 12.4, my-layers 1.0`."""
     torch = part(machine, "torch")
     named = {"torch": "version", "CUDA": "cuda", "cuDNN": "cudnn", "triton": "triton"}
-    found = {"python": machine.get("python"), **{name: torch.get(key) for name, key in named.items()}}
-    return ", ".join(f"{name} {version}" for name, version in {**found, **part(machine, "packages")}.items() if version)
+    versions = {"python": machine.get("python"), **{name: torch.get(key) for name, key in named.items()}}
+    versions |= part(machine, "packages")
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
 def kind_of_machine(machine: Machine) -> dict[str, str]:

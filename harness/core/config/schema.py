@@ -257,12 +257,26 @@ def threads_of(launcher: Launcher) -> int:
 AxisValues = Mapping[str, Sequence[Any]]
 
 
-def check_mask_settings(chosen: Collection[str], axes: AxisValues) -> None:
-    """Raise UsageError for an explicit mask, or fraction of padding, that no case would have.
+def check_effects(chosen: Collection[str], axes: AxisValues) -> None:
+    """Raise UsageError for an explicit setting that no case would have.
 
     `chosen` are the axes that the user has set, `axes` the values of all axes. Defaults may be without effect, because
-    the user did not choose them.
+    the user did not choose them. A mask and a fraction of padding are checked, a cache and a launch of GPUs, and
+    lengths.
     """
+    _check_mask(chosen, axes)
+    for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():
+        if axis in chosen and set(axes[axis]) != {usual}:
+            raise UsageError(f"{_is_set(axis, axes)} is of GPUs: give device=cuda too, or leave it out")
+    text = _is_set("lengths", axes)
+    if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
+        raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave lengths out")
+    if EQUAL not in axes["lengths"] and "padding_fraction" in chosen and any(axes["padding_fraction"]):
+        fraction = _is_set("padding_fraction", axes)
+        raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
+
+
+def _check_mask(chosen: Collection[str], axes: AxisValues) -> None:
     if "padding" in axes["mask"]:
         return
     # Without a mask there is no padding, and the key of the case records that.
@@ -276,23 +290,6 @@ def check_mask_settings(chosen: Collection[str], axes: AxisValues) -> None:
             instead = " or ".join(f"mask={mask}" for mask in sorted(seen))
             text = _is_set("mask", axes)
             raise UsageError(f"{text}: with mode=decode a token {why}: give {instead}, or leave mask out")
-
-
-def check_lengths_settings(chosen: Collection[str], axes: AxisValues) -> None:
-    """Raise UsageError for unequal lengths, or an explicit fraction of padding beside them, that no case would have."""
-    text = _is_set("lengths", axes)
-    if set(axes["lengths"]) != {EQUAL} and set(axes["batch_size"]) == {1}:
-        raise UsageError(f"{text}: a batch of one sequence has one length: give batch_size=8 too, or leave lengths out")
-    if EQUAL not in axes["lengths"] and "padding_fraction" in chosen and any(axes["padding_fraction"]):
-        fraction = _is_set("padding_fraction", axes)
-        raise UsageError(f"{fraction} is of equal lengths: {text} sets the padding; leave one of them out")
-
-
-def check_gpu_settings(chosen: Collection[str], axes: AxisValues) -> None:
-    """Raise UsageError for an explicit cache or launch that no case would have, because all are on the CPU."""
-    for axis, usual in OF_GPUS.items() if set(axes["device"]) == {"cpu"} else ():
-        if axis in chosen and set(axes[axis]) != {usual}:
-            raise UsageError(f"{_is_set(axis, axes)} is of GPUs: give device=cuda too, or leave it out")
 
 
 def _is_set(axis: str, axes: AxisValues) -> str:

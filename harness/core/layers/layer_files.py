@@ -1,16 +1,26 @@
-"""Digests of a layer's files, by which a run detects that its code was changed."""
+"""What is known of layers by their files: digests, pages of our layers, and the layers that a user's module holds.
 
+A run detects by digests that a layer's code was changed. Nothing here imports a layer, since importing torch takes a
+second: `impls/descriptions.json` repeats what the classes of our layers allow and say.
+"""
+
+import ast
 import hashlib
+import json
 import os
+import re
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import impls
+from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_bytes
 
 # Digest by file; the built-in layers share the single key `BUILTIN`. A run stores the digests to detect changed code.
@@ -29,11 +39,10 @@ def files_of_class(layer_class: type) -> dict[str, str]:
     The files are those of its class and base classes, and imported files from the same directories or the same package.
     Files of Python, torch and this harness are left out, as are packages that were installed beside the layer.
     """
-    own = {base.__module__: sys.modules.get(base.__module__) for base in layer_class.__mro__}
-    defining = {name: file for name, module in own.items() if (file := _file_of_module(name, module))}
-    folders = {os.path.dirname(file) for file in defining.values() if Path(file).parent.name not in INSTALLED}
+    modules = {base.__module__ for base in layer_class.__mro__}
+    files = set(filter(None, (_file_of_module(name, sys.modules.get(name)) for name in modules)))
+    folders = {os.path.dirname(file) for file in files if Path(file).parent.name not in INSTALLED}
     package = layer_class.__module__.partition(".")[0]
-    files = set(defining.values())
     for name, module in list(sys.modules.items()):
         file = _file_of_module(name, module)
         if file and (name.partition(".")[0] == package or os.path.dirname(file) in folders):
@@ -68,10 +77,11 @@ def shown_digests(digests: Digests, directory: Path) -> dict[str, str]:
 
     The directory and its layers can then move together.
     """
-    return {
-        str(path.relative_to(directory)) if (path := Path(file)).is_relative_to(directory) else file: digest
-        for file, digest in digests.items()
-    }
+    shown = {}
+    for file, digest in digests.items():
+        path = Path(file)
+        shown[str(path.relative_to(directory)) if path.is_relative_to(directory) else file] = digest
+    return shown
 
 
 def changed_files(before: Digests, now: Digests) -> list[str]:
@@ -118,3 +128,111 @@ def _digest(files: list[Path]) -> str:
             content = b""
         digest.update(len(content).to_bytes(8) + content)
     return digest.hexdigest()[:_SHOWN_DIGITS]
+
+
+_DESCRIPTIONS = Path(impls.__path__[0], "descriptions.json")
+# Attributes that describe a class or a function, and would be ignored if misspelt, each with the type of its value.
+_OF_BOTH: dict[str, Any] = {
+    **dict.fromkeys(("claims", "kernels", "axes"), Mapping),
+    **dict.fromkeys(("has_heads", "causal", "compiled", "kinks"), bool),
+    **{"family": str, "output_dtype": str, "reference": Callable | str | None, "allowed_error": float | int},
+}
+OF_CLASSES = _OF_BOTH | {"needs_source": bool, "input_width": int, "supports": staticmethod}
+OF_FUNCTIONS = _OF_BOTH | {
+    **dict.fromkeys(("supports", "prepare", "load_package"), Callable),
+    **{"inputs": Mapping, "output": str, "layout": str, "lengths_as": str, "decodes": bool},
+}
+
+
+@dataclass(frozen=True)
+class LayerSource:
+    """What a class or function of ours allows and says, as its page shows it.
+
+    - `place`: its file and line. `equation`: the first one in its docstrings, or in those of its reference.
+    - `modes`, `masks`: those that it can run, the masks without a source.
+    - `sizes`: the further sizes that it takes. `flags`: those of its attributes that are True.
+    - `limits`: what the docstring of `supports` tells.
+    """
+
+    place: str
+    equation: str
+    modes: list[str]
+    masks: list[str]
+    sizes: list[str]
+    flags: list[str]
+    limits: str
+
+    def takes(self, name: str) -> bool:
+        """Whether the layer takes this size: a source for `kv_len`, or a parameter of the constructor."""
+        return name in self.sizes
+
+
+@cache
+def _descriptions() -> dict[str, dict[str, Any]]:
+    return json.loads(_DESCRIPTIONS.read_text(encoding="utf-8"))
+
+
+def read_layer_source(target: str) -> LayerSource:
+    """What is stored of `module:Class` or `module:function`, a layer of ours. Raises UsageError without anything."""
+    module, _, name = target.partition(":")
+    file = f"{module.replace('.', '/')}.py"
+    if target not in _descriptions():
+        raise UsageError(
+            f"{_DESCRIPTIONS.name} lacks {target}: `python -m pytest tests/impls --snapshot-update` adds it"
+        )
+    source = (_DESCRIPTIONS.parents[1] / file).read_text(encoding="utf-8")
+    above = re.split(rf"^(?:class|def) {name}\b", source, maxsplit=1, flags=re.MULTILINE)[0]
+    line = above.count("\n") + 1
+    return LayerSource(f"{file}:{line}", **_descriptions()[target])
+
+
+def misspelt(attributes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
+    """The names of given attributes that are misspelt, each with the known name that it means.
+
+    It is one letter off, or two are swapped, and the value has the known type. A value of another type is taken for the
+    user's own attribute, and so is a name beside the known one.
+    """
+    lacking = {meant: kind for meant, kind in known.items() if meant not in attributes}
+    meanings = {}
+    for name, value in attributes.items():
+        for meant, kind in lacking.items():
+            is_similar = name not in known and name[0] != "_" and _is_one_edit(name, meant)
+            if is_similar and isinstance(value, kind):
+                meanings[name] = meant
+    return meanings
+
+
+def _is_one_edit(name: str, meant: str) -> bool:
+    tails = ((name[i:], meant[i:]) for i in range(len(name) + 1) if name[:i] == meant[:i])
+    return any(a[1:] in (b, b[1:]) or b[1:] == a or a[1::-1] + a[2:] == b for a, b in tails)
+
+
+def find_layers(name: str) -> tuple[str, str, list[str]]:
+    """Find the module of a user's own layer in a name without a colon, such as `their.module.Layer`.
+
+    Return the module as it is written before the colon, the rest of the name, and the module's public classes and
+    functions. The module is empty if there is none. No package is imported, since it could import torch.
+    """
+    if "/" in name or name.endswith(".py"):
+        place = f"{'' if '/' in name else './'}{name.removesuffix('.py')}.py"
+        return (place, "", _public_names(Path(place))) if Path(place).is_file() else ("", "", [])
+    parts, path, file = name.split("."), None, None
+    for count, part in enumerate(parts, 1):
+        spec = PathFinder.find_spec(".".join(parts[:count]), path) if part.isidentifier() else None
+        if spec is None or parts[0] in sys.stdlib_module_names:
+            break
+        if spec.origin is not None and spec.origin.endswith(".py"):
+            module, rest, file = ".".join(parts[:count]), ".".join(parts[count:]), Path(spec.origin)
+        path = spec.submodule_search_locations
+        if path is None:
+            break
+    return ("", "", []) if file is None else (module, rest, _public_names(file))
+
+
+def _public_names(file: Path) -> list[str]:
+    try:
+        tree = ast.parse(read_bytes(file))
+    except (OSError, SyntaxError, ValueError):  # nothing can be suggested; an import says what is wrong
+        return []
+    defined = (node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
+    return [name for name in defined if not name.startswith("_")]

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,7 @@ from harness.core.model.polynomial import Polynomial, constant, own_letter, pars
 from harness.core.model.sweep_axes import AXES, LETTERS, Case
 from impls.registry import IMPLS, Impl
 
-from .layer_source import find_layers
+from .layer_files import find_layers
 
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
 
@@ -67,21 +68,17 @@ def load_file(file: Path) -> ModuleType:
 
 def _packages(file: Path) -> list[Path]:
     """Directories of the packages that contain the file, outermost first."""
-    found: list[Path] = []
-    for directory in file.parents:
-        if not (directory / "__init__.py").is_file():
-            break
-        found.insert(0, directory)
-    return found
+    packages = takewhile(lambda directory: (directory / "__init__.py").is_file(), file.parents)
+    return list(packages)[::-1]
 
 
 def _run_file(name: str, file: Path) -> ModuleType:
     """Run the file as module `name`, or return the module if this file has been imported under that name."""
-    known = sys.modules.get(name)
-    if known is not None:
-        if not _is_file_of(known, file):
-            raise ImportError(f"{file} cannot be imported as {name}: that is {known.__file__}")
-        return known
+    imported = sys.modules.get(name)
+    if imported is not None:
+        if not _is_file_of(imported, file):
+            raise ImportError(f"{file} cannot be imported as {name}: that is {imported.__file__}")
+        return imported
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python module")
@@ -245,38 +242,32 @@ def load_reference(name: str) -> type | None:
     if no reference can be found.
     """
     layer: Any = load_class(name)
-    of_function = hasattr(layer, "positional")
-    found = _reference_entry(name)
-    if of_function and not isinstance(found, str | Impl | type):
-        return _reference_of_function(layer, found)
-    if found is None or isinstance(found, type):
-        return found
-    if isinstance(found, Impl):
-        if not of_function:
-            return _load(found.reference)
+    is_function, stated = hasattr(layer, "positional"), _reference_entry(name)
+    reference = stated
+    if isinstance(stated, type):
+        return stated
+    if isinstance(stated, Impl):
+        reference = _find(stated.reference) if is_function else _load(stated.reference)
         # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
-        if layer.layout and found.reference == IMPLS["sdpa.naive"].reference:
-            return _reference_of_function(layer, importlib.import_module(_SOFTMAX).softmax_attention)
-        reference = _find(found.reference)
-        if isinstance(reference, type):
+        if is_function and layer.layout and stated.reference == IMPLS["sdpa.naive"].reference:
+            reference = importlib.import_module(_SOFTMAX).softmax_attention
+        if is_function and isinstance(reference, type):
             raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
-        return _reference_of_function(layer, reference)
-    if isinstance(found, str) and is_foreign(found):
+    elif isinstance(stated, str) and is_foreign(stated):
         try:
-            return _reference_of_function(layer, _find(found)) if of_function else _load(found)
+            reference = _find(stated) if is_function else _load(stated)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
-            raise UsageError(f"reference = {found!r} cannot be loaded ({error}). {_REFERENCES}") from error
-    near = nearest(str(found), IMPLS)
-    meant = f"; did you mean '{near}'?" if near else "."
-    raise UsageError(f"reference = {found!r} is no layer{meant} {_REFERENCES}")
-
-
-def _reference_of_function(layer: type, reference: Any) -> type | None:
+            raise UsageError(f"reference = {stated!r} cannot be loaded ({error}). {_REFERENCES}") from error
+    elif isinstance(stated, str) or not (is_function or stated is None):
+        near = nearest(str(stated), IMPLS)
+        meant = f"; did you mean '{near}'?" if near else "."
+        raise UsageError(f"reference = {stated!r} is no layer{meant} {_REFERENCES}")
+    if not is_function:
+        return reference
     try:
-        made = importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
+        return importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
     except TypeError as error:
         raise UsageError(f"its reference: {error}") from error
-    return made
 
 
 def build_options(name: str) -> dict[str, Any]:
@@ -289,8 +280,8 @@ def reference_options(name: str) -> dict[str, Any]:
 
     A user's own layer may name a registered layer as its reference. The arguments are then those of that layer.
     """
-    found = _reference_entry(name)
-    return dict(found.reference_options) if isinstance(found, Impl) else {}
+    entry = _reference_entry(name)
+    return dict(entry.reference_options) if isinstance(entry, Impl) else {}
 
 
 def _reference_entry(name: str) -> Any:
@@ -300,12 +291,12 @@ def _reference_entry(name: str) -> Any:
 
 
 def _load(target: str) -> type:
-    found, module = _find(target), _module_of(target)
-    if isinstance(found, type):
-        return found
-    if not callable(found):
+    layer, module = _find(target), _module_of(target)
+    if isinstance(layer, type):
+        return layer
+    if not callable(layer):
         raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
-    return importlib.import_module(_FUNCTIONS).class_of(found, module.__name__)
+    return importlib.import_module(_FUNCTIONS).class_of(layer, module.__name__)
 
 
 def _module_of(target: str) -> ModuleType:
@@ -315,16 +306,16 @@ def _module_of(target: str) -> ModuleType:
 
 def _find(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
-    found = _module_of(target)
+    value: Any = _module_of(target)
     for name in unicodedata.normalize("NFKC", attribute).split("."):  # as Python reads names in source code
-        table = found() if isinstance(found, type) and issubclass(found, Mapping) else found
+        table = value() if isinstance(value, type) and issubclass(value, Mapping) else value
         keys = dict(table) if isinstance(table, Mapping) else {}  # functions that were registered there
-        if not hasattr(found, name) and name not in keys:
+        if not hasattr(value, name) and name not in keys:
             # Name the place as the user wrote it: a file outside any package has a different module name.
-            known = _listed(list(keys)) if keys else _classes_in(_module_of(target), attribute)
-            raise AttributeError(f"{place} has no '{attribute}'; {known}")
-        found = getattr(found, name) if hasattr(found, name) else keys[name]
-    return found
+            instead = _listed(list(keys)) if keys else _classes_in(_module_of(target), attribute)
+            raise AttributeError(f"{place} has no '{attribute}'; {instead}")
+        value = getattr(value, name) if hasattr(value, name) else keys[name]
+    return value
 
 
 def _classes_in(module: ModuleType, near: str = "") -> str:
@@ -374,33 +365,34 @@ def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
 
     Raises KeyError for any other name.
     """
-    # In `compare ref=…`, the registry may be that of an older commit, without some fields.
     entry = IMPLS[name]
-    letters = _values_of_letters(at, getattr(entry, "own_sizes", {}))
+    letters = _values_of_letters(at, entry)
     letters |= {letter: constant(value) for letter, value in own_axes.own_letters(entry, at).items()}
     # Rows differ along these axes, and keep their letters.
     letters |= own_axes.letters_of_texts([getattr(at, "own_axes", None)])
-    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(IMPLS[name], claim))}
+    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(entry, claim))}
 
 
 def formula_at(text: str, at: Case, letters: Mapping[str, Polynomial] | None = None) -> Polynomial:
     """The formula, as in a claim, at a case, with further letters. Raises UsageError if it cannot be read."""
-    return parse(text, {**_values_of_letters(at, getattr(IMPLS.get(at.impl), "own_sizes", {})), **(letters or {})})
+    return parse(text, {**_values_of_letters(at, IMPLS.get(at.impl)), **(letters or {})})
 
 
-def _values_of_letters(
-    at: Any, own_sizes: Mapping[str, Fraction], layer_class: type | None = None
-) -> dict[str, Polynomial]:
+def _values_of_letters(at: Any, entry: Impl | None, layer_class: type | None = None) -> dict[str, Polynomial]:
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
     The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
     if their values are sizes, and m stays if there is a source.
     """
+    # In `compare ref=…`, the registry may be that of an older commit, without some fields.
+    own_sizes = getattr(entry, "own_sizes", {})
     values = {}
+    parameters = inspect.signature(layer_class).parameters if layer_class is not None else {}
     for letter, axis in _SETTING_LETTERS.items():
         own = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
-        if number := _default_of(layer_class, axis.name):
-            own = constant(number)
+        default = getattr(parameters.get(axis.name), "default", 0)
+        if default and isinstance(default, int):
+            own = constant(default)
         value = getattr(at, axis.name, axis.default)
         size = constant(value) if axis.of_layer else own_letter(letter)
         values[letter] = own if value == axis.default else size
@@ -410,19 +402,13 @@ def _values_of_letters(
     return values
 
 
-def _default_of(layer_class: type | None, name: str) -> int:
-    """The constructor's default for a size, 0 without one."""
-    parameter = inspect.signature(layer_class).parameters.get(name) if layer_class is not None else None
-    return parameter.default if parameter is not None and isinstance(parameter.default, int) else 0
-
-
 def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
     """The claims in the attribute `claims` of a user's own layer, at a case or setting; empty without that attribute.
 
     Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
     """
     claims = {}
-    letters = _values_of_letters(at, {}, layer_class)
+    letters = _values_of_letters(at, None, layer_class)
     stated = getattr(layer_class, "claims", {})
     if not isinstance(stated, Mapping):
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")

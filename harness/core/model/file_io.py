@@ -128,12 +128,10 @@ def write_atomically(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", errors="replace")
         part.replace(path)
     except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
         with contextlib.suppress(OSError):  # a directory that forbids writing also forbids removing
             part.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, content: object) -> None:

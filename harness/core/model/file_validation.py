@@ -32,10 +32,10 @@ class FileModel(OpenModel):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _names(cls, held: Any) -> Any:
-        for name in held if isinstance(held, Mapping) else ():
+    def _names(cls, content: Any) -> Any:
+        for name in content if isinstance(content, Mapping) else ():
             _check_name(name, cls.model_fields)
-        return held
+        return content
 
 
 def one_of(known: Collection[str]) -> pydantic.AfterValidator:
@@ -56,20 +56,21 @@ def validator(function: Callable[_Given, _Held]) -> Callable[_Given, _Held]:
     return validate
 
 
-def checked(kind: type[_Held], held: object) -> _Held:
+def checked(kind: type[_Held], content: object) -> _Held:
     """The content of a file as a model or dataclass. Raises Damaged, with the first place that does not fit."""
     try:
-        return pydantic.TypeAdapter(kind).validate_python(held)
-    except pydantic.ValidationError as found:
-        error = found.errors(include_url=False)[0]
-        place = _place(error["loc"], held)
+        return pydantic.TypeAdapter(kind).validate_python(content)
+    except pydantic.ValidationError as invalid:
+        error = invalid.errors(include_url=False)[0]
+        place = _place(error["loc"], content)
+        expected = re.sub(r" or (an )?instance of .*", "", error["msg"]).replace("Input should be", "not")
+        message = f"{place or 'it'} is {_shown(error['input'])}, {expected}"
         cause = error.get("ctx", {}).get("error")
         if cause is not None:
-            raise Damaged(f"{place}: {cause}" if place else str(cause)) from found
+            message = f"{place}: {cause}" if place else str(cause)
         if error["type"] == "missing":
-            raise Damaged(f"{place} is missing") from found
-        expected = re.sub(r" or (an )?instance of .*", "", error["msg"]).replace("Input should be", "not")
-        raise Damaged(f"{place or 'it'} is {_shown(error['input'])}, {expected}") from found
+            message = f"{place} is missing"
+        raise Damaged(message) from invalid
 
 
 def _check_name(name: Any, known: Collection[str]) -> Any:
@@ -78,15 +79,16 @@ def _check_name(name: Any, known: Collection[str]) -> Any:
     return name
 
 
-def _place(path: tuple[Any, ...], held: Any) -> str:
+def _place(path: tuple[Any, ...], value: Any) -> str:
     """The names on the way to a value. An object in a list goes by its own name, anything else by its number."""
     parts: list[str] = []
     for step in (step for step in path if step != "[key]"):
-        if isinstance(step, str) and not isinstance(held, Mapping):
+        if isinstance(step, str) and not isinstance(value, Mapping):
             continue  # the name of one of several types
-        is_inside = isinstance(held, list) or (isinstance(held, Mapping) and step in held)
-        held = held[step] if is_inside else None
-        names = [held[name] for name in _NAMES if isinstance(held.get(name), str)] if isinstance(held, Mapping) else []
+        is_inside = isinstance(value, list) or (isinstance(value, Mapping) and step in value)
+        value = value[step] if is_inside else None
+        entries = value if isinstance(value, Mapping) else {}
+        names = [entries[name] for name in _NAMES if isinstance(entries.get(name), str)]
         if isinstance(step, int) and names:
             parts[-1] = " ".join(names[0].split())
         else:
@@ -151,6 +153,6 @@ def known_machine(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
             except Damaged as damage:
                 damages.append(f"{damage}, left out")
                 continue
-            for key, known in checked_entry.items():
-                machine[key] = {**machine.get(key, {}), **known} if isinstance(known, dict) else known
+            for key, part in checked_entry.items():
+                machine[key] = {**machine.get(key, {}), **part} if isinstance(part, dict) else part
     return machine, damages

@@ -70,9 +70,13 @@ def flops_rate(value: float) -> str:
 
 
 def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """The value in the first of the units, in descending order, that is at most as large; else in the last one."""
-    scale, unit = next((one for one in units if abs(value) >= one[0]), units[-1])
+    scale, unit = _unit_of(value, units)
     return f"{three(value / scale)} {unit}"
+
+
+def _unit_of(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The first of the units, in descending order, that is at most as large as the value, or else the last one."""
+    return next(((scale, unit) for scale, unit in units if abs(value) >= scale), units[-1])
 
 
 def kernels_sentence(impl: str, kernels: Mapping[str, object]) -> str:
@@ -100,14 +104,14 @@ def between(lo: float, hi: float, text: NumberText) -> str:
     """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
     if math.isfinite(lo) and math.isfinite(hi):
         return f"{text(lo)} to {text(hi)}"
-    return (
-        f"at least {text(lo)}" if math.isfinite(lo) else f"at most {text(hi)}" if math.isfinite(hi) else "not bounded"
-    )
+    if math.isfinite(lo):
+        return f"at least {text(lo)}"
+    return f"at most {text(hi)}" if math.isfinite(hi) else "not bounded"
 
 
 def seconds_range(lo: float, hi: float) -> str:
     """An interval of times in the unit of its upper end: `9.02 – 41.0 ms`."""
-    scale, unit = next((one for one in _SECONDS if hi >= one[0]), _SECONDS[-1])
+    scale, unit = _unit_of(hi, _SECONDS)
     return f"{three(lo / scale)} – {three(hi / scale)} {unit}"
 
 
@@ -134,7 +138,9 @@ def if_known(value: float | None, text: NumberText) -> str:
 
 def three(value: float) -> str:
     """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 # A number as a word of its own, but no version; or the address of an object.

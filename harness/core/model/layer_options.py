@@ -26,15 +26,15 @@ def options_of(text: str) -> Mapping[str, Any]:
 
     Raises UsageError for another text.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in [] if text == NO_OPTIONS else text.split("+"):
         pair = _PAIR.fullmatch(part)
-        if pair is None or pair[1] in found:
+        if pair is None or pair[1] in values:
             raise UsageError(
                 f"options={text}: it takes name=value, as layer.window=64 or options=page_size=16+window=64"
             )
-        found[pair[1]] = _value(pair[2])
-    return found
+        values[pair[1]] = _value(pair[2])
+    return values
 
 
 def _value(text: str) -> Any:
@@ -60,11 +60,9 @@ def value_text(value: Any) -> str | None:
 
 def without_defaults(options: str, defaults: Mapping[str, str | None]) -> str:
     """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
-    given = options_of(options)
+    parts = zip(options_of(options).items(), options.split("+"), strict=False)
     return joined(
-        part
-        for (name, value), part in zip(given.items(), options.split("+"), strict=False)
-        if defaults.get(name) is None or value_text(value) != defaults[name]
+        part for (name, value), part in parts if defaults.get(name) is None or value_text(value) != defaults[name]
     )
 
 
@@ -96,7 +94,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
             short = name.removeprefix(OPTION)
             if short in of_layer:
                 raise UsageError(f"{name} is given twice: give its values in one list, {name}=A,B")
-            of_layer[short] = [f"{short}={one}" for one in values]
+            of_layer[short] = [f"{short}={text}" for text in values]
         else:
             kept.append(override)
     if not of_layer:
@@ -113,15 +111,15 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
 
     Raises UsageError for options that are given in both ways.
     """
-    found = {str(key): value for key, value in point.items()}
-    of_layer = {key: found.pop(key) for key in list(found) if key.startswith(OPTION)}
+    sizes = {str(key): value for key, value in point.items()}
+    of_layer = {key: sizes.pop(key) for key in list(sizes) if key.startswith(OPTION)}
     if not of_layer:
-        return found
-    if "options" in found:
+        return sizes
+    if "options" in sizes:
         raise UsageError(f"options=… and {max(of_layer)}=… are the same axis: give one of them")
     # A layer that is given 1.0 gets 1.0, and not 1.
     parts = (f"{key.removeprefix(OPTION)}={v if type(v) is float else value_text(v)}" for key, v in of_layer.items())
-    return {**found, "options": sorted_options("+".join(parts))}
+    return {**sizes, "options": sorted_options("+".join(parts))}
 
 
 def typed(options: str) -> str:

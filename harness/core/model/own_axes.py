@@ -30,17 +30,19 @@ def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
     example = "it must be {'window': ('w', 128)}, a letter and a default for each"
     if not isinstance(stated, Mapping):
         raise UsageError(f"axes is {stated!r}: {example}")
-    found: dict[str, tuple[str, Any]] = {}
-    for name, one in stated.items():
-        if not (isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)):
-            raise UsageError(f"axes['{name}'] is {one!r}: {example}")
-        letter, taken = one[0], [*LETTERS, "D", "t", *(letter for letter, _ in found.values())]
-        if len(letter) != 1 or not letter.isalpha() or letter in taken:
+    axes: dict[str, tuple[str, Any]] = {}
+    reserved = [*LETTERS, "D", "t"]
+    for name, axis in stated.items():
+        if not (isinstance(axis, tuple | list) and len(axis) == 2 and isinstance(axis[0], str)):
+            raise UsageError(f"axes['{name}'] is {axis!r}: {example}")
+        letter, default = axis
+        if len(letter) != 1 or not letter.isalpha() or letter in reserved:
             raise UsageError(
-                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(taken)}"
+                f"axes['{name}'] has the letter '{letter}': give a single one, and none of {', '.join(reserved)}"
             )
-        found[str(name)] = letter, one[1]
-    return found
+        reserved.append(letter)
+        axes[str(name)] = letter, default
+    return axes
 
 
 def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature, letters: Collection[str] = ()) -> None:
@@ -48,19 +50,20 @@ def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature,
 
     Sizes of inputs, which have these `letters`, need no parameter.
     """
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    parameters = signature.parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for axis, (letter, default) in axes.items():
-        own = signature.parameters[axis].default if axis in signature.parameters else None
-        if axis not in signature.parameters and letter not in letters and not takes_any:
-            raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, signature.parameters)}")
-        if isinstance(own, int | float | str) and own != default:
-            raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={own}: give one default")
+        if axis not in parameters and letter not in letters and not takes_any:
+            raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, parameters)}")
+        of_layer = getattr(parameters.get(axis), "default", None)
+        if isinstance(of_layer, int | float | str) and of_layer != default:
+            raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={of_layer}: give one default")
 
 
 def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
     """The values of the letters of a layer's own axes, at a case or setting, or else their defaults."""
-    given = options_of(getattr(at, "options", NO_OPTIONS))
-    values = {letter: given.get(name, default) for name, (letter, default) in declared_axes(layer_class).items()}
+    options = options_of(getattr(at, "options", NO_OPTIONS))
+    values = {letter: options.get(name, default) for name, (letter, default) in declared_axes(layer_class).items()}
     return {letter: Fraction(value) for letter, value in values.items() if type(value) in (int, float)}
 
 
@@ -69,15 +72,15 @@ def option_defaults(layer_class: Any) -> dict[str, str | None]:
 
     They are its constructor's keywords with a default, and its own axes.
     """
-    parameters = inspect.signature(layer_class).parameters.values()
-    found = {one.name: one.default for one in parameters if one.default is not one.empty and one.name not in AXES}
-    found |= {name: default for name, (_, default) in declared_axes(layer_class).items()}
-    return {name: value_text(default) for name, default in found.items()}
+    parameters = inspect.signature(layer_class).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items() if name not in AXES}
+    defaults |= {name: default for name, (_, default) in declared_axes(layer_class).items()}
+    return {name: value_text(default) for name, default in defaults.items() if default is not inspect.Parameter.empty}
 
 
 def axes_text(layer_class: Any) -> str | None:
     """The declared axes that are sizes, as results keep them: `{"window": ["w", 128]}`; None without any."""
-    sizes = {name: one for name, one in declared_axes(layer_class).items() if is_size(one[1])}
+    sizes = {name: axis for name, axis in declared_axes(layer_class).items() if is_size(axis[1])}
     return json.dumps(sizes, ensure_ascii=False) if sizes else None
 
 
@@ -91,9 +94,8 @@ def check_sizes(impl: str, text: str | None, options: str) -> None:
 
     `null` is allowed, as a layer may do without.
     """
-    given = options_of(options)
     for name, (_, default) in axes_of_text(text).items():
-        value = given.get(name)
+        value = options_of(options).get(name)
         if value is not None and not (is_size(value) and type(value) in (int, type(default))):
             number = "whole number of 1 or more" if type(default) is int else "number above 0"
             raise UsageError(f"layer.{name}={value}: it is a size of {impl}: give a {number}")
@@ -104,24 +106,24 @@ def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
     """The axes in a text that `axes_text` wrote, by name. A text edited by hand that is none has no axes."""
     try:
         stated = json.loads(text or "{}")
-        found = {name: (str(letter), value) for name, (letter, value) in stated.items()}
+        axes = {name: (str(letter), value) for name, (letter, value) in stated.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
-    return {name: one for name, one in found.items() if len(one[0]) == 1 and is_size(one[1])}
+    return {name: axis for name, axis in axes.items() if len(axis[0]) == 1 and is_size(axis[1])}
 
 
 @cache
 def own_size(text: str | None, options: str) -> OwnSize:
     """The value of each letter in the text, at these options; without those whose value is no size."""
-    given = options_of(options)
-    values = {letter: given.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
+    known_options = options_of(options)
+    values = {letter: known_options.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
     return tuple(sorted((letter, value) for letter, value in values.items() if is_size(value)))
 
 
 def sizes_of(at: Any, text: str | None) -> OwnSize:
     """The value of each letter in the text, at the options of a case, and of m if the case has a source."""
-    own = own_size(text, at.options)
-    return tuple(sorted((*own, ("m", at.kv_len)))) if at.kv_len else own
+    size = own_size(text, at.options)
+    return tuple(sorted((*size, ("m", at.kv_len)))) if at.kv_len else size
 
 
 @cache
@@ -137,8 +139,8 @@ def unclaimed_options(impl: str, text: str | None, options: str) -> str:
 
     Its claims hold at the defaults of such keywords. Users' layers state their claims at the options given.
     """
-    others = other_options(text, options)
-    return "" if others == NO_OPTIONS or impl not in IMPLS else others
+    unclaimed = other_options(text, options)
+    return "" if unclaimed == NO_OPTIONS or impl not in IMPLS else unclaimed
 
 
 def sizes_by_name(text: str | None, options: str) -> dict[str, float]:
@@ -172,9 +174,13 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
 
     The lines have `impl`, `own_axes` and `options`. Two layers with one value each do not vary.
     """
-    values = {(line.impl, *size) for line in lines for size in sizes_by_name(line.own_axes, line.options).items()}
-    several = {one for one, count in Counter((impl, name) for impl, name, _ in values).items() if count > 1}
-    return {impl: frozenset(name for of, name in several if of == impl) for impl, *_ in values}
+    values: dict[str, dict[str, set[float]]] = {}
+    for line in lines:
+        for name, size in sizes_by_name(line.own_axes, line.options).items():
+            values.setdefault(line.impl, {}).setdefault(name, set()).add(size)
+    return {
+        impl: frozenset(name for name, sizes in of_layer.items() if len(sizes) > 1) for impl, of_layer in values.items()
+    }
 
 
 def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
@@ -183,14 +189,15 @@ def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
     states one: its lines come with the options of each such line of their series and batch size.
     """
-    held = list(lines)
-    sized: dict[tuple[Any, int], dict[str, None]] = {}
-    for line in (line for line in held if line.options != line.series.options):
-        sized.setdefault((line.series, line.batch_size), {})[line.options] = None
-    impls = {line.impl for line in held if line.options != line.series.options}
-    for line in held:
-        of_others = {} if line.impl in impls else sized.get((line.series, line.batch_size), {})
-        yield from ((line, options) for options in of_others or [line.options])
+    lines = list(lines)
+    sized = [line for line in lines if line.options != line.series.options]
+    impls = {line.impl for line in sized}
+    alike: dict[tuple[Any, int], dict[str, None]] = {}
+    for line in sized:
+        alike.setdefault((line.series, line.batch_size), {})[line.options] = None
+    for line in lines:
+        of_sized = {} if line.impl in impls else alike.get((line.series, line.batch_size), {})
+        yield from ((line, options) for options in of_sized or [line.options])
 
 
 def varied_axes(lines: Iterable[Any]) -> list[str]:

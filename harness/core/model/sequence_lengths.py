@@ -38,22 +38,22 @@ def lengths_of(lengths: str, batch_size: int, longest: int) -> list[int]:
         return [longest] * batch_size
     name, _, seed = lengths.partition(":")
     if name == ZIPF:
-        found = [_at_least_1(longest / rank) for rank in range(1, batch_size + 1)]
-        random.Random(int(seed or 0)).shuffle(found)
-        return found
+        lengths_by_rank = [_at_least_1(longest / rank) for rank in range(1, batch_size + 1)]
+        random.Random(int(seed or 0)).shuffle(lengths_by_rank)
+        return lengths_by_rank
     read = _read(lengths)
-    taken = [read[place % len(read)] for place in range(batch_size)]
-    if 0 in read and 1 < batch_size < len(read) and 0 not in taken[:-1]:  # as in the small batch that is verified
-        taken[:2] = 0, max(taken)
-    if not any(taken):
+    batch = [read[place % len(read)] for place in range(batch_size)]
+    if 0 in read and 1 < batch_size < len(read) and 0 not in batch[:-1]:  # as in the small batch that is verified
+        batch[:2] = 0, max(batch)
+    if not any(batch):
         raise UsageError(f"lengths={lengths}: the first {batch_size} are 0: begin with a longer one")
-    return [_at_least_1(length * longest / max(taken)) if length else 0 for length in taken]
+    return [_at_least_1(length * longest / max(batch)) if length else 0 for length in batch]
 
 
 def digests_of_files(values: Iterable[str]) -> dict[str, str]:
     """A digest of the lengths in each file among the values of the axis."""
-    files = [one for one in values if one != EQUAL and one.partition(":")[0] != ZIPF]
-    return {one: hashlib.sha256(as_text(_read(one)).encode()).hexdigest()[:12] for one in files}
+    files = [value for value in values if value != EQUAL and value.partition(":")[0] != ZIPF]
+    return {file: hashlib.sha256(as_text(_read(file)).encode()).hexdigest()[:12] for file in files}
 
 
 def _at_least_1(length: float) -> int:
@@ -70,17 +70,17 @@ def _read(file: str) -> list[int]:
         meant = f"; did you mean '{near}'?" if near else ""
         what = f"lengths={shown} is no file that can be read: give {EQUAL}, {ZIPF}, {ZIPF}:SEED or a file of lengths"
         raise UsageError(f"{what}{meant}") from error
-    found = []
+    numbers = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text:
             continue
         if not (text.isascii() and text.isdecimal() and int(text[:20]) <= 10**9):
             raise UsageError(f"lengths={file}: line {number} is {text[:40]!r}: give one length from 0 on in each line")
-        found.append(int(text))
-    if not any(found):
+        numbers.append(int(text))
+    if not any(numbers):
         raise UsageError(f"lengths={file} is empty, or all 0: give one length in each line")
-    return found
+    return numbers
 
 
 def real_lengths(case: Case, length: int) -> list[int]:

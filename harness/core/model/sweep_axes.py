@@ -284,9 +284,9 @@ class Case:
         return f"{self.impl} {readable(self.as_dict())}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, as a row stores them."""
+        """The axes by name, as a row stores them."""
         # Each row calls this twice, and `dataclasses.asdict` copies.
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in AXES}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":
@@ -294,9 +294,8 @@ class Case:
 
         Raises KeyError if a field without a default is missing, and TypeError if `data` is no mapping.
         """
-        if not isinstance(data, Mapping):
-            raise TypeError("a case is an object")
-        return cls(**{name: data[name] if name in data or name not in DEFAULTS else DEFAULTS[name] for name in AXES})
+        values = {**DEFAULTS, **data}
+        return cls(**{name: values[name] for name in AXES})
 
 
 def device_kind(device: str) -> str:

@@ -243,10 +243,6 @@ class CaseResult(Case):
     )
     read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 
-    def as_dict(self) -> dict[str, Any]:
-        """The axes by name."""
-        return {name: getattr(self, name) for name in AXES}
-
     @property
     def case(self) -> Case:
         """The case alone, without sizes along own axes that are the default."""
@@ -304,16 +300,19 @@ class CaseResult(Case):
 
 def _table() -> dict[str, Column]:
     hints = get_type_hints(CaseResult)
-    found = {}
-    for one in fields(CaseResult):
-        kinds = [kind for kind in (get_args(hints[one.name]) or (hints[one.name],)) if kind is not type(None)]
-        known = {"unit": AXES[one.name].unit, "about": AXES[one.name].help} if one.name in AXES else dict(one.metadata)
-        if kinds[0] in (int, float):
-            known["unit"] = known.get("unit") or "1"
-        if known.get("combined"):
-            known["each"] = known["each"] or (one.name,)
-        found[one.name] = Column(one.name, kinds[0], **known)
-    return {name: found[name] for name in dict.fromkeys(["impl", "family", *AXES, *found])}
+    columns = {}
+    for name in (column.name for column in fields(CaseResult)):
+        # `T | None` has the type T.
+        kind = (get_args(hints[name]) or (hints[name],))[0]
+        described = dict(CaseResult.__dataclass_fields__[name].metadata)
+        if name in AXES:
+            described = {"unit": AXES[name].unit, "about": AXES[name].help}
+        if kind in (int, float):
+            described["unit"] = described.get("unit") or "1"
+        if described.get("combined"):
+            described["each"] = described["each"] or (name,)
+        columns[name] = Column(name, kind, **described)
+    return {name: columns[name] for name in dict.fromkeys(["impl", "family", *AXES, *columns])}
 
 
 # The table of columns, in their order.
@@ -329,7 +328,8 @@ FACT_NAMES = {
     "backend": "Backends",
 }
 # Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
-COUNTS = tuple(sorted((name for name, one in COLUMNS.items() if one.exact), key=lambda name: COLUMNS[name].unit == "B"))
+_EXACT = (name for name, column in COLUMNS.items() if column.exact)
+COUNTS = tuple(sorted(_EXACT, key=lambda name: COLUMNS[name].unit == "B"))
 
 
 if TYPE_CHECKING:
@@ -349,9 +349,9 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
 
     lines = list(lines)
     cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
-    own = [own_axes.sizes_by_name(line.own_axes, line.options) for line in lines]
+    sizes_of_lines = [own_axes.sizes_by_name(line.own_axes, line.options) for line in lines]
     for name in own_axes.varied_axes(lines):
-        cells[f"layer.{name}" if name in COLUMNS else name] = tuple(sizes.get(name) for sizes in own)
+        cells[f"layer.{name}" if name in COLUMNS else name] = tuple(sizes.get(name) for sizes in sizes_of_lines)
     # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
     whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
     return pd.DataFrame({**cells, **whole}, columns=list(dict.fromkeys((*COLUMNS, *cells)))).convert_dtypes()
@@ -388,20 +388,21 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
 
     Raises UsageError like `lines_of_table`.
     """
-    found = {}
+    lines: dict[Case, CaseResult] = {}
     for record in records:
         line = _line_of(record, bounded)
-        if line.case in found:
+        if lines.setdefault(line.case, line) is not line:
             raise UsageError(f"several rows are of {line.case}: choose by the table's other columns first")
-        found[line.case] = line
-    return with_own_axes(found.values())
+    return with_own_axes(lines.values())
 
 
 def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     """The lines, with the last known `own_axes` of each layer: a case whose facts failed has none itself."""
-    held = list(lines)
-    known = {line.impl: line.own_axes for line in held if line.own_axes}
-    return [line if line.own_axes == (text := known.get(line.impl)) else replace(line, own_axes=text) for line in held]
+    lines = list(lines)
+    axes = {line.impl: line.own_axes for line in lines if line.own_axes}
+    return [
+        line if line.own_axes == axes.get(line.impl) else replace(line, own_axes=axes.get(line.impl)) for line in lines
+    ]
 
 
 def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
@@ -433,5 +434,5 @@ def _read(name: str, value: Any) -> Any:
             return str(value) if COLUMNS[name].type is str else value
     except (ValueError, OverflowError, TypeError):
         pass
-    wanted = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
-    raise UsageError(f"{name}={value} is not {wanted}")
+    kind = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
+    raise UsageError(f"{name}={value} is not {kind}")

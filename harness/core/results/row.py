@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.model.entries import entries, referenced
-from harness.core.model.sweep_axes import FAILURES, Case
+from harness.core.model.sweep_axes import FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
 from .columns import COLUMNS, FACT_COLUMNS
-from .row_files import StoredRow
+
+# The entries of a row by name.
+StoredRow = Mapping[str, Any]
 
 # Entries that the driver itself writes into each row.
 ROW_ENTRIES = ("schema", "host", "key", "case", "purpose", "round", "at", "wall_s", "anew")
@@ -54,23 +56,19 @@ def trial_of_row(row: StoredRow) -> Trial:
     return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
 
 
-def _device(row: StoredRow) -> str:
-    case = row.get("case")
-    return str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
-
-
 def record_of_row(row: StoredRow) -> "array[float] | None":
     """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
     and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
     """
-    get = row.get
+    get, case = row.get, row.get("case")
+    device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
     samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:
-        numbers, device = np.frombuffer(array("d", samples)), _device(row)
+        numbers = np.frombuffer(array("d", samples))
         ordered = np.sort(numbers)  # NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
@@ -136,7 +134,6 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
     }
 
 
-_STATUSES = frozenset(("ok", *FAILURES))
 _OPTIONAL_NUMBER = int | float | None
 
 
@@ -152,7 +149,7 @@ def read_row(row: StoredRow) -> Row | None:
         return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
-    if status not in _STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
+    if status not in STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
         return None
     kind, value = KINDS.get(purpose) if status == "ok" else None, None
     if kind is not None and kind.value is not None:
@@ -248,8 +245,8 @@ class TrialKind:
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
-    - `handler`: of an extra, the `module:function` that the trial's process calls, with the entries of the request that
-      it `takes`.
+    - `handler`: the `module:function` that the trial's process calls, with the entries of the request that it `takes`.
+      A trial about the machine has no case.
     """
 
     entries: Mapping[str, Check]
@@ -263,8 +260,14 @@ class TrialKind:
     takes: tuple[str, ...] = ("case", "seed")
 
 
+_CASE = ("case",)
 KINDS = {
-    "machine": TrialKind({"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)}, builds_layer=False),
+    "machine": TrialKind(
+        {"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)},
+        builds_layer=False,
+        handler="harness.core.trial.trial_kinds:describe_torch",
+        takes=("modules",),
+    ),
     "describe": TrialKind(
         {
             "import_s": AT_LEAST_0,
@@ -275,6 +278,8 @@ KINDS = {
             "imports": none_or(list_of(TEXT)),
         },
         builds_layer=False,
+        handler="harness.core.trial.described_layer:describe_layer",
+        takes=_CASE,
     ),
     "verify": TrialKind(
         {
@@ -284,13 +289,15 @@ KINDS = {
             "compiled": none_or(FLAG),
         },
         calls_layer=True,
+        handler="harness.core.trial.trial_kinds:verify_layer",
     ),
-    "reference": TrialKind({"projections": list_of(FINITE)}),
+    "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(
         {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
         _compile_s_of_row,
         calls_layer=True,
         once=True,
+        handler="harness.core.trial.compilation:measure_compilation",
     ),
     "facts": TrialKind(
         {
@@ -301,6 +308,7 @@ KINDS = {
         "its facts are not of their types",
         calls_layer=True,
         once=True,
+        handler="harness.core.trial.trial_kinds:count_facts",
     ),
     "time": TrialKind(
         {
@@ -313,10 +321,24 @@ KINDS = {
         "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
         calls_layer=True,
+        handler="harness.core.trial.timing.timed_trial:measure_time",
+        takes=("case", "seed", "trial_s", "check_last_call"),
     ),
-    "probe": TrialKind({"probe_s": POSITIVE}, builds_layer=False),
-    "flops": TrialKind({"flops_per_s": POSITIVE, "size": COUNT}, builds_layer=False),
-    "bandwidth": TrialKind({"bandwidth_bytes_per_s": POSITIVE}, builds_layer=False),
+    "probe": TrialKind(
+        {"probe_s": POSITIVE}, builds_layer=False, handler="harness.core.trial.timing.timed_trial:probe_of", takes=_CASE
+    ),
+    "flops": TrialKind(
+        {"flops_per_s": POSITIVE, "size": COUNT},
+        builds_layer=False,
+        handler="harness.core.trial.peak_rates:take_flops",
+        takes=("case", "trial_s", "memory_limit", "with_sustained"),
+    ),
+    "bandwidth": TrialKind(
+        {"bandwidth_bytes_per_s": POSITIVE},
+        builds_layer=False,
+        handler="harness.core.trial.peak_rates:take_bandwidth",
+        takes=("case", "trial_s", "memory_limit", "most_bytes", "with_sustained"),
+    ),
     "describe_page": TrialKind(
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
@@ -327,8 +349,15 @@ KINDS = {
             **dict.fromkeys(("modes", "masks", "takes"), LIST),
         },
         builds_layer=False,
+        handler="harness.core.trial.described_layer:describe_page",
+        takes=_CASE,
     ),
-    "refusals": TrialKind({"refusals": list_of(none_or(_status_and_reason))}, builds_layer=False),
+    "refusals": TrialKind(
+        {"refusals": list_of(none_or(_status_and_reason))},
+        builds_layer=False,
+        handler="harness.core.trial.trial_kinds:refusals",
+        takes=("case", "cases"),
+    ),
 }
 
 

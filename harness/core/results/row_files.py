@@ -1,6 +1,7 @@
 """The rows of a run, one line per trial: append them, and read them in parts for several processes.
 
-Each row is on disk before the next trial starts. Reading holds one row at a time. An unreadable line is left
+Each row is on disk before the next trial starts. Reading holds one row at a time, and keeps of it only the data that
+the line of its case needs: a run of any size fits into memory. An unreadable line is left
 out without losing any other line, and so is a file that is a copy of another. Notices report both.
 """
 
@@ -11,28 +12,34 @@ import json
 import os
 import platform
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import orjson
 
 from harness.core.model.errors import UsageError
+from harness.core.model.layer_options import options_of
+from harness.core.model.sweep_axes import AXES, Case
+
+from .row import MOST_ROUND, REOPEN, Row, read_row
+from .row import StoredRow as StoredRow
 
 SCHEMA = 2
-# The entries of a row by name.
-StoredRow = Mapping[str, Any]
 _NUMBERED = re.compile(r"(\d{4,})-")
 
 
 def number_of(path: Path) -> int:
     """The number of the writer that created this file, from 1; 0 if the file name has no number."""
-    found = _NUMBERED.match(path.name)
-    return int(found[1]) if found else 0
+    number = _NUMBERED.match(path.name)
+    return int(number[1]) if number else 0
 
 
 class RowWriter:
@@ -67,7 +74,10 @@ class RowWriter:
                 raise UsageError(f"out={self._run} was removed or renamed before its first row was written") from error
         size = self._file.tell()
         try:
-            self._append(self._file, line.encode("utf-8", "replace"))
+            left = memoryview(line.encode("utf-8", "replace"))
+            while left:  # a nearly full disk writes a part, and fails at the next write
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._file.seek(size))  # remove the part of an incomplete row
@@ -96,13 +106,6 @@ class RowWriter:
             f"run the same command with 'out={now.parents[1]}' to continue"
         )
 
-    @staticmethod
-    def _append(file: io.FileIO, line: bytes) -> None:
-        left = memoryview(line)
-        while left:  # a nearly full disk writes a part, and fails at the next write
-            left = left[file.write(left) :]
-        os.fsync(file.fileno())
-
     def close(self) -> None:
         """Close the file. No row is lost if this is never called."""
         if self._file is not None:
@@ -120,7 +123,7 @@ def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     for size, alike in groupby(by_size, key=sizes.__getitem__):
         originals: list[Path] = []
         for path in alike:
-            original = next((one for one in originals if size and _same_bytes(one, path)), None)
+            original = next((earlier for earlier in originals if size and _same_bytes(earlier, path)), None)
             if original is None:
                 originals.append(path)
             else:
@@ -137,9 +140,9 @@ def size_of(path: Path) -> int:
         return 1
 
 
-def _same_bytes(one: Path, other: Path) -> bool:
+def _same_bytes(path: Path, other: Path) -> bool:
     try:
-        return filecmp.cmp(one, other, shallow=False)
+        return filecmp.cmp(path, other, shallow=False)
     except OSError:  # the reader reports the unreadable file
         return False
 
@@ -232,3 +235,109 @@ def damage_notices(readings: Iterable[Reading]) -> list[str]:
     left_out.subtract(why for _, why in kept[:NAMED])
     more = ", ".join(f"{number:,} × {why}" for why, number in left_out.items() if number)
     return [*sentences, f"left out beside these: {more}"] if more else sentences
+
+
+Axes = tuple[Any, ...]
+_axes = itemgetter(*AXES)
+
+
+class RunAccumulator:
+    """The data kept of all rows of a run, in their order.
+
+    `cases` numbers the cases by their axes. Other attributes have these numbers as keys or indices:
+
+    - The last named family (`families`).
+    - The first failure, status and reason, since the case was last reopened (`failures`).
+    - The layer's own axes, as the last failure names them (`own_axes`).
+    - The hosts that timed the case (`hosts`).
+    - Why no CUDA graph of the case was timed, in the first trial that says so (`graph_notes`).
+    - The first trial that counts, for a case that was timed anew (`since`).
+    - The highest round in any row, whether its trial counts or not (`rounds`).
+    - The last facts, as the cells of `FACTS` (`facts`).
+    - The last compile time, in seconds (`compiles_s`).
+
+    Timed trials are kept in the order of the rows: the case (`trial_cases`), the round (`trial_rounds`) and the
+    `RECORD` (`records`) of each. All other rows are kept in `others`, with the case.
+    """
+
+    def __init__(self) -> None:
+        self.cases: dict[Axes, int] = {}
+        self.families: dict[int, str] = {}
+        self.failures: dict[int, tuple[str, str | None]] = {}
+        self.own_axes: dict[int, str | None] = {}
+        self.hosts: dict[int, tuple[str, ...]] = {}
+        self.graph_notes: dict[int, str] = {}
+        self.since: dict[int, int] = {}
+        self.rounds: dict[int, int] = {}
+        self.facts: dict[int, tuple[Any, ...]] = {}
+        self.compiles_s: dict[int, float] = {}
+        self.others: list[tuple[int, Row]] = []
+        self.trial_cases = array("q")
+        self.trial_rounds = array("q")
+        self.records = array("d")
+
+    def add(self, row: StoredRow) -> bool:
+        """Add a row. Return False, and add nothing, if a required value is missing or invalid.
+
+        Every row names its case. `read_row` has the other rules.
+        """
+        read = read_row(row)
+        case = None if read is None else self._number(row.get("case"))
+        if read is None or case is None:
+            return False
+        family, purpose, number, status, *_, value = read
+        self.families[case] = family
+        if purpose == "time" and self.rounds.get(case, 0) < number < MOST_ROUND:
+            self.rounds[case] = number
+        if purpose == "time" and status == "ok":
+            host, note, hosts = row.get("host"), row.get("graph_note"), self.hosts.get(case, ())
+            if isinstance(host, str) and host not in hosts:
+                self.hosts[case] = (*hosts, intern(host))
+            if isinstance(note, str):
+                self.graph_notes.setdefault(case, intern(note))
+            self.trial_cases.append(case)
+            self.trial_rounds.append(number)
+            self.records += value
+        else:
+            self._enter(case, read)
+        return True
+
+    def _enter(self, case: int, row: Row) -> None:
+        """Enter a row that is no timed trial."""
+        self.others.append((case, row))
+        if row.purpose == REOPEN:
+            self.failures.pop(case, None)
+            if row.anew:
+                self.since[case] = len(self.trial_cases)
+                self.hosts.pop(case, None)
+                self.graph_notes.pop(case, None)
+        if row.status != "ok":
+            self.failures.setdefault(case, (row.status, row.reason))
+            self.own_axes[case] = row.value
+        elif row.purpose == "facts":
+            self.facts[case] = row.value
+        elif row.purpose == "compile":
+            self.compiles_s[case] = row.value
+
+    def _number(self, data: Any) -> int | None:
+        """The number of the case with these axes; None if `data` does not describe a case."""
+        # A new case, a missing or unhashable axis, or `data` is not a mapping.
+        with contextlib.suppress(KeyError, TypeError):
+            return self.cases[_axes(data)]
+        try:
+            case = Case.from_dict(data)
+            options_of(case.options)
+        except (KeyError, TypeError, UsageError):
+            return None
+        # Every parsed row brings its own strings; interning keeps one copy of equal ones.
+        axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
+        if not all(axis.takes(value) for axis, value in zip(AXES.values(), axes, strict=True)):
+            return None
+        return self.cases.setdefault(axes, len(self.cases))
+
+
+def read_run(run: Path) -> tuple[RunAccumulator, list[str]]:
+    """Accumulate all rows of a run. Return the accumulator and a notice for each invalid line and each copied file."""
+    accumulated = RunAccumulator()
+    readings = [read_file(path, accumulated.add) for path in row_paths(run)]
+    return accumulated, [*duplicate_notices(run), *damage_notices(readings)]

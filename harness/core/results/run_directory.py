@@ -15,7 +15,15 @@ from typing import Any
 
 from harness.core.config.machine import Machine, gpu_states, with_gpus
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_io import MOST_YAML_BYTES, is_leftover, read_json, read_text, write_atomically, write_json
+from harness.core.model.file_io import (
+    MOST_YAML_BYTES,
+    is_leftover,
+    read_json,
+    read_setting,
+    read_text,
+    write_atomically,
+    write_json,
+)
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -93,7 +101,8 @@ class Lock:
                     f"if it has, remove {self._path}"
                 )
             self.left_by = _holder_text(holder)
-        me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S"), "boot": _boot()}
+        me: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        me["boot"] = read_setting(_BOOT)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
 
@@ -108,12 +117,12 @@ def holder(out: Path) -> tuple[str | None, bool | None]:
     except FileNotFoundError:
         return None, False
     try:
-        found = _read(file)
+        process = _read(file)
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _holder_text(found), True
-        return _holder_text(found), False if not found or _of_this_machine(found) else None
+            return _holder_text(process), True
+        return _holder_text(process), False if not process or _of_this_machine(process) else None
     finally:
         os.close(file)
 
@@ -129,10 +138,10 @@ def _take_kernel_lock(file: int) -> None:
 def _read(file: int) -> dict[str, Any]:
     """The description that the holder wrote of itself; empty if the file holds none."""
     try:
-        found = json.loads(os.pread(file, 4096, 0))
+        description = json.loads(os.pread(file, 4096, 0))
     except (ValueError, RecursionError, OSError):  # OSError: a pipe cannot be read at an offset
         return {}
-    return found if isinstance(found, dict) else {}
+    return description if isinstance(description, dict) else {}
 
 
 def _holder_text(holder: dict[str, Any]) -> str:
@@ -143,14 +152,7 @@ def _holder_text(holder: dict[str, Any]) -> str:
 
 def _of_this_machine(holder: dict[str, Any]) -> bool:
     """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
-    return holder.get("boot") == _boot() or holder.get("host") == platform.node()
-
-
-def _boot() -> str | None:
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return None
+    return holder.get("boot") == read_setting(_BOOT) or holder.get("host") == platform.node()
 
 
 # Runs without `out=` are directories of this one.
@@ -235,8 +237,8 @@ def add_machine(run: Path, machine: Machine) -> None:
     (run / "machines").mkdir(exist_ok=True)
     host, states = machine["host"], gpu_states(machine)
     described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
-    for name, one in (described or {host: dict(machine)}).items():
-        write_json(run / "machines" / f"{name}.json", one)
+    for name, description in (described or {host: dict(machine)}).items():
+        write_json(run / "machines" / f"{name}.json", description)
 
 
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -258,15 +260,15 @@ def machines(run: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
     They come from `machines/`, or from `machine.json` if `machines/` holds none. A host has all GPUs of its files.
     """
-    found: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, dict[str, Any]] = {}
     notices = []
     for path in sorted((run / "machines").glob("*.json")) or [run / MACHINE]:
         machine, damages = read_machine(path)
         notices += damages
         if host := machine.get("host"):
-            states = {**gpu_states(found.get(host, {})), **gpu_states(machine)}
-            found[host] = with_gpus(machine, states) if states else machine
-    return found, notices
+            states = {**gpu_states(hosts.get(host, {})), **gpu_states(machine)}
+            hosts[host] = with_gpus(machine, states) if states else machine
+    return hosts, notices
 
 
 def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ A stored run is the directory of a run, possibly measured on several hosts, or a
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,18 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Machine]) -> l
     notices = [f"no file of the run describes {', '.join(strangers)}: {unlike_machines}"] if hosts and strangers else []
     if len(settings) < 2:
         return notices
-    every = list(dict.fromkeys(setting for of_host in settings.values() for setting in of_host))
+    every = list(dict.fromkeys(chain(*settings.values())))
     varied = [place for place, values in enumerate(zip(*every, strict=True)) if len(set(values)) > 1]
 
     def text(of: Iterable[Setting]) -> str:
-        return ", ".join(" ".join(f"{SETTINGS[place]}={one[place]}" for place in varied) for one in of if varied)
+        return ", ".join(" ".join(f"{SETTINGS[at]}={setting[at]}" for at in varied) for setting in of if varied)
 
     who = [
         f"{host}: {counted(of_host.total(), 'case')}" + (f" ({text(of_host)})" if varied else "")
         for host, of_host in sorted(settings.items())
     ]
     notices.insert(0, f"measured by {'; '.join(who)}")
-    return [*notices, *_mixed_machines(settings, hosts, {one: text([one]) for one in every})]
+    return [*notices, *_mixed_machines(settings, hosts, {setting: text([setting]) for setting in every})]
 
 
 def _mixed_machines(
@@ -64,9 +65,10 @@ def _mixed_machines(
 ) -> Iterator[str]:
     """A sentence for each setting, by its name, in which unlike machines measured."""
     for setting, name in names.items():
-        of_setting = sorted({one for host, of in settings.items() if setting in of for one in host.split(",")})
-        first, *others = [host for host in of_setting if host in hosts] or [""]
-        for other in others:
+        texts = [host for host, of_host in settings.items() if setting in of_host]
+        of_setting = sorted(set(",".join(texts).split(",")))
+        first, *further = [host for host in of_setting if host in hosts] or [""]
+        for other in further:
             who = f"{name + ': ' if name else ''}{first} and {other}"
             machines_of_both = hosts[first], hosts[other]
             if differing := _in_the_present(unlike(*machines_of_both)):
@@ -78,19 +80,18 @@ def _mixed_machines(
 
 def gpu_notices(hosts: Mapping[str, Machine]) -> list[str]:
     """A notice for each host whose GPUs differ from each other in what decides their times."""
-    found = []
+    notices = []
     for host, machine in hosts.items():
-        (first, state), *others = gpu_states(machine).items() or [("", {})]
-        rest = with_gpus(machine, dict(others))
-        differing = _in_the_present(unlike(with_gpus(machine, {first: state}), rest)) if others else ""
-        if differing:
-            found.append(f"{host}: its GPUs differ ({differing}): cost models and comparisons mix their times")
-    return found
+        (first, state), *further = gpu_states(machine).items() or [("", {})]
+        differences = unlike(with_gpus(machine, {first: state}), with_gpus(machine, dict(further))) if further else []
+        if differing := _in_the_present(differences):
+            notices.append(f"{host}: its GPUs differ ({differing}): cost models and comparisons mix their times")
+    return notices
 
 
 def _in_the_present(differences: Iterable[str]) -> str:
     """Differences between two times as those between two machines."""
-    return "; ".join(one.replace(" before and ", " and ").removesuffix(" now") for one in differences)
+    return "; ".join(text.replace(" before and ", " and ").removesuffix(" now") for text in differences)
 
 
 @dataclass(frozen=True, eq=False)

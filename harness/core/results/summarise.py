@@ -27,10 +27,9 @@ from harness.core.stats.estimate import (
     trial_statistics,
 )
 
-from .accumulate_rows import RunAccumulator, read_run
 from .columns import COLUMNS, CaseResult, Column, with_own_axes
 from .row import FACTS, KINDS, RECORD
-from .row_files import NAMED, StoredRow
+from .row_files import NAMED, RunAccumulator, StoredRow, read_run
 
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)
@@ -84,16 +83,15 @@ class Trials:
         self._records = _with_one_gpu_time(self._records, [axes[_IMPL] for axes in accumulated.cases], cases)
         rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
         self._rows = counted[_in_order(cases[counted], rounds[counted])]
-        again = np.setdiff1d(counted, self._rows) if len(self._rows) < len(counted) else counted[:0]
+        again = np.setdiff1d(counted, self._rows)
         self.repeated = cases[again].tolist(), rounds[again].tolist()
         self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
         self._starts = np.cumsum(self.counts) - self.counts
 
     def best_probes(self, of_cases: Sequence[Hashable]) -> Floats:
         """The best probe time of the kind of each case (cases,); NaN without a probe."""
-        kinds = {name: kind for kind, name in enumerate(dict.fromkeys(of_cases))}
-        kind = np.array([kinds[name] for name in of_cases], dtype=np.int64)
-        best = np.full(len(kinds), np.nan)
+        kind = _numbered(of_cases)
+        best = np.full(len(set(of_cases)), np.nan)
         np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
         return best[kind]
 
@@ -103,6 +101,12 @@ class Trials:
             cases = np.flatnonzero(chosen & (self.counts == count))
             rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
             yield Group(cases, best_probe_s[cases], self._records, rows)
+
+
+def _numbered(names: Sequence[Hashable]) -> Numbers:
+    """The number of each name among the different ones, from 0 on."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 # The device, the number of threads, and the environment.
@@ -124,8 +128,7 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
     held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
     if not (held == 0).any():
         return records
-    layers = {impl: number for number, impl in enumerate(dict.fromkeys(impls))}
-    layer = np.array([layers[impl] for impl in impls], dtype=np.int64)[cases]
+    layer = _numbered(impls)[cases]
     chosen = np.isin(layer, layer[held == 0]) & ~np.isnan(graph_s)
     records = records.copy()
     for name in ("value_s", "median_s"):
@@ -139,15 +142,9 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
 def _gpu_time_by(group: Group) -> list[str | None]:
     """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
     held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
-    ways: list[str | None] = []
-    for case in range(len(held)):
-        if np.isnan(held[case]).all():
-            ways.append("")
-        elif (graph_s[case] == value_s[case]).any():
-            ways.append("graph")
-        else:
-            ways.append("held" if (held[case] > 0).all() else None)
-    return ways
+    on_cpu, as_graph = np.isnan(held).all(axis=1), (graph_s == value_s).any(axis=1)
+    ways = [on_cpu, as_graph, (held > 0).all(axis=1)]
+    return np.select(ways, ["", "graph", "held"], np.array(None)).tolist()
 
 
 def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
@@ -202,9 +199,9 @@ def duplicate_row_notices(run: Path, accumulated: RunAccumulator, trials: Trials
     Repeated rows have the same case, purpose and round. Each of them counts once.
     """
     cases = list(accumulated.cases)
-    found = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
-    notices = [f"{run / 'rows'}: {one}: there twice, counts once" for one in found[:NAMED]]
-    more = len(found) - len(notices)
+    duplicates = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
+    notices = [f"{run / 'rows'}: {duplicate}: there twice, counts once" for duplicate in duplicates[:NAMED]]
+    more = len(duplicates) - len(notices)
     return [*notices, f"{run / 'rows'}: {more:,} more rows there twice, each counts once"] if more else notices
 
 
@@ -232,14 +229,14 @@ def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]
     """
     enough = (quiet.sum(axis=1) >= FEWEST_TRIALS).tolist()
     names = ("bimodal", "bimodal_fast_s", "bimodal_slow_s", "bimodal_cause")
-    cells: list[tuple[Any, ...]] = [(False if one else None, None, None, None) for one in enough]
+    cells: list[tuple[Any, ...]] = [(False if is_enough else None, None, None, None) for is_enough in enough]
     for case in np.flatnonzero(may_be_bimodal(times_s, quiet)).tolist():
         chosen = case, quiet[case]
         counters = [optional_cells(group.counter(entries, chosen)) for entries in COUNTERS.values()]
         by_trial = [dict(zip(COUNTERS, trial, strict=True)) for trial in zip(*counters, strict=True)]
-        found = find_bimodality(times_s[chosen].tolist(), by_trial)
-        if found is not None:
-            cells[case] = (True, found.fast_s, found.slow_s, found.cause)
+        bimodality = find_bimodality(times_s[chosen].tolist(), by_trial)
+        if bimodality is not None:
+            cells[case] = (True, bimodality.fast_s, bimodality.slow_s, bimodality.cause)
     return {name: list(column) for name, column in zip(names, zip(*cells, strict=True), strict=True)}
 
 
@@ -271,11 +268,12 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
     groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
-    found = [trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups]
+    statistics = [
+        trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups
+    ]
+    distances = _distances_to_ends(cases, accumulated.hosts, groups, statistics)
     timed = {}
-    for group, of_group, ends in zip(
-        groups, found, _distances_to_ends(cases, accumulated.hosts, groups, found), strict=True
-    ):
+    for group, of_group, ends in zip(groups, statistics, distances, strict=True):
         columns = _timed(group, of_group, ends, limits)
         for index, *cells in zip(group.cases.tolist(), *columns.values(), strict=True):
             timed[index] = dict(zip(columns, cells, strict=True))
@@ -290,21 +288,21 @@ def _distances_to_ends(
     cases: Sequence[Case],
     hosts: Mapping[int, tuple[str, ...]],
     groups: Sequence[Group],
-    found: Sequence[TrialStatistics],
+    statistics: Sequence[TrialStatistics],
 ) -> list[Floats]:
     """Log distances to the lower and upper ends of the intervals, (2, cases) for each group.
 
     Each case borrows strength from the cases of the same hosts, device and number of threads.
     """
-    if not found:
+    if not statistics:
         return []
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
         alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
-    spreads = np.concatenate([one.spreads for one in found])
-    numbers = np.concatenate([one.numbers for one in found])
-    times_s = np.concatenate([one.time_s for one in found])
-    ends = np.concatenate([one.own_distances for one in found], axis=1)
+    spreads = np.concatenate([of_group.spreads for of_group in statistics])
+    numbers = np.concatenate([of_group.numbers for of_group in statistics])
+    times_s = np.concatenate([of_group.time_s for of_group in statistics])
+    ends = np.concatenate([of_group.own_distances for of_group in statistics], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]
         ends[:, places] = noise_prior.learn(*of_machine).log_distances(*of_machine, ends[:, places])
@@ -340,36 +338,28 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _timed(group: Group, found: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
+def _timed(group: Group, statistics: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:
     """The columns computed from timed trials."""
     ways = _gpu_time_by(group)
     # A time that includes launches is another quantity than the time of a GPU.
-    estimated = [None if way is None else one for way, one in zip(ways, estimates(found, ends), strict=True)]
+    disturbed = (~group.quiet()).sum(axis=1).astype(float)
+    probed = (~np.isnan(group.column("probe_s"))).sum(axis=1).astype(float)
+    estimated = [None if way is None else time for way, time in zip(ways, estimates(statistics, ends), strict=True)]
     return {
-        "time_s": [one and one.time_s for one in estimated],
-        "time_lo_s": [one and one.lo_s for one in estimated],
-        "time_hi_s": [one.hi_s if one and math.isfinite(one.hi_s) else None for one in estimated],
-        "time_median_s": [one and one.median_s for one in estimated],
+        "time_s": [time and time.time_s for time in estimated],
+        "time_lo_s": [time and time.lo_s for time in estimated],
+        "time_hi_s": [time.hi_s if time and math.isfinite(time.hi_s) else None for time in estimated],
+        "time_median_s": [time and time.median_s for time in estimated],
         "gpu_time_by": [way or None for way in ways],
-        "stop_reason": _stop_reasons(group, found, limits),
-        "disturbed_share": _disturbed_shares(group),
+        "stop_reason": _stop_reasons(group, statistics, limits),
+        "disturbed_share": optional_cells(optional_ratio(disturbed, probed)),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
         "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
         **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
     }
 
 
-def _disturbed_shares(group: Group) -> list[float | None]:
-    known = ~np.isnan(group.column("probe_s"))
-    return optional_cells(optional_ratio((~group.quiet()).sum(axis=1).astype(float), known.sum(axis=1).astype(float)))
-
-
-def _half_widths(found: TrialStatistics) -> list[float]:
-    """The half-width of each case's interval from its own trials, which decide when to stop."""
-    return [one.half_width for one in estimates(found)]
-
-
-def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[str]:
+def _stop_reasons(group: Group, statistics: TrialStatistics, limits: Limits) -> list[str]:
     """The stop reason of each case, judged by the best probe time of the run (`best_probe_s`).
 
     The sweep judged each case by the best probe time so far. If the rule would not stop a case by the best of the whole
@@ -379,13 +369,14 @@ def _stop_reasons(group: Group, found: TrialStatistics, limits: Limits) -> list[
     walls_s = group.column("wall_s").sum(axis=1).tolist()
     of_run = group.quiet().tolist()
     of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None])
-    half_widths = _half_widths(found)
-    alone = _half_widths(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
+    # The intervals from the cases' own trials decide when to stop.
+    estimated = estimates(statistics)
+    alone = estimates(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
     stops = []
     for case, values in enumerate(values_s):
-        reason = reason_of(values, of_run[case], walls_s[case], half_widths[case], limits)
+        reason = reason_of(values, of_run[case], walls_s[case], estimated[case].half_width, limits)
         if reason is None:
-            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case], limits)
+            by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case].half_width, limits)
             reason = "disturbed" if by_itself or len(values) >= limits.max_rounds else "interrupted"
         stops.append(reason)
     return stops

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import psutil
 
-from harness.core.config import gpus
 from harness.core.config.machine import keep_gpus_initialised
 from harness.core.layers import layer_files, layer_lookup
+from harness.core.model import gpus
 from harness.core.model.background_process import interpreter_of
 from harness.core.model.errors import CodeChanged, UsageError
 from harness.core.model.file_io import memory_left
@@ -212,8 +212,10 @@ class Executor:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
         outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
-        if purpose == "machine" and outcome.status == "ok":
-            self._learn_gpus(outcome)
+        if purpose == "machine" and outcome.ok:
+            seen = outcome.values.get("devices", {})
+            for kind in gpus.NUMBERED:
+                gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
         if case is not None:
             self._check_code(case)
             self.learn(purpose, case, outcome)
@@ -237,14 +239,14 @@ class Executor:
         which = self._which(purpose, case)
         request = self._request(purpose, case, extra)
         self._prepare_device(case.device)
-        held = contextlib.ExitStack()
-        held.callback(self._check_code, case)
-        held.enter_context(gpus.one_trial_on(case.device, self._variables))
+        at_end = contextlib.ExitStack()
+        at_end.callback(self._check_code, case)
+        at_end.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
             with contextlib.ExitStack() as unless_started:
-                unless_started.push(held)
+                unless_started.push(at_end)
                 server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
-                trial = start(server, request, limit_s, held.close)
+                trial = start(server, request, limit_s, at_end.close)
                 unless_started.pop_all()
                 return trial
         except ForkServerLost:
@@ -264,11 +266,6 @@ class Executor:
         if not gpus.is_learned(device):
             self.ask("machine")
 
-    def _learn_gpus(self, machine: TrialOutcome) -> None:
-        seen = machine.values.get("devices", {})
-        for kind in gpus.NUMBERED:
-            gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
-
     @property
     def _variables(self) -> Mapping[str, str]:
         """The environment of trials."""
@@ -281,7 +278,7 @@ class Executor:
         when a layer is built or called: a sweep finds these. If a layer ends its process or hangs, all its further
         cases are refused.
         """
-        found: dict[Case, tuple[str, str]] = {}
+        refusals: dict[Case, tuple[str, str]] = {}
         of_layer: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
             of_layer.setdefault((case.impl, case.env), []).append(case)
@@ -290,18 +287,18 @@ class Executor:
                 part = group[start : start + _CASES_PER_REQUEST]
                 outcome = self.ask("refusals", part[0], {"cases": [{**case.as_dict(), "impl": ""} for case in part]})
                 if not outcome.ok:
-                    found |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
+                    refusals |= dict.fromkeys(group[start:], (outcome.status, str(outcome.reason)))
                     break
                 for case, refusal in zip(part, outcome.values["refusals"], strict=True):
                     if refusal is not None:
-                        found[case] = refusal[0], printable_reason(refusal[1])
-        return found
+                        refusals[case] = refusal[0], printable_reason(refusal[1])
+        return refusals
 
     def _which(self, purpose: str, case: Case | None) -> _Which:
         """The key of the fork server for these trials."""
-        own = case.impl if case is not None and case.impl in self._slow_imports else ""
+        slow_layer = case.impl if case is not None and case.impl in self._slow_imports else ""
         environment = self.environments[0] if case is None else case.env
-        return environment, self._compiling.is_due(purpose, case), own.partition(":")[0]
+        return environment, self._compiling.is_due(purpose, case), slow_layer.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, extra: Request) -> Request:
         return {

@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from harness.core.config import Precision
 from harness.core.layers import layer_lookup
 from harness.core.model.case_grid import kinds_of
@@ -36,10 +38,6 @@ class Rates(NamedTuple):
     flops_per_s: float
     bytes_per_s: float
 
-    def at_least(self, least: "Rates") -> "Rates":
-        """These rates, each raised to that of `least`."""
-        return Rates(*map(max, self, least))
-
 
 # Rates of two cores, for a machine that was not measured.
 USUAL_RATES = Rates(1e11, 3e10)
@@ -61,10 +59,8 @@ _IN_TRAINING = 0.75
 # starts CUDA, and a timed trial also runs under load (means of an H200).
 _ON_CPU = {"time": 0.037, "facts": 0.045, "verify": 0.07}
 _ON_GPU = {"time": 1.8, "facts": 1.0, "verify": 0.9}
-# Calls of a timed trial beside its samples, samples at least, and calls of the two other kinds.
-_OTHER_CALLS, _LEAST_SAMPLES, _FACTS_CALLS, _VERIFY_CALLS = 1.7, 3, 8, 12
-# Counting takes longer than the operations that are counted.
-_COUNTED_OPERATION_S, _VERIFIED_OPERATION_S = 25e-6, 40e-6
+# Calls of a timed trial beside its samples, and samples at least.
+_OTHER_CALLS, _LEAST_SAMPLES = 1.7, 3
 # The start of the processes, and the report.
 START_S, REPORT_S = 3.0, 5.0
 # The time to compile a case: once to verify it, and once before its facts.
@@ -97,14 +93,14 @@ _VERIFIED = 2
 
 def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str, str, int], Rates]:
     """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured are missing."""
-    found = {}
+    rates = {}
     for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
         few_bytes = {"most_bytes": _RATE_BYTES} if case.device == "cpu" else {}
         flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s", {})
         bytes_per_s = _measured_rate(executor, case, "bandwidth", "bandwidth_bytes_per_s", few_bytes)
         if flops_per_s and bytes_per_s:
-            found[kind] = Rates(flops_per_s, bytes_per_s).at_least(LEAST_RATES)
-    return found
+            rates[kind] = Rates(*map(max, (flops_per_s, bytes_per_s), LEAST_RATES))
+    return rates
 
 
 def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more: dict[str, Any]) -> float | None:
@@ -123,7 +119,7 @@ def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, 
 
     The claims of a built-in layer tell how its FLOPs and operations grow.
     """
-    found: dict[Case, CallCosts] = {}
+    costs: dict[Case, CallCosts] = {}
     alike: dict[Case, list[Case]] = {}
     for case in cases:
         alike.setdefault(replace(case, seq_len=1, d_model=1, num_heads=1, batch_size=1), []).append(case)
@@ -142,8 +138,8 @@ def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, 
             small.append((at, facts.values))
         if len(small) == len(_SMALL_LENGTHS):
             costs_of = costs_by_growth if layer_lookup.is_foreign(first.impl) else costs_by_claims
-            found |= {case: costs_of(case, small) for case in of_setting}
-    return found
+            costs |= {case: costs_of(case, small) for case in of_setting}
+    return costs
 
 
 def costs_of_facts(facts: Mapping[str, Any]) -> CallCosts | None:
@@ -225,8 +221,8 @@ def _grown(values: Sequence[float], case: Case, small: SmallFacts, terms: _Terms
         return [float(at.seq_len**n * at.d_model**d * at.num_heads**h) for n, d, h in terms]
 
     scale = powers(small[-1][0])  # without it, terms of very different size spoil the fit
-    known = [[value / unit for value, unit in zip(powers(at), scale, strict=True)] for at, _ in small]
-    factors, _ = nnls(known, values)
+    scaled = np.array([powers(at) for at, _ in small]) / scale
+    factors, _ = nnls(scaled, values)
     return [float(factor) * value / unit for factor, value, unit in zip(factors, powers(case), scale, strict=True)]
 
 
@@ -256,6 +252,11 @@ def _passes(case: Case) -> int:
     return 3 if case.trains else 1
 
 
+# Of the two other kinds of trials: seconds for each operation, the number of calls, and the seconds of the reference.
+# Counting takes longer than the operations that are counted.
+_UNTIMED = {"facts": (25e-6, 8, reference_accuracy_s), "verify": (40e-6, 12, reference_verify_s)}
+
+
 class ExpectedTime:
     """The expected time of the phases of a sweep.
 
@@ -269,7 +270,7 @@ class ExpectedTime:
         rates: Mapping[tuple[str, str, int], Rates] | None = None,
         costs: Mapping[Case, CallCosts] | None = None,
     ) -> None:
-        self._precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
+        self.precision, self._rates, self._costs = precision, rates or {}, dict(costs or {})
         self._walls: dict[Case, list[float]] = {}
         # For each kind of trial, the seconds that were expected and those that it took.
         self._sums: dict[str, list[float]] = {}
@@ -294,11 +295,11 @@ class ExpectedTime:
 
     def times_out(self, case: Case) -> bool:
         """Whether a single call certainly takes longer than a trial may."""
-        return self.least_call_s(case) > self._precision.timeout_s
+        return self.least_call_s(case) > self.precision.timeout_s
 
     def timeouts(self, cases: Iterable[Case]) -> list[str]:
         """A sentence for each case that certainly times out."""
-        limit = f"a trial may take precision.timeout_s={self._precision.timeout_s:g} s"
+        limit = f"a trial may take precision.timeout_s={self.precision.timeout_s:g} s"
         return [
             f"{case}: certain timeout. One call takes at least {duration(self.least_call_s(case))}; {limit}."
             for case in cases
@@ -309,7 +310,7 @@ class ExpectedTime:
         """The expected number of timed trials of a case. One that times out has one."""
         if self.times_out(case):
             return 1
-        p = self._precision
+        p = self.precision
         most = max(fewest(p), round(_OF_MOST_ROUNDS * p.max_rounds))
         return min(most, max(p.min_rounds, math.ceil(p.case_s / self.trial_s(case))))
 
@@ -317,15 +318,15 @@ class ExpectedTime:
         """The expected time of one timed trial of a case."""
         if walls := self._walls.get(case):
             return sum(walls) / len(walls)
-        return self._correction("time") * self._trial_s(case)
+        return self._corrected_s("time", case)
 
     def facts_s(self, case: Case) -> float:
         """The expected time of the trial that counts a case's facts."""
-        return self._correction("facts") * self._facts_s(case)
+        return self._corrected_s("facts", case)
 
     def verify_s(self, kind: Case) -> float:
         """The expected time of the verification of a kind of cases."""
-        return self._correction("verify") * self._verify_s(kind)
+        return self._corrected_s("verify", kind)
 
     def sweep_s(self, cases: Collection[Case]) -> float:
         """The expected time of a whole sweep of these cases, in seconds, including its report."""
@@ -334,59 +335,46 @@ class ExpectedTime:
 
     def learn(self, purpose: str, case: Case, values: Mapping[str, Any], wall_s: float) -> None:
         """Take a trial into account: its time, and the facts that it may have counted."""
-        expected = {"time": self._trial_s, "facts": self._facts_s, "verify": self._verify_s}.get(purpose)
-        if expected is None:
+        if purpose not in _ON_CPU:
             return
         sums = self._sums.setdefault(purpose, [0.0, 0.0])
-        sums[0] += expected(case)
+        sums[0] += self._expected_s(purpose, case)
         sums[1] += wall_s
         if purpose == "time":
             self._walls.setdefault(case, []).append(wall_s)
         if purpose == "facts" and (costs := costs_of_facts(values)):
             self._costs[case] = costs
 
-    def patience_s(self) -> float:
-        """The longest time that a sweep waits for quiet moments at its end."""
-        return self._precision.patience_s
-
-    def _correction(self, purpose: str) -> float:
-        """How much longer the trials of this kind take than expected.
+    def _corrected_s(self, purpose: str, case: Case) -> float:
+        """The expected time of a trial, corrected by how much longer trials of this kind took than expected.
 
         If trials of the other kinds take longer than expected, that counts as two seconds of this kind: a busy machine
         slows down all of them.
         """
-        others = max(1.0, _ratio([sums for kind, sums in self._sums.items() if kind != purpose], 1.0))
-        return _ratio([self._sums.get(purpose, (0.0, 0.0))], others)
+        of_other_kinds = [sums for kind, sums in self._sums.items() if kind != purpose]
+        slower = max(1.0, _ratio(of_other_kinds, 1.0))
+        return _ratio([self._sums.get(purpose, (0.0, 0.0))], slower) * self._expected_s(purpose, case)
 
     def _known(self, case: Case) -> tuple[CallCosts, Rates]:
         rates = self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
         return self._costs.get(case) or claimed_costs(case), rates
 
-    def _trial_s(self, case: Case) -> float:
-        call_s = self.call_s(case)
-        samples_s = max(self._precision.trial_s, _LEAST_SAMPLES * call_s)
-        return min(self._precision.timeout_s, _process_s("time", case) + _OTHER_CALLS * call_s + samples_s)
-
-    def _facts_s(self, case: Case) -> float:
-        return self._untimed_s("facts", case, _COUNTED_OPERATION_S, _FACTS_CALLS) + reference_accuracy_s(case)
-
-    def _verify_s(self, case: Case) -> float:
-        return self._untimed_s("verify", case, _VERIFIED_OPERATION_S, _VERIFY_CALLS) + reference_verify_s(case)
-
-    def _untimed_s(self, purpose: str, case: Case, operation_s: float, calls: int) -> float:
-        compiling = _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
-        once = _process_s(purpose, case) + compiling + self._known(case)[0].ops * operation_s
-        return once + min(self._precision.timeout_s, calls * self.call_s(case))
+    def _expected_s(self, purpose: str, case: Case) -> float:
+        """The expected time of a trial of one of the kinds in `_ON_CPU`, whatever trials have shown."""
+        process_s = (_ON_CPU if case.device == "cpu" else _ON_GPU)[purpose]
+        call_s, timeout_s = self.call_s(case), self.precision.timeout_s
+        if purpose == "time":
+            samples_s = max(self.precision.trial_s, _LEAST_SAMPLES * call_s)
+            return min(timeout_s, process_s + _OTHER_CALLS * call_s + samples_s)
+        operation_s, calls, reference_s = _UNTIMED[purpose]
+        process_s += _COMPILE_S if layer_lookup.is_compiled(case.impl) else 0.0
+        counting_s = self._known(case)[0].ops * operation_s
+        return process_s + counting_s + min(timeout_s, calls * call_s) + reference_s(case)
 
 
 def _ratio(sums: Iterable[Sequence[float]], before: float) -> float:
     """Measured over expected seconds. Two seconds with the ratio `before` are added: a few short trials say little."""
     expected, measured = 2.0, 2.0 * before
-    for one in sums:
-        expected, measured = expected + one[0], measured + one[1]
+    for expected_s, measured_s in sums:
+        expected, measured = expected + expected_s, measured + measured_s
     return measured / expected
-
-
-def _process_s(purpose: str, case: Case) -> float:
-    seconds = _ON_CPU if case.device == "cpu" else _ON_GPU
-    return seconds[purpose]

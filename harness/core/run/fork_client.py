@@ -191,7 +191,7 @@ class ForkServer:
         """
         ended = sent is not None and self._is_answered(_GRACE_S)
         if not ended:
-            self._kill_trial()
+            self._signal_trial(signal.SIGKILL)
         self.trial, status = None, int(self._answer("ended", _ANSWER_S))
         if not file_io.is_empty_scratch(self._trial_directory):  # most trials leave it empty, and `rmdir` takes 3 ms
             file_io.remove_scratch(self._trial_directory)
@@ -220,7 +220,7 @@ class ForkServer:
 
     def close(self) -> None:
         """End the supervisor, and with it the fork server, the running trial and all processes below them."""
-        self._kill_trial()
+        self._signal_trial(signal.SIGKILL)
         self._socket.close()
         for number in (signal.SIGTERM, signal.SIGCONT):  # the supervisor may be stopped
             self._process.send_signal(number)
@@ -232,11 +232,11 @@ class ForkServer:
                 self._process.wait(_CLOSE_S)
         file_io.remove_scratch(self._scratch)
 
-    def _kill_trial(self) -> None:
-        """Kill the running trial, if any, and its process group. The fork server kills its other processes."""
-        self._signal_trial(signal.SIGKILL)
-
     def _signal_trial(self, number: signal.Signals) -> None:
+        """Send the signal to the running trial, if any, and its process group.
+
+        The fork server kills its other processes.
+        """
         if self.trial is None:
             return
         # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.

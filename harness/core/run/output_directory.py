@@ -89,17 +89,17 @@ class OutputDirectory:
 
         Runs of older versions do not store the code of their layers. They pass this check.
         """
-        found = self._changed(code_digests(traits)) if self.continues else {}
-        if not found:
+        changed_files = self._changed(code_digests(traits)) if self.continues else {}
+        if not changed_files:
             return
         past = read_resume_state(self.path)[0].reopening(self.config.retry)
         kept = {case.impl for case in (*past.trials, *past.facts)}
-        ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in found}
+        ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in changed_files}
         rows = kept | {impl for impl, _ in ended}
-        text = [f"{impl} in {', '.join(files)}" for impl, files in found.items() if impl in rows]
+        text = [f"{impl} in {', '.join(files)}" for impl, files in changed_files.items() if impl in rows]
         # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
         statuses = ",".join(sorted({status for _, status in ended}))
-        again = f", or take them again with retry={statuses}" if not kept & found.keys() else ""
+        again = f", or take them again with retry={statuses}" if not kept & changed_files.keys() else ""
         changed = [f"changed since: {'; '.join(text)}"] if text else []
         _raise_if_different(self.path, "has rows of other code", changed, again)
 
@@ -109,8 +109,11 @@ class OutputDirectory:
         options = tuple(map(str, as_list((then or DEFAULTS).get("options", DEFAULTS["options"]))))
         if then and options != self.config.axes["options"]:
             before = session.cases(replace(self.config, axes={**self.config.axes, "options": options}))
-            found = differences({"options": [*options]}, {"options": [*self.config.axes["options"]]})
-            _raise_if_different(self.path, "is another sweep", found if {*before} != {*cases} else [])
+            if {*before} != {*cases}:
+                now = [*self.config.axes["options"]]
+                _raise_if_different(
+                    self.path, "is another sweep", differences({"options": [*options]}, {"options": now})
+                )
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
         machine, _ = run_directory.read_machine(self.path / run_directory.MACHINE)
@@ -244,13 +247,13 @@ def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
     """The digests of each layer's files, by impl, in the form in which a run stores them."""
     here, ours = Path.cwd(), layer_files.files_of_builtin_layers()
     return {
-        impl: layer_files.shown_digests(known.files, here) if layer_lookup.is_foreign(impl) else ours
-        for impl, known in traits.items()
+        impl: layer_files.shown_digests(of_layer.files, here) if layer_lookup.is_foreign(impl) else ours
+        for impl, of_layer in traits.items()
     }
 
 
-def _raise_if_different(out: Path, what: str, found: list[str], otherwise: str = "") -> None:
-    if found:
-        more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
-        text = "; ".join(found[:_MOST_TOLD])
+def _raise_if_different(out: Path, what: str, changes: list[str], otherwise: str = "") -> None:
+    if changes:
+        more = f"; and {len(changes) - _MOST_TOLD} more" if len(changes) > _MOST_TOLD else ""
+        text = "; ".join(changes[:_MOST_TOLD])
         raise UsageError(f"out={out} {what} ({text}{more}): name another, or give --fresh to set it aside{otherwise}")

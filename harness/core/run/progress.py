@@ -150,13 +150,15 @@ class Screen(LiveOnTerminal):
 
     def _line(self, case: str = "") -> tuple[float, str]:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
-        still = {one: max(1, self._expected.trials(one) - number) for one, number in self._timed.items()}
+        still = {timed: max(1, self._expected.trials(timed) - number) for timed, number in self._timed.items()}
         ended = self._ended + sum(self._timed.values())
         elapsed = time.monotonic() - self._began
-        left_s = sum(number * self._expected.trial_s(one) for one, number in still.items())
+        left_s = sum(number * self._expected.trial_s(timed) for timed, number in still.items())
         left_s += sum(map(self._expected.facts_s, self._to_count)) + sum(map(self._expected.verify_s, self._kinds))
         trials_left = sum(still.values()) + len(self._to_count) + len(self._kinds)
-        left_s += trials_left * self._between_trials_s(elapsed) + self._repeats_s()
+        # Between two trials, rows are written and cases are judged.
+        between_s = max(0.0, elapsed - START_S - self._trials_s) / max(_FEW_TRIALS, self._trials)
+        left_s += trials_left * between_s + self._repeats_s()
         share = elapsed / (elapsed + left_s + REPORT_S)
         failed = " ".join(f"{number} {status}" for status, number in sorted(self.failures.items()))
         trials = f"{ended}/{ended + sum(still.values()) + self._again} trials"
@@ -165,14 +167,10 @@ class Screen(LiveOnTerminal):
         parts = (f"[{self._phase}]", done, f"{100 * share:.0f} %", left, self._stage, failed, case)
         return share, "  ".join(filter(None, parts))
 
-    def _between_trials_s(self, elapsed: float) -> float:
-        """The mean time between two trials, in which rows are written and cases are judged."""
-        return max(0.0, elapsed - START_S - self._trials_s) / max(_FEW_TRIALS, self._trials)
-
     def _repeats_s(self) -> float:
         """The longest time that the repeats in quiet moments may still take, waiting included."""
         if not self._again:
             return 0.0
         waited = time.monotonic() - self._again_since
         repeats_s = self._again * self._trials_s / max(1, self._trials)
-        return repeats_s + max(0.0, self._expected.patience_s() - waited)
+        return repeats_s + max(0.0, self._expected.precision.patience_s - waited)

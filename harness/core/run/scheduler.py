@@ -24,8 +24,8 @@ from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Traits, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.results.accumulate_rows import read_run
 from harness.core.results.row import REOPEN, row_of, trial_of_row
+from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
 
@@ -84,12 +84,16 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
                 Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
                 for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
             ]
+
+    def by_case(by_number: Mapping[int, Any]) -> dict[Case, Any]:
+        return {cases[number]: value for number, value in by_number.items()}
+
     past = ResumeState(
         trials=trials,
-        failures={cases[number]: failure for number, failure in accumulated.failures.items()},
-        rounds={cases[number]: highest for number, highest in accumulated.rounds.items()},
-        hosts={cases[number]: hosts for number, hosts in accumulated.hosts.items()},
-        compiles_s={cases[number]: seconds for number, seconds in accumulated.compiles_s.items()},
+        failures=by_case(accumulated.failures),
+        rounds=by_case(accumulated.rounds),
+        hosts=by_case(accumulated.hosts),
+        compiles_s=by_case(accumulated.compiles_s),
         facts=frozenset(cases[number] for number in accumulated.facts),
     )
     return past, [*notices, *duplicate_row_notices(run, accumulated, timed)]
@@ -246,14 +250,19 @@ class Scheduler:
 
     def _prepare(self, cases: Collection[Case]) -> None:
         self._apply_past(cases)
-        self._record_unsupported(self._open.intersection(cases))
+        for case in sorted(self._open.intersection(cases)):
+            reason = indivisible_size(case, self._traits[case.impl].has_heads)
+            if reason:
+                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
         self._verify(self._open.intersection(cases))
         self._compile(self._open.intersection(cases))
-        lacking = self._open.intersection(cases) - self._past.facts
-        if lacking:
-            self._watcher.starting("facts", len(lacking))
-        for case in self._shuffled(lacking):
-            self._trial("facts", case, 0)
+        self._once("facts", self._open.intersection(cases) - self._past.facts)
+
+    def _once(self, purpose: str, cases: set[Case]) -> None:
+        if cases:
+            self._watcher.starting(purpose, len(cases))
+        for case in self._shuffled(cases):
+            self._trial(purpose, case, 0)
 
     def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
@@ -291,12 +300,6 @@ class Scheduler:
     def _shuffled(self, cases: set[Case]) -> list[Case]:
         return self._random.sample(sorted(cases), len(cases))
 
-    def _record_unsupported(self, cases: Collection[Case]) -> None:
-        for case in sorted(cases):
-            reason = indivisible_size(case, self._traits[case.impl].has_heads)
-            if reason:
-                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
-
     def _verify(self, cases: Collection[Case]) -> None:
         """Verify each kind of case once. The outcome becomes a row for every case of the kind."""
         self._watcher.starting("verify", len(cases))
@@ -315,11 +318,7 @@ class Scheduler:
         compiled = self._compiled.intersection(cases)
         for case in compiled & self._past.compiles_s.keys():
             self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
-        lacking = compiled - self._past.compiles_s.keys()
-        if lacking:
-            self._watcher.starting("compile", len(lacking))
-        for case in self._shuffled(lacking):
-            self._trial("compile", case, 0)
+        self._once("compile", compiled - self._past.compiles_s.keys())
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1

@@ -6,27 +6,30 @@ verify                                              →  Session                
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.core.config import Precision, SweepConfig, gpus
+from harness.core.config import Precision, SweepConfig
 from harness.core.config.machine import ENVIRONMENTS, Machine, describe_machine, versions_text, with_gpus_of
 from harness.core.layers import layer_files, layer_lookup
 from harness.core.layers.layer_lookup import Traits
+from harness.core.model import gpus, own_axes
 from harness.core.model.background_process import check_interpreter, interpreter_of
 from harness.core.model.case_grid import grid
-from harness.core.model.errors import UsageError, notify
+from harness.core.model.errors import UsageError, did_you_mean, notify
+from harness.core.model.layer_options import NO_OPTIONS, OPTION, joined, options_of, without_defaults
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 from harness.core.results import row_files
 from harness.core.results.row_files import StoredRow
 
-from .described_layers import DescribedLayers
 from .executor import Executor
 from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from .fork_client import OF_DRIVER, Runtime
+from .outcome import TrialOutcome
 from .progress import Screen
 from .scheduler import ResumeState, RowSink, Scheduler, Watcher
 
@@ -35,6 +38,96 @@ from .scheduler import ResumeState, RowSink, Scheduler, Watcher
 COMPILE_CACHE = "compile-cache"
 # What to do with cases: everything, all but the timing, or the timing alone.
 Phase = Literal["all", "prepare", "time"]
+
+
+class DescribedLayers:
+    """The traits and options of layers. A trial describes a layer, once in each environment."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._outcomes: dict[tuple[str, str], TrialOutcome] = {}
+
+    def _outcome(self, impl: str, env: str) -> TrialOutcome:
+        if (impl, env) not in self._outcomes:
+            self._outcomes[impl, env] = self._executor.ask("describe", Case(impl, 1, 1, 1, env=env))
+        return self._outcomes[impl, env]
+
+    def traits(self, impl: str) -> Traits:
+        """The traits of a layer, which are known without a trial for one of the registry.
+
+        Raises UsageError if the module, the class or its reference cannot be loaded, if its claims are not valid, or if
+        its traits differ between environments.
+        """
+        if not layer_lookup.is_foreign(impl):
+            for environment in self._executor.environments if layer_lookup.package_of(impl) else ():
+                self._outcome(impl, environment)  # its package may take seconds to import: once for all trials
+            return layer_lookup.traits(impl)
+        first, files = self._executor.environments[0], dict[str, str]()
+        for environment in self._executor.environments:
+            traits = self._traits_within(environment, impl)
+            if traits != self._traits_within(first, impl):
+                text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
+                raise UsageError(f"{text}: sweep each environment by itself")
+            files |= traits.files
+        return replace(self._traits_within(first, impl), files=files)
+
+    def _traits_within(self, environment: str, impl: str) -> Traits:
+        outcome = self._outcome(impl, environment)
+        values = outcome.values
+        refused = values.get("refused") if outcome.ok else outcome.reason
+        if refused:
+            where = "" if tuple(self._executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
+            raise UsageError(f"{where}impl '{impl}': {refused}")
+        return Traits(values["family"], values["has_heads"], values["files"], values.get("own_axes"))
+
+    def options(self, impl: str, env: str) -> dict[str, str | None] | None:
+        """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
+        return self._outcome(impl, env).values.get("options")
+
+    def axes_text(self, impl: str, env: str = OWN_ENVIRONMENT) -> str | None:
+        """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
+        return self._outcome(impl, env).values.get("own_axes")
+
+    def lacked(self, config: SweepConfig, is_strict: bool = True) -> dict[str, list[str]]:
+        """The layers that lack an option that the cases name, if it is an own axis of all others.
+
+        Those layers are compared with each value of it. If a layer lacks any other option, raises UsageError or, unless
+        `is_strict`, leaves it to the trials to refuse the case.
+        """
+        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
+        names = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
+        layers = list(product(config.axes["impl"], self._executor.environments)) if names else []
+        options = {layer: known for layer in layers if (known := self.options(*layer)) is not None}
+        lacked: dict[str, list[str]] = {}
+        for name in names:
+            without = {impl: known for (impl, _), known in options.items() if name not in known}
+            if not without:
+                continue
+            axes = [own_axes.axes_of_text(self.axes_text(*layer)) for layer in options if layer[0] not in without]
+            if axes and all(name in of_layer for of_layer in axes):
+                lacked[name] = list(without)
+            elif is_strict:
+                apart = f": measure them apart, or declare '{name}' in the axes of the others"
+                instead = apart if axes else did_you_mean(name, dict.fromkeys(chain(*without.values())))
+                verb = "has" if len(without) == 1 else "have"
+                raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
+        return lacked
+
+    def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:
+        """The different cases, each without the options that have their default.
+
+        A layer without an own axis, as `lacked` returns them, is a single case, as a layer without heads is. Raises
+        UsageError for a value that no size along an own axis can have.
+        """
+        distinct: dict[Case, None] = {}
+        for case in cases:
+            parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
+            case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
+            if case.options != NO_OPTIONS:
+                own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
+                case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env) or {}))
+            distinct[case] = None
+        return list(distinct)
 
 
 @dataclass(frozen=True)
@@ -149,25 +242,25 @@ class Session:
 
     def check_devices(self, config: SweepConfig) -> None:
         """Raise UsageError if the configuration uses a GPU that torch does not see."""
-        wanted = [device for device in config.axes["device"] if device != "cpu"]
-        for environment in self.executor.environments if wanted else ():
+        gpu_devices = [device for device in config.axes["device"] if device != "cpu"]
+        for environment in self.executor.environments if gpu_devices else ():
             seen = self._seen_gpus(environment)
             where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
-            for device in wanted:
+            for device in gpu_devices:
                 kind, _, number = device.partition(":")
                 of_kind = seen.get(kind, {})
                 if not of_kind.get("count"):
                     raise UsageError(_no_gpu(kind, where, seen, config.paper.get("scale") == "full"))
                 if int(number or 0) >= of_kind["count"]:
                     last = of_kind["count"] - 1
-                    known = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
-                    raise UsageError(f"device={device}: torch sees no such device {where}: type {known}")
+                    visible = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
+                    raise UsageError(f"device={device}: torch sees no such device {where}: type {visible}")
 
     def _seen_gpus(self, environment: str) -> dict[str, Any]:
         return self.executor.within(environment).ask("machine").values.get("devices", {})
 
     def visible_gpus(self, config: SweepConfig) -> list[str] | None:
-        """The GPUs that the cases' devices may be, as `config/gpus.py` names them. None without such cases."""
+        """The GPUs that the cases' devices may be, as `model/gpus.py` names them. None without such cases."""
         kind = next((kind for kind in map(device_kind, config.axes["device"]) if kind in gpus.NUMBERED), None)
         if kind is None:
             return None
@@ -182,8 +275,9 @@ class Session:
         environments = self.executor.environments
         if tuple(environments) == (OWN_ENVIRONMENT,):
             return self._machine_within(OWN_ENVIRONMENT, usable, impls)
-        found = {one: self._machine_within(one, usable, self.traits) for one in environments}
-        return {**found[environments[0]], ENVIRONMENTS: {name: versions_text(one) for name, one in found.items()}}
+        machines = [self._machine_within(environment, usable, self.traits) for environment in environments]
+        versions = map(versions_text, machines)
+        return {**machines[0], ENVIRONMENTS: dict(zip(environments, versions, strict=True))}
 
     def _machine_within(self, environment: str, usable: int | None, impls: Iterable[str]) -> Machine:
         modules = [package for package in map(layer_lookup.package_of, impls) if package]
@@ -208,8 +302,8 @@ class Session:
         """
         traits = {case.impl: self.describe(case.impl) for case in cases}
         ours = layer_files.builtin_digests(self.executor.runtime.path)
-        for impl, known in traits.items():
-            self.executor.code.setdefault(impl, known.files or ours)
+        for impl, of_layer in traits.items():
+            self.executor.code.setdefault(impl, of_layer.files or ours)
         seed = self.seed + order
         scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
         {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()

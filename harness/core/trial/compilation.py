@@ -72,19 +72,19 @@ def compile_failure(error: BaseException) -> Answer | None:
     if isinstance(error, CompiledAgain):
         return {"status": "error", "reason": str(error)}
     chain = list(_chain(error))
-    if any("Failed to find C compiler" in str(one) for one in chain):
+    if any("Failed to find C compiler" in str(cause) for cause in chain):
         return {"status": "unsupported", "reason": _NO_CC}
     if _is_failed_build(chain):
         return {"status": "unsupported", "reason": _NO_HEADERS}
-    if not any(type(one).__module__ in _COMPILERS_OWN for one in chain):
+    if not any(type(cause).__module__ in _COMPILERS_OWN for cause in chain):
         return None
-    names = {type(one).__name__ for one in chain}
+    names = {type(cause).__name__ for cause in chain}
     # By name, or by its words if lowering an operator lost the exception.
     if "InvalidCxxCompiler" in names or "InvalidCxxCompiler" in str(error):
         return {"status": "unsupported", "reason": _NO_CXX}
     if "TritonMissing" in names:
         return {"status": "unsupported", "reason": _NO_TRITON}
-    if any(isinstance(one, MemoryError) or type(one).__name__ == "OutOfMemoryError" for one in chain):
+    if "OutOfMemoryError" in names or any(isinstance(cause, MemoryError) for cause in chain):
         return {"status": "oom", "reason": "out of memory while compiling"}
     too_large = TOO_LARGE.search(str(error))
     if too_large:
@@ -107,13 +107,13 @@ def _is_failed_build(chain: Sequence[BaseException]) -> bool:
 
     Triton does not keep what its compiler prints. Generated C++ that does not compile is a mistake of torch's.
     """
-    if any(_HEADERS_LACK.search(str(one)) for one in chain):
+    if any(_HEADERS_LACK.search(str(cause)) for cause in chain):
         return True
-    if any(type(one).__name__ == "CppCompileError" for one in chain):
+    if any(type(cause).__name__ == "CppCompileError" for cause in chain):
         return False
-    commands = [one.cmd for one in chain if isinstance(one, CalledProcessError)]
-    words = [str(command).split() if isinstance(command, str) else [*map(str, command)] for command in commands]
-    return any({"-shared", "-fPIC"} <= set(one) for one in words)
+    commands = [cause.cmd for cause in chain if isinstance(cause, CalledProcessError)]
+    words = [command.split() if isinstance(command, str) else map(str, command) for command in commands]
+    return any({"-shared", "-fPIC"} <= {*of_command} for of_command in words)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -212,8 +212,8 @@ def note_kernels() -> None:
     """Note all kernels of Triton before `gc.freeze` hides them from `triton_kernels`."""
     triton = sys.modules.get("triton.runtime.jit")
     if triton is not None:
-        known = {id(kernel) for kernel in _frozen_kernels}
-        _frozen_kernels.extend(kernel for kernel in _listed_kernels(triton) if id(kernel) not in known)
+        kernels = {id(kernel): kernel for kernel in (*_frozen_kernels, *_listed_kernels(triton))}
+        _frozen_kernels[:] = kernels.values()
 
 
 def compiled_anew() -> int:
@@ -225,8 +225,11 @@ def _versions(kernel: Any) -> int:
     """How many versions of a Triton kernel are compiled. Versions differ in device, types and constants."""
     # Triton 3.2 changed the attribute's name and its values: the versions of a device, alone or first in a tuple.
     by_device = getattr(kernel, "device_caches", None) or getattr(kernel, "cache", None) or {}
-    versions = (held[0] if isinstance(held, tuple) else held for held in by_device.values())
-    return sum(len(held) if isinstance(held, dict) else 1 for held in versions)
+    number = 0
+    for cache in by_device.values():
+        versions = cache[0] if isinstance(cache, tuple) else cache
+        number += len(versions) if isinstance(versions, dict) else 1
+    return number
 
 
 SETTINGS = {
@@ -320,8 +323,7 @@ def keep_stubs(directory: str | None) -> None:
 
 def prepare_compiler(case: Case) -> None:
     """Apply the settings of this trial. If the compiler is switched off, using it will raise NotCompiled."""
-    given = {name: os.environ.get(name, "0") for name in _SWITCHES}
-    off = [f"{name}={value}" for name, value in given.items() if value not in ("", "0")]
+    off = [f"{name}={os.environ[name]}" for name in _SWITCHES if os.environ.get(name, "0") not in ("", "0")]
     if off:
 
         def refuse(*_: object, **__: object) -> NoReturn:

@@ -5,6 +5,7 @@ All of this follows from its attributes, parameters and docstrings, and from its
 
 import inspect
 import os
+import re
 import sys
 import threading
 from dataclasses import replace
@@ -15,7 +16,6 @@ from typing import Any
 import torch
 
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_source import equation_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
@@ -104,8 +104,11 @@ def describe_page(case: Case) -> Answer:
     is_function = issubclass(layer_class, FunctionLayer)
     shown: Any = layer_class.function if is_function else layer_class
     signature = signature_of(shown) if is_function else inspect.signature(shown)
-    place = _line_of(shown)
-    parameters = (str(one.replace(annotation=one.empty)).replace(" ", "") for one in signature.parameters.values())
+    place, axes = _line_of(shown), own_axes.declared_axes(layer_class)
+    options = [option for option in own_axes.option_defaults(layer_class) if option not in axes]
+    defaults = inspect.signature(layer_class).parameters
+    unannotated = (parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values())
+    parameters = (str(parameter).replace(" ", "") for parameter in unannotated)
     # The docstring of a function written in C begins with its signature.
     docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
     return {
@@ -115,27 +118,26 @@ def describe_page(case: Case) -> Answer:
         **_traits(layer_class),
         "causal": layer_protocol.is_causal(layer_class),
         "claims": {claim: str(text) for claim, text in getattr(layer_class, "claims", {}).items()},
-        "axes": [
-            [name, letter, _plain(value)] for name, (letter, value) in own_axes.declared_axes(layer_class).items()
-        ],
-        "options": _further_options(layer_class),
+        "axes": [[axis, letter, _plain(value)] for axis, (letter, value) in axes.items()],
+        "options": [[option, _plain(defaults[option].default)] for option in options],
         "inputs": _inputs(layer_class) if is_function else [],
         "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
         "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
-        "takes": _further_sizes(layer_class, is_function),
+        "takes": ["kv_len"] * layer_protocol.takes_source(layer_class)
+        + ["num_kv_heads"] * layer_protocol.takes(layer_class, "num_kv_heads"),
         "reference": _reference(case, layer_class),
         "place": place,
     }
 
 
+def equation_of(docstring: str) -> str:
+    """The first indented paragraph of a docstring."""
+    blocks = [block for block in re.split(r"\n\s*\n", docstring) if block.startswith("    ")]
+    return inspect.cleandoc(blocks[0]) if blocks else ""
+
+
 def _supports(layer_class: Any, case: Case) -> bool:
     return layer_protocol.unsupported_reason(layer_class, case) is None
-
-
-def _further_options(layer_class: Any) -> list[list[Any]]:
-    parameters, declared = inspect.signature(layer_class).parameters, own_axes.declared_axes(layer_class)
-    others = (name for name in own_axes.option_defaults(layer_class) if name not in declared)
-    return [[name, _plain(parameters[name].default)] for name in others]
 
 
 def _plain(default: Any) -> Any:
@@ -143,29 +145,22 @@ def _plain(default: Any) -> Any:
 
 
 def _inputs(layer_class: type[FunctionLayer]) -> list[list[str]]:
-    found = []
-    for one in layer_class.inputs:
-        fill = getattr(one.fill, "__name__", repr(one.fill)) if callable(one.fill) else one.fill
-        found.append([one.name, f"({', '.join(one.shape)})", fill])
-    return [*found, ["output", f"({', '.join(layer_class.output)})", ""]]
-
-
-def _further_sizes(layer_class: Any, is_function: bool) -> list[str]:
-    shapes = [one.shape for one in layer_class.inputs] if is_function else []
-    source = any("m" in shape for shape in shapes) if is_function else layer_protocol.accepts(layer_class, "source")
-    groups = layer_protocol.takes(layer_class, "num_kv_heads")
-    return ["kv_len"] * source + ["num_kv_heads"] * groups
+    rows = []
+    for tensor in layer_class.inputs:
+        fill = getattr(tensor.fill, "__name__", repr(tensor.fill)) if callable(tensor.fill) else tensor.fill
+        rows.append([tensor.name, f"({', '.join(tensor.shape)})", fill])
+    return [*rows, ["output", f"({', '.join(layer_class.output)})", ""]]
 
 
 def _reference(case: Case, layer_class: Any) -> str:
-    found = verify.reference_class_of(case, layer_class)
-    if found is None:
+    reference = verify.reference_class_of(case, layer_class)
+    if reference is None:
         return layer_lookup.ITSELF
-    shown = inspect.unwrap(found.function) if issubclass(found, FunctionLayer) else found
-    module = file_or_module(getattr(shown, "__module__", None) or found.__module__)
+    shown = inspect.unwrap(reference.function) if issubclass(reference, FunctionLayer) else reference
+    module = file_or_module(getattr(shown, "__module__", None) or reference.__module__)
     allowed = layer_protocol.allowed_error(layer_class)
     within = f", within {formatting.share(allowed)}" if allowed else ""
-    return f"{module}:{getattr(shown, '__qualname__', found.__name__)}{within}"
+    return f"{module}:{getattr(shown, '__qualname__', reference.__name__)}{within}"
 
 
 def _line_of(shown: Any) -> str:

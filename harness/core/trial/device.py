@@ -68,9 +68,9 @@ def has_opened_cuda(open_files: Path = Path("/proc/self/fd")) -> bool:
 
     The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
     """
-    for one in open_files.iterdir():
+    for file in open_files.iterdir():
         with suppress(OSError):  # the file was closed in the meantime
-            if os.readlink(one) == _CUDA_FILE:
+            if os.readlink(file) == _CUDA_FILE:
                 return True
     return False
 
@@ -87,14 +87,14 @@ def devices() -> dict[str, dict[str, Any]]:
         "xpu": torch.xpu._is_compiled(),
         "mps": torch.backends.mps.is_built(),
     }
-    found = {}
+    seen = {}
     for kind in GPUS:
         count = module_of(kind).device_count() if module_of(kind).is_available() else 0
         names = [device_name(kind, index) for index in range(count)]
         lacking = None if count or built[kind] else INSTALL[kind]
         uuids = [cuda_uuid(index) for index in range(count)] if kind == "cuda" else []
-        found[kind] = {"count": count, "names": names, "uuids": uuids, "lacking": lacking}
-    return found
+        seen[kind] = {"count": count, "names": names, "uuids": uuids, "lacking": lacking}
+    return seen
 
 
 def device_name(kind: str, index: int = 0) -> str:
@@ -193,10 +193,10 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
     module.synchronize()
     module.reset_peak_memory_stats()
     before = requested_bytes(kind)
-    found: list[int] = []
-    yield lambda: found[0]
+    peak: list[int] = []
+    yield lambda: peak[0]
     module.synchronize()
-    found.append(int(module.memory_stats()[_REQUESTED + "peak"] - before))
+    peak.append(int(module.memory_stats()[_REQUESTED + "peak"] - before))
 
 
 class Allocated(NamedTuple):

@@ -28,6 +28,8 @@ from typing import NoReturn
 import torch
 
 from harness.core.layers import layer_lookup
+from harness.core.results.row import KINDS
+from impls.registry import IMPLS
 
 from . import compilation, device, environment, layer_protocol, sandbox, trial_kinds
 from .sandbox import Request
@@ -44,7 +46,9 @@ def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     sandbox.adopt_orphans()
     compilation.set_up_compiler()
-    for name in layer_lookup.names():
+    for purpose in KINDS:
+        trial_kinds.handler_of(purpose)  # before any layer of a user: the clocks are bound now
+    for name in IMPLS:
         layer_lookup.load_class(name)
     environment.probe_matrices()
     _freeze()
@@ -174,17 +178,13 @@ def _wait_and_clean_up(pid: int) -> int:
     return status
 
 
-def _search(path: list[str]) -> None:
-    """Search `path` for layers from now on. The built-in layers are imported from there too."""
-    sys.path[:] = path
-    for name in [name for name in sys.modules if name.partition(".")[0] == "impls"]:
-        del sys.modules[name]
-
-
 def _trial(request: Request, pipe: int, turns: int | None = None) -> NoReturn:
     try:
         if request.get("path"):
-            _search(request["path"])
+            sys.path[:] = request["path"]
+            for name in list(sys.modules):  # the built-in layers are imported from there too
+                if name.partition(".")[0] == "impls":
+                    del sys.modules[name]
         compilation.give_notice(pipe)
         sandbox.tell_at_exit(request["memory_limit"], lambda outcome: sandbox.send(pipe, outcome))
         outcome = trial_kinds.run_trial({**request, "ask": turns, "answer": pipe})

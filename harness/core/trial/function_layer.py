@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.core.layers import layer_lookup
-from harness.core.layers.layer_source import OF_FUNCTIONS
+from harness.core.layers.layer_files import OF_FUNCTIONS
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.sweep_axes import AXES
@@ -35,6 +35,7 @@ from impls.attention.reference import softmax_attention
 
 from . import packed_sequences
 from .layer_inputs import Input, letters_of, read_inputs, read_shape
+from .packed_sequences import is_cumulative, is_longest
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
@@ -63,9 +64,9 @@ class FunctionLayer(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int = 1, num_kv_heads: int = 0, **options: Any) -> None:
         super().__init__()
-        taken = inspect.signature(type(self).forward).parameters
+        parameters = inspect.signature(type(self).forward).parameters
         # An axis that only shapes mention is no parameter.
-        self.options = {name: value for name, value in options.items() if name in taken}
+        self.options = {name: value for name, value in options.items() if name in parameters}
         function = type(self).function
         self.grouped = num_kv_heads not in (0, num_heads)
         self.call = copy.deepcopy(function) if isinstance(function, nn.Module) else function
@@ -82,15 +83,13 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
     """
     function = of_model(function) if is_of_model(signature_of(function)) else function
     key = id(function), like.__name__ if like else ""
-    known = _MADE.get(key)
-    if known is None or known.function is not function:  # type: ignore[attr-defined]
+    if getattr(_MADE.get(key), "function", None) is not function:
         try:
             is_factory = like is None and required(signature_of(function))[:1] == ["d_model"]
-            known = _class_of_factory(function, module) if is_factory else _make_class(function, module, like)
-            _MADE[key] = known
+            _MADE[key] = _class_of_factory(function, module) if is_factory else _make_class(function, module, like)
         except UsageError as error:
             raise TypeError(str(error)) from error
-    return known
+    return _MADE[key]
 
 
 def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
@@ -109,22 +108,22 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
             function = _in_other_layout(function, _layout(function, signature, name), layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     is_usual = layout == "bhnd" and not any(map(_annotated, signature.parameters.values()))
-    is_usual = is_usual and all(attribute(function, one) is _MISSING for one in ("layout", "inputs"))
+    is_usual = is_usual and attribute(function, "layout") is attribute(function, "inputs") is _MISSING
     stated = attribute(function, "output")
     output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)
     named = _named(signature, axes, letters)
 
-    def forward(self: FunctionLayer, *given: Any, **keywords: Any) -> Any:
-        return self.call(*given, **keywords)
+    def forward(self: FunctionLayer, *inputs: Any, **keywords: Any) -> Any:
+        return self.call(*inputs, **keywords)
 
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in named]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in named]
     forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
-    own = {one: attribute(function, one) for one in OF_FUNCTIONS}
+    described = {member: attribute(function, member) for member in OF_FUNCTIONS}
     members = {
         "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
-        **{x: staticmethod(y) if callable(y) else y for x, y in own.items() if y is not _MISSING},
+        **{x: staticmethod(y) if callable(y) else y for x, y in described.items() if y is not _MISSING},
         "axes": axes,
         "reference": attribute(function, "reference"),
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
@@ -138,16 +137,17 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         "__module__": function.__module__ if inspect.isfunction(function) else module,
     }
     made = type(name, (FunctionLayer,), members)
-    taken = ["d_model", *(["num_heads"] if members["has_heads"] else []), *(["num_kv_heads"] if "g" in letters else [])]
-    passed = {*(one.name for one in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
-    options = {
-        one.name: one.default
-        for one in named
-        if one.default is not one.empty and one.name not in passed and not packed_sequences.is_longest(one.name)
-    }
-    defaults = dict.fromkeys(taken, 0) | options | {axis: default for axis, (_, default) in axes.items()}
-    kinds = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=value) for one, value in defaults.items()]
-    made.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+    has_size = {"d_model": True, "num_heads": members["has_heads"], "num_kv_heads": "g" in letters}
+    defaults: dict[str, Any] = {size: 0 for size, is_there in has_size.items() if is_there}
+    passed = {*(tensor.name for tensor in inputs), "is_causal", "causal", "attn_mask", "enable_gqa"}
+    for parameter in named:
+        is_passed = parameter.name in passed or is_longest(parameter.name)
+        if parameter.default is not parameter.empty and not is_passed:
+            defaults[parameter.name] = parameter.default
+    defaults |= {axis: default for axis, (_, default) in axes.items()}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    options = [inspect.Parameter(option, kind, default=default) for option, default in defaults.items()]
+    made.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return made
 
 
@@ -186,16 +186,16 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
         getattr(layer, "__dict__", {}).update(stated)
         return layer
 
-    own = {"__new__": build, "__signature__": signature, "__module__": module, "function": staticmethod(factory)}
-    return type(_name(factory), (base,), stated | own)
+    members = {"__new__": build, "__signature__": signature, "__module__": module, "function": staticmethod(factory)}
+    return type(_name(factory), (base,), stated | members)
 
 
 def attribute(function: Any, name: str) -> Any:
     """An attribute of the function, or of the one that it wraps; `_MISSING` without one."""
     for seen in wrapped_functions(function):
-        found = vars(seen).get(name, _MISSING) if isinstance(seen, partial) else getattr(seen, name, _MISSING)
-        if found is not _MISSING:
-            return found
+        value = vars(seen).get(name, _MISSING) if isinstance(seen, partial) else getattr(seen, name, _MISSING)
+        if value is not _MISSING:
+            return value
     return _MISSING
 
 
@@ -227,12 +227,12 @@ def signature_of(function: Any) -> inspect.Signature:
     target = function.forward if isinstance(function, nn.Module) else function
     if isinstance(target, partial):  # `inspect` needs a signature of the inner function, which one in C lacks
         inner = list(signature_of(target.func).parameters.values())[len(target.args) :]
-        return inspect.Signature([one for one in inner if one.name not in target.keywords])
+        return inspect.Signature([parameter for parameter in inner if parameter.name not in target.keywords])
     try:
         return inspect.signature(target)
     except (ValueError, TypeError):
         head = re.search(r"^\s*\w+(\(.*?\))", getattr(function, "__doc__", None) or "", re.DOTALL)
-        defined: dict[str, Any] = {"torch": torch, "f": lambda *given, **named: None}
+        defined: dict[str, Any] = {"torch": torch, "f": lambda *inputs, **named: None}
         with contextlib.suppress(Exception):  # a text that is not Python, or a default of another module
             exec(f"from __future__ import annotations\ndef f{head[1] if head else ''}: ...", defined)
         return inspect.signature(defined["f"])
@@ -240,25 +240,28 @@ def signature_of(function: Any) -> inspect.Signature:
 
 def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one for one in signature.parameters.values() if one.kind not in variable]
+    return [parameter for parameter in signature.parameters.values() if parameter.kind not in variable]
 
 
 def required(signature: inspect.Signature) -> list[str]:
     """The parameters without a default."""
-    return [one.name for one in _nameable(signature) if one.default is one.empty]
+    return [parameter.name for parameter in _nameable(signature) if parameter.default is parameter.empty]
 
 
 def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
     """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
-    known, kind = signature.parameters, inspect.Parameter.KEYWORD_ONLY
-    others = [(name, one) for name, (letter, one) in axes.items() if name not in known and letter not in letters]
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
-    return [*_nameable(signature), *(inspect.Parameter(name, kind, default=one) for name, one in others if takes_any)]
+    named, kind = _nameable(signature), inspect.Parameter.KEYWORD_ONLY
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        for name, (letter, default) in axes.items():
+            if name not in signature.parameters and letter not in letters:
+                named.append(inspect.Parameter(name, kind, default=default))
+    return named
 
 
 def is_attention(inputs: Sequence[Input]) -> bool:
     """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
-    return [one.shape[:1] + one.shape[3:] for one in inputs] == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
+    ends = [tensor.shape[:1] + tensor.shape[3:] for tensor in inputs]
+    return ends == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
 
 
 def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
@@ -266,28 +269,30 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
     if described is not _MISSING:
         return read_inputs(described, own_letters)
     needed = required(signature)
-    written = {one: _annotated(signature.parameters[one]) for one in needed}
-    tensors = [one for one in needed if not packed_sequences.is_of_lengths(one)]
-    if [one[:1].lower() for one in tensors] == [*_ATTENTION]:
+    written = {parameter: _annotated(signature.parameters[parameter]) for parameter in needed}
+    tensors = [parameter for parameter in needed if not (is_cumulative(parameter) or is_longest(parameter))]
+    if [tensor[:1].lower() for tensor in tensors] == [*_ATTENTION]:
         layout = _layout(function, signature, name)
         shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
-        found = tuple(Input(one, tuple(shape.split())) for one, shape in zip(tensors, shapes, strict=True))
+        attention = tuple(Input(tensor, tuple(shape.split())) for tensor, shape in zip(tensors, shapes, strict=True))
+        if layout != packed_sequences.LAYOUT:
+            return attention
         starts = packed_sequences.cumulative_inputs(signature.parameters)
-        if layout == packed_sequences.LAYOUT and not starts:
+        if not starts:
             raise UsageError(f"{name}.layout is 'thd': packed sequences need a parameter cu_seqlens")
-        return (*found, *starts) if layout == packed_sequences.LAYOUT else found
+        return (*attention, *starts)
     if needed and all(written.values()):
         return read_inputs(written)
     if len(needed) == 1:
         return (Input(needed[0], ("b", "n", "d")),)
-    taken = ", ".join(needed) or "no required parameter"
-    is_over_heads = [one[:1].lower() for one in needed[:3]] == [*_ATTENTION]
-    shape, others = ("b h n D", needed[3:]) if is_over_heads else ("b n d", needed[1:])
-    example = ", ".join(f"'{one}': '{shape}'" for one in needed or ["x"])
-    or_default = f"; or give {' and '.join(others)} a default" if others else ""
+    parameters = ", ".join(needed) or "no required parameter"
+    is_over_heads = [parameter[:1].lower() for parameter in needed[:3]] == [*_ATTENTION]
+    shape, further = ("b h n D", needed[3:]) if is_over_heads else ("b n d", needed[1:])
+    example = ", ".join(f"'{parameter}': '{shape}'" for parameter in needed or ["x"])
+    or_default = f"; or give {' and '.join(further)} a default" if further else ""
     raise UsageError(
-        f"{name}({taken}) is neither f(q, k, v) nor f(x): describe what it takes, as {name}.inputs = {{{example}}}, "
-        f"with b, n, h, d, and D = d/h{or_default}"
+        f"{name}({parameters}) is neither f(q, k, v) nor f(x): describe what it takes, as "
+        f"{name}.inputs = {{{example}}}, with b, n, h, d, and D = d/h{or_default}"
     )
 
 
@@ -298,17 +303,18 @@ def _axes(function: Any) -> dict[str, tuple[str, Any]]:
 
 def _annotated(parameter: inspect.Parameter) -> str:
     """The shape in an annotation: `Annotated[Tensor, "b n h D"]`, or a type with `dim_str`; empty without one."""
-    texts = [one for one in get_args(parameter.annotation) if isinstance(one, str)]
-    found = texts[0] if texts else getattr(parameter.annotation, "dim_str", "")
-    written = parameter.annotation if isinstance(parameter.annotation, str) else ""
-    quoted = re.search(r"Annotated\[.*?[\"']([^\"']+)[\"']", written)
-    return str(found or (quoted[1] if quoted else ""))
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        quoted = re.search(r"Annotated\[.*?[\"']([^\"']+)[\"']", annotation)
+        return quoted[1] if quoted else ""
+    texts = [text for text in get_args(annotation) if isinstance(text, str)]
+    return texts[0] if texts else str(getattr(annotation, "dim_str", ""))
 
 
 def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
     stated = attribute(function, "layout")
     if stated is _MISSING:
-        if any(map(packed_sequences.is_cumulative, required(signature))):
+        if any(map(is_cumulative, required(signature))):
             return packed_sequences.LAYOUT
         first = next(iter(signature.parameters.values()), None)
         words = _annotated(first).split() if first is not None else []
@@ -320,31 +326,35 @@ def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
 
 def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
     """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
-    names, taken = [one.name for one in inputs], _nameable(signature)
-    kinds = {one.kind for one in signature.parameters.values()}
+    names, parameters = [tensor.name for tensor in inputs], _nameable(signature)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return len(names)
-    known = [one.name for one in taken]
-    for one in names:
-        if one not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
-            raise UsageError(f"{name} has no parameter '{one}', which its inputs name{did_you_mean(one, known)}")
-    missing = [one for one in required(signature) if one not in names and not packed_sequences.is_longest(one)]
+    nameable = [parameter.name for parameter in parameters]
+    for tensor in names:
+        if tensor not in nameable and inspect.Parameter.VAR_KEYWORD not in kinds:
+            meant = did_you_mean(tensor, nameable)
+            raise UsageError(f"{name} has no parameter '{tensor}', which its inputs name{meant}")
+    missing = [needed for needed in required(signature) if needed not in names and not is_longest(needed)]
     if missing:
         raise UsageError(f"{name} needs {', '.join(missing)}: describe it in {name}.inputs, or give it a default")
-    by_position = [one.name for one in taken if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-    return next((i for i, one in enumerate(names) if i >= len(by_position) or by_position[i] != one), len(names))
+    by_position = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    for place, (tensor, parameter_name) in enumerate(zip(names, by_position, strict=False)):
+        if tensor != parameter_name:
+            return place
+    return min(len(names), len(by_position))
 
 
-def _in_other_layout(function: Callable[..., Any], own: str, wanted: str) -> Callable[..., Any]:
-    """The function, which has the layout `own`, for inputs in the layout `wanted`."""
-    if own == packed_sequences.LAYOUT:
+def _in_other_layout(function: Callable[..., Any], layout: str, of_inputs: str) -> Callable[..., Any]:
+    """The function, which has this layout, for inputs in the layout `of_inputs`."""
+    if layout == packed_sequences.LAYOUT:
         raise UsageError(f"{_name(function)} takes packed sequences, and the layer does not")
-    if wanted == packed_sequences.LAYOUT:
-        return packed_sequences.per_sequence(function, heads_first=own == "bhnd")
+    if of_inputs == packed_sequences.LAYOUT:
+        return packed_sequences.per_sequence(function, heads_first=layout == "bhnd")
 
     @wraps(function)
-    def call(*given: Tensor, **keywords: Any) -> Any:
-        return first_tensor(function(*(one.transpose(1, 2) for one in given), **keywords)).transpose(1, 2)
+    def call(*inputs: Tensor, **keywords: Any) -> Any:
+        return first_tensor(function(*(tensor.transpose(1, 2) for tensor in inputs), **keywords)).transpose(1, 2)
 
     call.__signature__ = signature_of(function)  # type: ignore[attr-defined]
     call.in_own_layout = function  # type: ignore[attr-defined]

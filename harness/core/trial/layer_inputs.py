@@ -12,7 +12,7 @@ t               all tokens of a batch of packed sequences: Σ nᵢ, or nb if the
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import torch
@@ -79,21 +79,21 @@ def read_inputs(described: Any, own: Iterable[str] = ()) -> tuple[Input, ...]:
     """
     if not isinstance(described, Mapping) or not described:
         raise UsageError(f"inputs is {described!r}: it must be {{'q': 'b h n D', …}}, one shape for each parameter")
-    return tuple(_read_input(str(name), one, own) for name, one in described.items())
+    return tuple(_read_input(str(name), entry, own) for name, entry in described.items())
 
 
 def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
-    known = {"shape": described} if isinstance(described, str) else described
-    if not isinstance(known, Mapping) or not isinstance(known.get("shape"), str):
+    entry = {"shape": described} if isinstance(described, str) else described
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("shape"), str):
         raise UsageError(f"inputs['{name}'] is {described!r}: give its shape, as 'b h n D', or {{'shape': …}}")
-    for key in known:
+    for key in entry:
         if key not in _KEYS:
             raise UsageError(f"inputs['{name}'] has the unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
-    fill, dtype = known.get("fill", "normal"), str(known.get("dtype", "")).removeprefix("torch.")
+    fill, dtype = entry.get("fill", "normal"), str(entry.get("dtype", "")).removeprefix("torch.")
     if not callable(fill) and fill not in (*_FILLS, *_OF_LENGTHS):
         fills = ", ".join((*_FILLS, *_OF_LENGTHS))
         raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}: give a function, or one of {fills}")
-    if not isinstance(grad := known.get("grad", True), bool):
+    if not isinstance(grad := entry.get("grad", True), bool):
         raise UsageError(f"inputs['{name}'] has 'grad': {grad!r}: give True or False")
     if fill in _OF_LENGTHS:
         dtype = dtype or "int32"
@@ -105,7 +105,7 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
             f"inputs['{name}'] is {dtype} and needs a 'fill', such as lambda *shape: torch.randint(0, 9, shape): "
             "normal values are no whole numbers"
         )
-    return Input(name, read_shape(name, known["shape"], own), dtype, has_gradient and grad, fill)
+    return Input(name, read_shape(name, entry["shape"], own), dtype, has_gradient and grad, fill)
 
 
 def read_shape(name: str, text: str, own: Iterable[str] = ()) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def read_shape(name: str, text: str, own: Iterable[str] = ()) -> tuple[str, ...]
 
 def letters_of(inputs: Iterable[Input]) -> set[str]:
     """All letters in the shapes."""
-    return {letter for one in inputs for word in one.shape for letter in word if letter.isalpha()}
+    return set(filter(str.isalpha, "".join(chain(*(tensor.shape for tensor in inputs)))))
 
 
 def _letters(case: Case | None = None, source_len: int = 0) -> dict[str, Polynomial]:
@@ -138,8 +138,8 @@ def _formula(name: str, word: str, letters: Mapping[str, Polynomial]) -> Polynom
     try:
         return parse(word, letters)
     except UsageError:
-        known = ", ".join(("n", "d", "h", *letters))
-        raise UsageError(f"the shape of '{name}' has {word!r}: give words in {known}, as 'b h n D'") from None
+        allowed = ", ".join(("n", "d", "h", *letters))
+        raise UsageError(f"the shape of '{name}' has {word!r}: give words in {allowed}, as 'b h n D'") from None
 
 
 def size_at(
@@ -188,16 +188,15 @@ def _filled(name: str, fill: Callable[..., Any], shape: tuple[int, ...]) -> Tens
     except Exception as error:
         raise UsageError(f"{called} failed: {type(error).__name__}: {error}") from error
     if not isinstance(values, Tensor) or values.shape != shape:
-        found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise UsageError(f"{called} returned {found}: it must return a tensor of this shape")
+        returned = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise UsageError(f"{called} returned {returned}: it must return a tensor of this shape")
     return values
 
 
 def _of_lengths(one: Input, shape: tuple[int, ...], lengths: list[int]) -> Tensor:
-    known = lengths if one.fill == LENGTHS else [0, *accumulate(lengths)]
-    if shape == (len(known),):
-        return torch.tensor(known)
+    values, usual = (lengths, "b") if one.fill == LENGTHS else ([0, *accumulate(lengths)], "b+1")
+    if shape == (len(values),):
+        return torch.tensor(values)
     if one.fill == CUMULATIVE and len(shape) == 1 and len(set(lengths)) == 1:
         return torch.arange(shape[0]) * lengths[0]
-    wanted = "b" if one.fill == LENGTHS else "b+1"
-    raise UsageError(f"the shape of '{one.name}' is '{' '.join(one.shape)}': {one.fill} have the shape '{wanted}'")
+    raise UsageError(f"the shape of '{one.name}' is '{' '.join(one.shape)}': {one.fill} have the shape '{usual}'")

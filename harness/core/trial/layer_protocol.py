@@ -22,6 +22,7 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ import torch
 from torch import nn
 
 from harness.core.layers import layer_lookup
-from harness.core.layers.layer_files import STDLIB, is_installed, is_of_user
-from harness.core.layers.layer_source import OF_CLASSES, OF_FUNCTIONS, misspelt
+from harness.core.layers.layer_files import OF_CLASSES, OF_FUNCTIONS, STDLIB, is_installed, is_of_user, misspelt
 from harness.core.model import own_axes
 from harness.core.model.errors import MEANT, UsageError, did_you_mean
 from harness.core.model.layer_options import joined, options_of
@@ -65,7 +65,8 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
     is_module = issubclass(layer_class, nn.Module)
     if not is_module and layer_class.__new__ is object.__new__:
         raise TypeError(f"{name} is not a torch.nn.Module: write class {name}(torch.nn.Module) with forward(self, x)")
-    needed = [one for one in required(inspect.signature(layer_class)) if one not in ("d_model", *_OF_LAYER, *options)]
+    given = ("d_model", *_OF_LAYER, *options)
+    needed = [name for name in required(inspect.signature(layer_class)) if name not in given]
     cannot_change = needed and not is_of_user(layer_class.__module__)
     if cannot_change or not takes(layer_class, "d_model") or layer_class.__init__ in _RECURRENT:
         raise TypeError(_wrapped_text(layer_class))
@@ -78,8 +79,8 @@ def check_signature(layer_class: Any, options: Collection[str] = ()) -> None:
             raise TypeError(f"{name} has no forward: write forward(self, x), (b, n, d) -> (b, n, d)")
         return
     signature = inspect.signature(layer_class.forward)
-    takes_any = any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values())
-    inputs = [one for one in required(signature)[1:] if one != "source"]
+    takes_any = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+    inputs = [name for name in required(signature)[1:] if name != "source"]
     if len(inputs) == 3:
         raise TypeError(
             f"forward({', '.join(inputs)}) takes three inputs, and a layer gets one. Wrap it: input_width = 3; "
@@ -97,13 +98,14 @@ def check_attributes(layer_class: Any) -> None:
     known, owners = OF_CLASSES, list(layer_class.__mro__)
     if is_function(layer_class):
         known, owners = OF_FUNCTIONS, list(wrapped_functions(layer_class.function))
-        owners += [base for one in owners if not hasattr(one, "__qualname__") for base in type(one).__mro__]
+        objects = [owner for owner in owners if not hasattr(owner, "__qualname__")]
+        owners += chain(*(type(owner).__mro__ for owner in objects))
     for owner in owners:
         if isinstance(owner, partial) or is_of_user(getattr(owner, "__module__", None) or ""):
-            given = dict(getattr(owner, "__dict__", {}))  # a function in C has none
+            attributes = dict(getattr(owner, "__dict__", {}))  # a function in C has none
             if isinstance(owner, type):
-                given = {name: one for name, one in given.items() if not inspect.isfunction(one)}
-            for name, meant in misspelt(given, known).items():
+                attributes = {name: value for name, value in attributes.items() if not inspect.isfunction(value)}
+            for name, meant in misspelt(attributes, known).items():
                 raise UsageError(f"{layer_class.__name__}.{name} is not read; did you mean '{meant}'?")
 
 
@@ -136,8 +138,7 @@ def output_dims(layer: Any, case: Case) -> tuple[str, ...]:
     """The shape of the output, as formulas."""
     if not is_function(layer):
         return ("b", "n", "d")
-    output: tuple[str, ...] = layer.output
-    return _one_token(output) if case.mode == "decode" else output
+    return _one_token(layer.output) if case.mode == "decode" else layer.output
 
 
 def _one_token(shape: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,15 +155,17 @@ def _wrapped_text(layer_class: Any) -> str:
     needed, forward = required(signature), ""
     if is_recurrent := layer_class.__init__ in _RECURRENT:
         needed, forward = ["input_size", "hidden_size"], "; def forward(self, x): return super().forward(x)[0]"
-    passed = {one: MEANT.get(one, one) for one in needed}
-    passed = {one: size if size in ("d_model", "num_heads") else "…" for one, size in passed.items()}
-    given = ", ".join(["d_model", *(["num_heads"] if "num_heads" in passed.values() else [])])
+    passed = {}
+    for parameter in needed:
+        size = MEANT.get(parameter, parameter)
+        passed[parameter] = size if size in ("d_model", "num_heads") else "…"
+    sizes = "d_model, num_heads" if "num_heads" in passed.values() else "d_model"
     if is_recurrent or "batch_first" in signature.parameters:
         passed["batch_first"] = "True"
-    arguments = ", ".join(f"{one}={to}" for one, to in passed.items())
+    arguments = ", ".join(f"{parameter}={size}" for parameter, size in passed.items())
     return (
         f"{name}({', '.join(needed)}) is built otherwise. Wrap it: class My{name}({name}): "
-        f"def __init__(self, {given}): super().__init__({arguments}){forward}"
+        f"def __init__(self, {sizes}): super().__init__({arguments}){forward}"
     )
 
 
@@ -190,19 +193,18 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
     for name in _OF_LAYER:
         if name in DEFAULTS and _is_given(name, case) and not takes(layer_class, name):
             return f"its constructor takes no {name}"
-    known = own_axes.option_defaults(layer_class)
+    options = own_axes.option_defaults(layer_class)
     for name in options_of(case.options):
-        if name not in known and (not takes(layer_class, name) or name in AXES):
-            return f"it takes no option '{name}'{did_you_mean(name, known)}"
+        if name not in options and (not takes(layer_class, name) or name in AXES):
+            return f"it takes no option '{name}'{did_you_mean(name, options)}"
     has_source = kv_len(layer_class, case) > 0
     decodes, pads, takes_mask = case.mode == "decode", case.mask == "padding", accepts(layer_class, "attn_mask")
     if case.lengths != EQUAL or is_packed(layer_class):
         reason = _unsupported_lengths(layer_class, case, has_source)
         if reason:
             return reason
-    takes_source = accepts(layer_class, "source")
+    has_room_for_source = takes_source(layer_class)
     if is_function(layer_class):
-        takes_source = any("m" in one.shape for one in layer_class.inputs)
         if layer_class.decodes and not decodes:
             return "it decodes one token of each sequence: give mode=decode"
         if decodes:
@@ -211,7 +213,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             is_told = takes_mask or knows_lengths(layer_class)
             if pads and not is_told:
                 return "it takes no attn_mask, to hide the padding with"
-            return "its inputs hold no source" if has_source and not takes_source else None
+            return "its inputs hold no source" if has_source and not has_room_for_source else None
     if decodes:
         width = input_width(layer_class)
         if width != 1:
@@ -222,7 +224,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
             return "one token after another has no padding"
         if has_source and not accepts(layer_class, "source", method="start"):
             return "its start takes no source"
-    if has_source and not takes_source:
+    if has_source and not has_room_for_source:
         return "its forward takes no source"
     is_chunk = sees_a_chunk(layer_class, case)
     if is_chunk and (case.mask == "causal" or is_causal(layer_class)) and case.kv_len < case.seq_len:
@@ -275,8 +277,11 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
         return small
     below = range(small.seq_len - 1, 0, -1)
     above = range(small.seq_len + 1, _MOST_VERIFIED + 1)
-    others = (replace(small, seq_len=n) for n in (*below, *above))
-    return next((other for other in others if unsupported_reason(layer_class, other) is None), small)
+    for n in (*below, *above):
+        case = replace(small, seq_len=n)
+        if unsupported_reason(layer_class, case) is None:
+            return case
+    return small
 
 
 def kv_len(layer_class: Any, case: Case) -> int:
@@ -291,6 +296,13 @@ def sees_a_chunk(layer_class: Any, case: Case) -> bool:
     """
     is_attention = is_function(layer_class) and layer_class.layout in ("bhnd", "bnhd")
     return is_attention and case.kv_len > 0 and case.mode != "decode"
+
+
+def takes_source(layer_class: Any) -> bool:
+    """Return whether the layer can attend to a source."""
+    if is_function(layer_class):
+        return any("m" in tensor.shape for tensor in layer_class.inputs)
+    return accepts(layer_class, "source")
 
 
 def input_width(layer_class: Any) -> int:

@@ -37,14 +37,10 @@ def is_longest(parameter: str) -> bool:
     return _LONGEST.fullmatch(parameter) is not None
 
 
-def is_of_lengths(parameter: str) -> bool:
-    """Whether a parameter of this name takes cumulative lengths or the longest length."""
-    return is_cumulative(parameter) or is_longest(parameter)
-
-
 def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
     """The inputs for those of the parameters that take the first token of each sequence."""
-    return tuple(Input(one, ("b+1",), "int32", False, CUMULATIVE) for one in parameters if is_cumulative(one))
+    names = filter(is_cumulative, parameters)
+    return tuple(Input(name, ("b+1",), "int32", False, CUMULATIVE) for name in names)
 
 
 def is_packed(layer: Any) -> bool:
@@ -59,19 +55,18 @@ def is_packed(layer: Any) -> bool:
 def knows_lengths(layer: Any) -> bool:
     """Whether a layer needs no mask to hide padding: it gets packed sequences, or the lengths themselves."""
     is_function = hasattr(layer, "positional")
-    return is_packed(layer) or (is_function and any(one.fill == LENGTHS for one in layer.inputs))
+    return is_packed(layer) or (is_function and any(tensor.fill == LENGTHS for tensor in layer.inputs))
 
 
 def is_packed_attention(inputs: Sequence[Input]) -> bool:
     """Whether these are q, k and v of packed sequences, and where each sequence begins."""
-    shapes, fills = [one.shape for one in inputs[:3]], {one.fill for one in inputs[3:]}
+    shapes, fills = [tensor.shape for tensor in inputs[:3]], {tensor.fill for tensor in inputs[3:]}
     return shapes == [("t", "h", "D"), ("t", "g", "D"), ("t", "g", "D")] and fills == {CUMULATIVE}
 
 
 def longest_keywords(parameters: Iterable[str], case: Case) -> dict[str, int]:
     """The arguments for those of the parameters that take the length of the longest sequence."""
-    longest = max(real_lengths(case, case.seq_len))
-    return {one: longest for one in parameters if is_longest(one)}
+    return dict.fromkeys(filter(is_longest, parameters), max(real_lengths(case, case.seq_len)))
 
 
 def passed_as(layer: Any, case: Case) -> str | None:
@@ -109,23 +104,23 @@ def per_sequence(function: Callable[..., Any], heads_first: bool) -> Callable[..
     def call(
         q: Tensor, k: Tensor, v: Tensor, starts: Tensor, *others: Tensor, rows: Tensor | None = None, **keywords: Any
     ) -> Tensor:
-        found = []
+        outputs = []
         for first, end in pairwise(starts.tolist()):
-            given = dict(keywords)
+            passed = dict(keywords)
             if (mask := keywords.get("attn_mask")) is not None:  # of the longest sequence
-                given["attn_mask"] = mask[..., : end - first, : end - first]
+                passed["attn_mask"] = mask[..., : end - first, : end - first]
             if rows is not None:
-                own = given["rows"] = rows[(rows >= first) & (rows < end)] - first
-                if not len(own):
+                inside = passed["rows"] = rows[(rows >= first) & (rows < end)] - first
+                if not len(inside):
                     continue
                 if mask is not None:
-                    given["attn_mask"] = given["attn_mask"].index_select(-2, own)
-            parts = [one[first:end][None] for one in (q, k, v)]  # (1, nᵢ, h, D)
-            parts = [one.transpose(1, 2) for one in parts] if heads_first else parts
-            y = function(*parts, **given)
+                    passed["attn_mask"] = passed["attn_mask"].index_select(-2, inside)
+            parts = [tensor[first:end][None] for tensor in (q, k, v)]  # (1, nᵢ, h, D)
+            parts = [part.transpose(1, 2) for part in parts] if heads_first else parts
+            y = function(*parts, **passed)
             y = y[0] if isinstance(y, tuple | list) else y
-            found.append((y.transpose(1, 2) if heads_first else y)[0])
-        return torch.cat(found)  # (t, h, D)
+            outputs.append((y.transpose(1, 2) if heads_first else y)[0])
+        return torch.cat(outputs)  # (t, h, D)
 
     call.of_each_sequence = function if heads_first else None  # type: ignore[attr-defined]
     return call
@@ -138,12 +133,12 @@ def of_rows(
 
     `attention` takes (b, h, n, D) and a mask.
     """
-    found = []
+    outputs = []
     for first, end in pairwise(starts.tolist()):
         inside = (rows >= first) & (rows < end)
         if not inside.any():
             continue
-        given = (one.transpose(0, 1)[None] for one in (q[inside], k[first:end], v[first:end]))
+        parts = (tensor.transpose(0, 1)[None] for tensor in (q[inside], k[first:end], v[first:end]))
         mask = torch.arange(first, end, device=rows.device) <= rows[inside, None] if is_causal else None
-        found.append(attention(*given, attn_mask=mask)[0].transpose(0, 1))
-    return torch.cat(found)
+        outputs.append(attention(*parts, attn_mask=mask)[0].transpose(0, 1))
+    return torch.cat(outputs)

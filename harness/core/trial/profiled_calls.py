@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from harness.core.config import gpus
+from harness.core.model import gpus
 from harness.core.model.sweep_axes import AXES, Case, device_kind
 
 from . import environment, trial_kinds

@@ -73,12 +73,15 @@ def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> A
     """
     if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
-            return {**outcome, "reason": f"{outcome['reason']}: {_processes_text()}"}
+            most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+            setting = "is not set" if most == resource.RLIM_INFINITY else f"is {most}"
+            reason = f"{outcome['reason']}: no thread could be started; `ulimit -u` {setting}"
+            return {**outcome, "reason": reason}
         outcome = {**outcome, "status": "oom"}
     if outcome["status"] != "oom" or limit is None or lifted is None:
         return outcome
-    most = formatting.round_text(formatting.size(limit))
-    return {**outcome, "reason": f"it needs more than the memory limit of {most}: {outcome['reason']}"}
+    memory = formatting.round_text(formatting.size(limit))
+    return {**outcome, "reason": f"it needs more than the memory limit of {memory}: {outcome['reason']}"}
 
 
 def _leaves_no_thread(lifted: int) -> bool:
@@ -114,12 +117,6 @@ def status_bytes(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise LookupError(f"/proc/self/status has no {field}")
-
-
-def _processes_text() -> str:
-    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    limit = "is not set" if most == resource.RLIM_INFINITY else f"is {most}"
-    return f"no thread could be started; `ulimit -u` {limit}"
 
 
 _PR_SET_PDEATHSIG = 1

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from harness.core.config import gpus
 from harness.core.layers import layer_lookup
-from harness.core.model import background_process
+from harness.core.model import background_process, gpus
 from harness.core.model.entries import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
@@ -27,7 +26,6 @@ from . import (
     environment,
     layer_protocol,
     nvml,
-    peak_rates,
     result_checks,
     sandbox,
     verify,
@@ -35,9 +33,8 @@ from . import (
 )
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
-from .described_layer import describe_layer, describe_page
 from .sandbox import Answer, Request
-from .timing.timed_trial import measure_time, missing_parts, probe_of
+from .timing.timed_trial import missing_parts
 
 
 def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
@@ -47,16 +44,19 @@ def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
     cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(case.impl)
-    alike = ({**one, "impl": case.impl, "device": device_kind(one.get("device", "cpu"))} for one in cases)
-    return {"refusals": [_refusal(layer_class, Case.from_dict(one)) for one in alike]}
+    refused = []
+    for axes in cases:
+        device_there = device_kind(axes.get("device", "cpu"))
+        refused.append(_refusal(layer_class, Case.from_dict({**axes, "impl": case.impl, "device": device_there})))
+    return {"refusals": refused}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
     try:
         layer_protocol.check_signature(layer_class, layer_lookup.build_options(case.impl))
         verified = layer_protocol.case_to_verify(layer_class, case.small())
-        reasons = (layer_protocol.unsupported_reason(layer_class, one) for one in (verified, case))
-        reason = next(filter(None, reasons), None)
+        reason = layer_protocol.unsupported_reason(layer_class, verified)
+        reason = reason or layer_protocol.unsupported_reason(layer_class, case)
     except Exception as error:
         outcome = outcome_of_exception(error)
         return outcome["status"], outcome["reason"]
@@ -116,12 +116,12 @@ def _distributions(modules: Sequence[str]) -> dict[str, str]:
     if not modules:
         return {}
     holders = metadata.packages_distributions()
-    found = {}
+    versions = {}
     for module in modules:
         for name in holders.get(module, [module]):  # an editable install does not list its modules
             if version := _version(name):
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def _version(distribution: str) -> str | None:
@@ -193,49 +193,33 @@ def _failure(error: BaseException) -> Answer:
 def _place(error: BaseException) -> str:
     """The file and line of the layer's innermost frame in the traceback; empty if no layer's code took part."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = next((one for one in reversed(frames) if layer_protocol.is_of_a_layer(one.filename)), None)
-    return f" ({os.path.basename(frame.filename)}:{frame.lineno})" if frame else ""
+    for frame in reversed(frames):
+        if layer_protocol.is_of_a_layer(frame.filename):
+            return f" ({os.path.basename(frame.filename)}:{frame.lineno})"
+    return ""
 
 
 def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-4000:]
 
 
-def _verify(case: Case, seed: int) -> Answer:
-    """`compiled` is whether anything was compiled for the verification."""
+def verify_layer(case: Case, seed: int) -> Answer:
+    """Verify the layer. `compiled` is whether anything was compiled for that."""
     return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
 
 
-def _facts(case: Case, seed: int) -> Answer:
+def count_facts(case: Case, seed: int) -> Answer:
+    """Return the exact facts of a call, and why some are missing."""
     facts = collect_metrics(case, seed, measure_accuracy)
     return {**facts, "facts_unknown": [*facts["facts_unknown"], *missing_parts(case)]}
 
 
-_CASE, _SEEDED = ("case",), ("case", "seed")
 # Entries that a request may lack.
 _USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
-# What each kind of trial does, but for those of extras (see `row.kind_of`): a function, and the entries
-# of the request that it takes. A trial about the machine has no case.
-HANDLERS: dict[str, tuple[Callable[..., Answer], Sequence[str]]] = {
-    "machine": (describe_torch, ("modules",)),
-    "describe": (describe_layer, _CASE),
-    "refusals": (refusals, ("case", "cases")),
-    "describe_page": (describe_page, _CASE),
-    "verify": (_verify, _SEEDED),
-    "reference": (verify.project_reference, _SEEDED),
-    "compile": (compilation.measure_compilation, _SEEDED),
-    "facts": (_facts, _SEEDED),
-    "time": (measure_time, (*_SEEDED, "trial_s", "check_last_call")),
-    "probe": (probe_of, _CASE),
-    "flops": (peak_rates.take_flops, ("case", "trial_s", "memory_limit", "with_sustained")),
-    "bandwidth": (peak_rates.take_bandwidth, ("case", "trial_s", "memory_limit", "most_bytes", "with_sustained")),
-}
 
 
 def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
     """Return what carries out a trial of this kind, and the entries of the request that it takes."""
-    if purpose in HANDLERS:
-        return HANDLERS[purpose]
     kind = kind_of(purpose)
     return referenced(kind.handler), kind.takes
 

@@ -178,7 +178,7 @@ def _gradients(case: Case, seeds: int, executor: "Executor") -> list["TrialOutco
 
 def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
-    from harness.core.run.described_layers import DescribedLayers
+    from harness.core.run.session import DescribedLayers
 
     has_heads = DescribedLayers(executor).traits(case.impl).has_heads
     if reason := indivisible_size(case, has_heads):

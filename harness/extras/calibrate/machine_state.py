@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.core.config.gpus import virtual
 from harness.core.model.file_io import cpu_quota, read_setting
+from harness.core.model.gpus import virtual
 
 _CPUS = "sys/devices/system/cpu"
 

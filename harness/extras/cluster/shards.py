@@ -18,10 +18,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.core.config import SweepConfig, gpus
+from harness.core.config import SweepConfig
 from harness.core.config.key_value_options import usable_cpus
 from harness.core.config.machine import unlike, unlike_gpus
 from harness.core.layers.layer_lookup import Traits
+from harness.core.model import gpus
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_json, write_json
 from harness.core.model.file_validation import checked

@@ -6,7 +6,7 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.core.model.sweep_axes import Case
-from harness.core.results.accumulate_rows import RunAccumulator
+from harness.core.results.row_files import RunAccumulator
 from harness.core.results.summarise import summarise
 
 CASE = Case("attention.fused", 64, 32, 2)

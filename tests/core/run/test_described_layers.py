@@ -7,9 +7,9 @@ import pytest
 from harness.core.config import compose
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
-from harness.core.run.described_layers import DescribedLayers
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import TrialOutcome
+from harness.core.run.session import DescribedLayers
 
 DESCRIBED = {"family": "own", "has_heads": True, "files": {}, "options": {"window": "128"}, "own_axes": None}
 

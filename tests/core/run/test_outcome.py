@@ -7,7 +7,7 @@ import pytest
 from rows import row
 
 from harness.core.model.sweep_axes import Case
-from harness.core.results.accumulate_rows import RunAccumulator
+from harness.core.results.row_files import RunAccumulator
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import MOST_BYTES, TrialOutcome
 

@@ -22,8 +22,8 @@ from harness.core.trial import compilation, device, fork_server, trial_kinds
 from harness.core.trial.counts import collect
 from harness.core.trial.device import uncounted
 from harness.core.trial.nvml import _GPU_STATE, gpu_state
-from harness.core.trial.timing.cuda_device import TorchDevice
 from harness.core.trial.timing.timed_trial import pipelined_call_s
+from harness.core.trial.timing.torch_devices import TorchDevice
 from harness.core.trial.trial_kinds import outcome_of_exception
 from harness.core.trial.workload import Unsupported
 
@@ -208,7 +208,7 @@ def test_a_trial_borrows_tritons_drivers_before_it_runs_and_keeps_its_own_afterw
     for module, name in ((compilation, "keep_cache_in"), (trial_kinds.environment, "set_allocator")):
         monkeypatch.setattr(module, name, lambda value: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    monkeypatch.setitem(trial_kinds.HANDLERS, "time", (lambda: seen.append("run") or {}, ()))
+    monkeypatch.setattr(trial_kinds, "handler_of", lambda purpose: (lambda: seen.append("run") or {}, ()))
     case = Case("rnn.torch", 8, 8, 1).as_dict()
     trial_kinds._measure({"purpose": "time", "case": case, "compile_cache": "a case's"})
     assert seen == [("lend_stubs", "a case's"), "run", ("keep_stubs", "a case's")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulated_cuda.commands import ONE_THREAD, STEADY, TWO_ROUNDS, harness, on_simulated_gpu
 
-from harness.core.config.gpus import borrowed_because
+from harness.core.model.gpus import borrowed_because
 
 PEAKS = {"float64": 1e8, "float32": 5e8, "bfloat16": 1e11, "float16": 1e11}
 GPU: dict[str, Any] = {

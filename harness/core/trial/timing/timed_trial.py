@@ -25,7 +25,7 @@ from harness.core.trial.sandbox import Answer, is_out_of_memory, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
-from . import cuda_device, cuda_sampling, other_devices, sampler
+from . import cuda_sampling, sampler, torch_devices
 from .cuda import sample_cuda
 from .device_contract import Device, missing
 from .sampler import Samples, rounded, take_samples
@@ -145,8 +145,8 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    known = {"cuda": cuda_device.TorchDevice, "xpu": other_devices.XpuDevice, "mps": other_devices.MpsDevice}
-    return known[device_kind(case.device)]()
+    classes = {"cuda": torch_devices.TorchDevice, "xpu": torch_devices.XpuDevice, "mps": torch_devices.MpsDevice}
+    return classes[device_kind(case.device)]()
 
 
 def as_graph(device: Device, work: Workload, case: Case) -> Call:
@@ -174,25 +174,25 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
 
     def results(called: Call, seed: int) -> list[torch.Tensor]:
         # On the host, as the GPU may have no room for three copies of the gradients.
-        found = [
-            one.detach().to("cpu", copy=True)
-            for one in reuse_between_calls.results_of(work, called, seed)
-            if one is not None
-        ]
+        tensors = reuse_between_calls.results_of(work, called, seed)
+        copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors if tensor is not None]
         fill_tensors(work.varying, kept)
-        return found
+        return copies
 
     # The graph runs first: the call replaces the gradients by others than the graph's.
-    got, wanted, again = results(replay, 0), results(work.call, 0), results(work.call, 1)
-    limits = [tolerance(one.dtype, case.d_model) for one in wanted]
-    largest = largest_norm(wanted)
+    of_graph, of_call, again = results(replay, 0), results(work.call, 0), results(work.call, 1)
+    largest = largest_norm(of_call)
+
+    def compare(what: str, compared: list[torch.Tensor]) -> None:
+        for tensor, expected in zip(compared, of_call, strict=True):
+            limit = tolerance(expected.dtype, case.d_model)
+            check_error(what, tensor, to_float64(expected), limit, largest)
+
     try:
-        for one, other, limit in zip(again, wanted, limits, strict=True):
-            check_error("a second call", one, to_float64(other), limit, largest)
+        compare("a second call", again)
     except WrongResult:
         return replay
-    for one, other, limit in zip(got, wanted, limits, strict=True):
-        check_error("the replay of its graph", one, to_float64(other), limit, largest)
+    compare("the replay of its graph", of_graph)
     return replay
 
 
@@ -276,8 +276,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     gc.disable()
     turns = 0
     _answer(answer, {"call_s": per_call_s})
-    while wanted := os.read(ask, 2):
-        place, anew = wanted
+    while request := os.read(ask, 2):
+        place, anew = request
         move(place)
         if anew and not stays:
             layer.build_anew()

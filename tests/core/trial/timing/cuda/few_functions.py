@@ -9,16 +9,16 @@ import pytest
 from core.trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGpu
 
 from harness.core.trial import device
-from harness.core.trial.timing import cuda_device
+from harness.core.trial.timing import torch_devices
 
 
-def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> cuda_device.TorchDevice:
+def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> torch_devices.TorchDevice:
     """The harness's device on this GPU."""
-    patch.setattr(cuda_device, "torch", simulated := simulated_torch(gpu))
+    patch.setattr(torch_devices, "torch", simulated := simulated_torch(gpu))
     bind("cuda", simulated.cuda, patch)
-    patch.setattr(cuda_device, "NvmlGauge", lambda where: gpu.gauge)
-    patch.setattr(cuda_device, "addresses", lambda properties: [])
-    return cuda_device.TorchDevice()
+    patch.setattr(torch_devices, "NvmlGauge", lambda where: gpu.gauge)
+    patch.setattr(torch_devices, "addresses", lambda properties: [])
+    return torch_devices.TorchDevice()
 
 
 def bind(kind: str, module: Any, patch: pytest.MonkeyPatch) -> None:

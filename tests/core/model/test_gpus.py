@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.config import gpus
 from harness.core.config.compose import compose
+from harness.core.model import gpus
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, setting_text
 from harness.core.run.executor import Executor
@@ -136,7 +136,7 @@ def test_a_gpu_is_the_same_one_by_any_number_and_in_any_order_of_the_visible_one
 TRIALS = """
 import sys, time
 from pathlib import Path
-from harness.core.config import gpus
+from harness.core.model import gpus
 for device in sys.argv[2:]:
     with gpus.one_trial_on(device):
         with Path(sys.argv[1], device).open("a") as file:
@@ -167,7 +167,7 @@ def test_never_two_trials_run_on_one_gpu_and_two_gpus_work_at_once(tmp_path: Pat
 
 SHARD = """
 import sys
-from harness.core.config import gpus
+from harness.core.model import gpus
 print(gpus.take_free_gpu("cuda", ["4", "7"], sleep=lambda seconds: sys.exit("none is free")), flush=True)
 sys.stdin.read()
 """

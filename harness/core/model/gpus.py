@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.core.model.errors import UsageError
-from harness.core.model.file_io import read_setting
+from .errors import UsageError
+from .file_io import read_setting
 
 _VARIABLES = {"cuda": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"), "xpu": ("ZE_AFFINITY_MASK",)}
 # The kinds of devices that may have a number.
