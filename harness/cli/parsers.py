@@ -14,18 +14,8 @@ from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import AXES, SETTINGS
 
+from . import option_forms as forms
 from .commands import COMMANDS
-from .option_forms import (
-    add_keys,
-    add_open,
-    add_out,
-    add_outputs,
-    add_overrides,
-    add_run,
-    check_spelling,
-    with_output_flag,
-    with_output_key,
-)
 
 # The keys of `predict` and `recommend` beside their own.
 _SIZES = f"""\
@@ -75,8 +65,8 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     Raises UsageError for invalid arguments. Ends the process after `--help`.
     """
     parser = parser_of(command)
-    check_spelling(arguments, parser)
-    return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
+    forms.check_spelling(arguments, parser)
+    return forms.with_output_key(command, parser.parse_intermixed_args(forms.with_output_flag(command, arguments)))
 
 
 def _sweep(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +105,8 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     --dry-run exits with 3 too, if a case is known to fail
     """
-    add_overrides(parser)
-    add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
+    forms.add_overrides(parser)
+    forms.add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the grid and the expected time; time nothing")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --dry-run: list every case")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
@@ -125,7 +115,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", choices=("ncu", "nsys", "torch"), help="profile three calls of one case instead; measure nothing"
     )
-    add_open(parser)
+    forms.add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
@@ -138,11 +128,11 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error
     """
-    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    add_out(parser, "where to write; default: into the run")
+    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    forms.add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
     parser.add_argument("--baseline", metavar="LAYER", help="give times relative to this layer too")
-    add_open(parser)
+    forms.add_open(parser)
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -186,7 +176,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error; 3 some case failed
     """
-    add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
+    forms.add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
 
 
@@ -201,7 +191,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
     """
-    add_run(parser)
+    forms.add_run(parser)
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -217,8 +207,8 @@ def _predict(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or the run allows no prediction at any of the sizes
     """
-    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    add_keys(parser)
+    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    forms.add_keys(parser)
 
 
 def _recommend(parser: argparse.ArgumentParser) -> None:
@@ -234,8 +224,8 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or no layer fits
     """
-    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    add_keys(parser)
+    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    forms.add_keys(parser)
 
 
 def _baseline(parser: argparse.ArgumentParser) -> None:
@@ -251,8 +241,8 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
-    add_run(parser)
-    add_out(parser, "where to write; default: standard output", "FILE")
+    forms.add_run(parser)
+    forms.add_out(parser, "where to write; default: standard output", "FILE")
     parser.set_defaults(known_bad=())
 
 
@@ -286,7 +276,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     measured; 130 interrupted
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
-    add_keys(parser, "overrides")
-    add_out(parser, "keep the new measurement here, as a run", kind=str)
+    forms.add_keys(parser, "overrides")
+    forms.add_out(parser, "keep the new measurement here, as a run", kind=str)
     parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
-    add_outputs(parser)
+    forms.add_outputs(parser)

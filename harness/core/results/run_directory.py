@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.config.machine import Machine, gpu_states, with_gpus
+from harness.core.model import file_io
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_io import (
-    MOST_YAML_BYTES,
-    is_leftover,
-    read_json,
-    read_setting,
-    read_text,
-    write_atomically,
-    write_json,
-)
 
 LOCK = "lock.json"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -102,7 +94,7 @@ class Lock:
                 )
             self.left_by = _holder_text(holder)
         me: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        me["boot"] = read_setting(_BOOT)
+        me["boot"] = file_io.read_setting(_BOOT)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
 
@@ -152,7 +144,7 @@ def _holder_text(holder: dict[str, Any]) -> str:
 
 def _of_this_machine(holder: dict[str, Any]) -> bool:
     """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
-    return holder.get("boot") == read_setting(_BOOT) or holder.get("host") == platform.node()
+    return holder.get("boot") == file_io.read_setting(_BOOT) or holder.get("host") == platform.node()
 
 
 # Runs without `out=` are directories of this one.
@@ -203,7 +195,7 @@ def check_writable(directory: Path, name: str) -> None:
 def _is_half_made(out: Path) -> bool:
     """Whether `out` is empty, or holds only files left by a `create` that was killed."""
     names = {path.name for path in out.iterdir()} - {LOCK, "rows", MACHINE}
-    left_over = all(any(is_leftover(name, of) for of in (MACHINE, CONFIG)) for name in names)
+    left_over = all(any(file_io.is_leftover(name, of) for of in (MACHINE, CONFIG)) for name in names)
     return left_over and not any((out / "rows").glob("*"))
 
 
@@ -214,8 +206,8 @@ def create(out: Path, config_yaml: str, machine: Machine) -> None:
     """
     with usage_error_about(f"out={out}"):
         (out / "rows").mkdir(parents=True, exist_ok=True)
-        write_json(out / MACHINE, machine)
-        write_atomically(out / CONFIG, config_yaml)
+        file_io.write_json(out / MACHINE, machine)
+        file_io.write_atomically(out / CONFIG, config_yaml)
 
 
 def read_config(run: Path) -> dict[str, Any] | None:
@@ -223,7 +215,7 @@ def read_config(run: Path) -> dict[str, Any] | None:
     import yaml  # here: a lock and the machine of a run need no parser
 
     try:
-        config = yaml.safe_load(read_text(run / CONFIG, MOST_YAML_BYTES))
+        config = yaml.safe_load(file_io.read_text(run / CONFIG, file_io.MOST_YAML_BYTES))
     except (yaml.YAMLError, UnicodeDecodeError, FileNotFoundError, RecursionError):
         return None
     return config if isinstance(config, dict) else None
@@ -238,7 +230,7 @@ def add_machine(run: Path, machine: Machine) -> None:
     host, states = machine["host"], gpu_states(machine)
     described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
     for name, description in (described or {host: dict(machine)}).items():
-        write_json(run / "machines" / f"{name}.json", description)
+        file_io.write_json(run / "machines" / f"{name}.json", description)
 
 
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -246,7 +238,7 @@ def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     from harness.core.model.file_validation import known_machine  # imports pydantic
 
     try:
-        content = read_json(path)
+        content = file_io.read_json(path)
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):
@@ -277,8 +269,8 @@ def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
     Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
     """
     with usage_error_about(f"out={run}"):
-        machine = read_json(run / MACHINE)
-        write_json(run / MACHINE, {**machine, name: what})
+        machine = file_io.read_json(run / MACHINE)
+        file_io.write_json(run / MACHINE, {**machine, name: what})
 
 
 def set_aside(out: Path) -> Path:

@@ -25,17 +25,8 @@ from harness.core.run.executor import Executor, short_executor
 from harness.study.complete_lines import with_ratio_to
 from harness.study.laws.roofline import roofs, with_suspects
 
+from . import script_parts
 from .formats import Exported
-from .script_parts import (
-    NAMES_OF_FUNCTIONS,
-    REFERENCE,
-    Description,
-    Script,
-    ScriptSource,
-    differing,
-    function_parts,
-    source_of,
-)
 
 # What two cases of one script may differ in: the rest of the script is of both.
 _OF_A_SIDE = ("impl", "num_heads", "num_kv_heads", "options")
@@ -63,7 +54,7 @@ def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -
     lines = [chosen(stored, text) for text in texts] or [chosen(stored, "")]
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
-    if len(lines) == 2 and (reason := differing(described)):
+    if len(lines) == 2 and (reason := script_parts.differing(described)):
         raise UsageError(reason)
     # Whoever runs the script may have one GPU.
     lines = [replace(line, device=device_kind(line.device)) for line in with_suspects(lines, roofs(stored.machine))]
@@ -150,7 +141,7 @@ def _check(lines: Sequence[CaseResult]) -> None:
             raise UsageError(f"{line.case} cannot run: {line.reason}")
 
 
-def _described(case: Case, executor: Executor) -> Description:
+def _described(case: Case, executor: Executor) -> script_parts.Description:
     """How the layer is built and called: see `harness.extras.export.trials`."""
     outcome = executor.ask("describe_call", case)
     if not outcome.ok:
@@ -158,20 +149,22 @@ def _described(case: Case, executor: Executor) -> Description:
     return dict(outcome.values)
 
 
-def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[Description]) -> str:
+def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[script_parts.Description]) -> str:
     names = _side_names(lines)
     built = {name: side["layer"] for name, side in zip(names, described, strict=True)}
     truths = _truths({name: side["reference"] for name, side in zip(names, described, strict=True)}, built)
     inputs = next((side["inputs"] for side in described if side["inputs"] is not None), None)
     targets = [target for side in built.values() for target in (side["target"], *side["inside"])]
     targets += [described_input["fill"] for described_input in inputs or () if ":" in described_input["fill"]]
-    names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else NAMES_OF_FUNCTIONS)]
+    names_in_script = [*_NAMES, *(_NAMES_OF_LAYERS if inputs is None else script_parts.NAMES_OF_FUNCTIONS)]
     names_in_script += [described_input["name"] for described_input in inputs or ()]
     modules = dict(chain.from_iterable(side["modules"].items() for side in described))
-    source = source_of(targets, modules, names_in_script)
-    script = Script(lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described))
+    source = script_parts.source_of(targets, modules, names_in_script)
+    script = script_parts.Script(
+        lines[0].case, names, built, source, truths, described, _checked_lengths(lines, described)
+    )
     if inputs is not None:
-        more = {"kind": "functions.py.jinja", "result": "results({})", **function_parts(script)}
+        more = {"kind": "functions.py.jinja", "result": "results({})", **script_parts.function_parts(script)}
     else:
         result = "results(call_of({}))" if script.trains else "call_of({})().double()"
         more = {"kind": "layers.py.jinja", "result": result}
@@ -209,7 +202,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     first, *others = references.values()
     shared = first is not None and all(other == first for other in others)
     names = {
-        name: REFERENCE if shared else f"{REFERENCE} of {name}"
+        name: script_parts.REFERENCE if shared else f"{script_parts.REFERENCE} of {name}"
         for name, reference in references.items()
         if reference is not None
     }
@@ -217,7 +210,7 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
     return {name: names.get(name, name) for name in references}
 
 
-def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[Description]) -> dict[int, float]:
+def _checked_lengths(lines: Sequence[CaseResult], described: Sequence[script_parts.Description]) -> dict[int, float]:
     """The lengths at which the script checks its sides, each with the largest relative error that it allows.
 
     They are the small length of verification and n, where twice the error that the run measured is allowed. A
@@ -253,7 +246,7 @@ def _case_names(lines: Sequence[CaseResult]) -> list[str]:
     return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
 
 
-def _header(stored: StoredRun, lines: Sequence[CaseResult], source: ScriptSource) -> tuple[str, list[str]]:
+def _header(stored: StoredRun, lines: Sequence[CaseResult], source: script_parts.ScriptSource) -> tuple[str, list[str]]:
     """The docstring of the script, and the comments below it."""
     needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.modules)
     names = _case_names(lines)

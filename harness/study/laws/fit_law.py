@@ -443,9 +443,8 @@ def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -
         rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
         return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
     top = ways.pop()
-    large = (one for one in hidden if one.part > HIDDEN_PART and one.term in problem.terms)
-    faster = [one for one in large if one.term.growth(axis) > top]
-    if faster:
-        worst = max(faster, key=lambda one: one.part)
-        return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"
-    return ""
+    faster = [one for one in hidden if one.term in problem.terms and one.term.growth(axis) > top]
+    worst = max(faster, key=lambda one: one.part, default=None)
+    if worst is None or worst.part <= HIDDEN_PART:
+        return ""
+    return f"a term in {worst.term} may be {min(worst.part, 1):.0%} of the cost at the largest sizes"

@@ -18,16 +18,7 @@ from torch import Tensor
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import EQUAL, Case, device_kind
 from harness.core.results.columns import RECORDED_SIZES
-from harness.core.trial import compilation, environment, layer_protocol, peak_rates, result_checks
-from harness.core.trial.device import (
-    allocator_peak,
-    exceeds_traced,
-    fill_tensors,
-    leave_out_workspaces,
-    mapped_bytes,
-    resident_peak,
-    uncounted,
-)
+from harness.core.trial import compilation, device, environment, layer_protocol, peak_rates, result_checks
 from harness.core.trial.packed_sequences import lengths_facts
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
@@ -183,7 +174,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         environment.set_allocator("fresh")
     kind = device_kind(case.device)
     if kind == "cuda":
-        leave_out_workspaces(torch.__version__)
+        device.leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
     changed = [*work.inputs, *work.varying]
@@ -204,10 +195,10 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     held_before += weights_bytes + bytes_of(tensors_of(y))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
-        resident, has_threads_again = others.work_during(lambda: resident_peak(work.call))
+        resident, has_threads_again = others.work_during(lambda: device.resident_peak(work.call))
     has_threads &= has_threads_again
     work.forget()
-    traced, operations, blocks, _ = allocator_peak(work.call, kind, work.forget)
+    traced, operations, blocks, _ = device.allocator_peak(work.call, kind, work.forget)
     unknown: list[str] = []
     kept_bytes, is_uneven, reachable = told(
         partial(after_call.kept_by_further_calls, work, reachable), "kept_bytes", unknown
@@ -215,7 +206,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
-        traced = allocator_peak(work.call, kind, work.forget, is_second=True).peak
+        traced = device.allocator_peak(work.call, kind, work.forget, is_second=True).peak
     saved = 0
     if work.gradient is not None:
         saved = told(
@@ -232,7 +223,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     facts = _watched(seen, unknown, has_threads)
-    why_uncounted = uncounted(kind)
+    why_uncounted = device.uncounted(kind)
     partly = ""
     if is_uneven:
         partly = "peak_bytes, first_call_bytes: its calls keep unlike amounts of memory"
@@ -242,7 +233,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         partly = f"peak_bytes: {why_uncounted}, which does not count"
     elif seen and seen.past_torch and seen.past_allocator:
         partly = "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
-    elif exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
+    elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
         partly = (
             "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
             "`peak_traced_bytes`): the layer allocates outside torch"
@@ -250,7 +241,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if partly:
         unknown.append(partly)
     page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
-    fill_tensors(changed, first)  # a layer may have changed its input
+    device.fill_tensors(changed, first)  # a layer may have changed its input
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
     errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
@@ -275,7 +266,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
         "peak_traced_bytes": None if why_uncounted else traced,
-        "mapped_bytes": None if blocks is None else mapped_bytes(blocks, case.allocator),
+        "mapped_bytes": None if blocks is None else device.mapped_bytes(blocks, case.allocator),
         "block_sizes": None if blocks is None else dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]),
         "page_fault_s": page_fault_s,
         "backend": backend_name(operations),

@@ -24,17 +24,6 @@ from harness.core.model.formatting import shortened
 from harness.core.results.columns import CaseResult
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
-from harness.study.report.figure_panels import (
-    DEPTH,
-    MANY,
-    TIME,
-    Cost,
-    Curve,
-    FailedCase,
-    Panel,
-    PanelSetting,
-    cost_curves,
-)
 from harness.study.report.layer_looks import Looks
 from harness.study.report.text.cautions import unsupported_layers
 from harness.study.report.text.growth import depth_sentence, ratio_sentence
@@ -57,7 +46,7 @@ _OTHERS = "0.86"
 class Cell:
     """One pair of axes: a panel, the title, the layers in colour, and the families that the title names, if any."""
 
-    panel: Panel
+    panel: parts.Panel
     title: str
     impls: tuple[str, ...]
     families: tuple[str, ...] = ()
@@ -67,13 +56,13 @@ class Cell:
         return impl.removeprefix(f"{self.families[0]}.") if len(self.families) == 1 else impl
 
 
-def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure | None:
+def curves(setting: parts.PanelSetting, cost: parts.Cost, most: int | None = None) -> Figure | None:
     """Draw one setting: a pair of axes for each (d, h), or for each family if there are too many layers.
 
     None if the setting has no such cost. `most` is how many widths and numbers of heads are shown (None: all of them).
     With too many layers, fewer are shown in any case. Panels with equal curves share a pair of axes.
     """
-    crowded = len({curve.impl for panel in setting.panels for curve in cost_curves(panel, cost)}) > MANY
+    crowded = len({curve.impl for panel in setting.panels for curve in parts.cost_curves(panel, cost)}) > parts.MANY
     shown = _MOST_SHOWN if crowded else most
     if shown is not None:
         setting = parts.readable_setting(setting, shown)
@@ -95,7 +84,7 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     high = max(_HIGH, _NAME_HIGH * max(len(cell.impls) for cell in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
     title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
-    ends = (end for panel in panels for curve in cost_curves(panel, cost) for end in curve.ends())
+    ends = (end for panel in panels for curve in parts.cost_curves(panel, cost) for end in curve.ends())
     bars = parts.bars_caption(ends, frame, drawn=not crowded)
     grey = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
     caption = "; ".join(filter(None, (setting.title, bars, grey)))
@@ -117,15 +106,19 @@ def curves(setting: PanelSetting, cost: Cost, most: int | None = None) -> Figure
     return figure
 
 
-def cost_title(panel: Panel, cost: Cost, several: bool) -> str:
+def cost_title(panel: parts.Panel, cost: parts.Cost, several: bool) -> str:
     """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
-    drawn = cost_curves(panel, cost)
-    says = depth_sentence(drawn, {}) if cost is DEPTH else ratio_sentence(drawn, cost.label, exact=cost is not TIME)
+    drawn = parts.cost_curves(panel, cost)
+    says = (
+        depth_sentence(drawn, {})
+        if cost is parts.DEPTH
+        else ratio_sentence(drawn, cost.label, exact=cost is not parts.TIME)
+    )
     where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
     return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
 
 
-def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
+def supported_panels(panels: Sequence[parts.Panel], crowded: bool) -> list[parts.Panel]:
     """The panels without layers that are always unsupported; if crowded, without any unsupported case."""
     unsupported = unsupported_layers(line for panel in panels for line in panel.lines)
     hidden = "unsupported" if crowded else ""
@@ -136,14 +129,14 @@ def supported_panels(panels: Sequence[Panel], crowded: bool) -> list[Panel]:
     return [replace(panel, lines=tuple(filter(is_shown, panel.lines))) for panel in panels]
 
 
-def _rows_of_widths(panels: Sequence[Panel], cost: Cost) -> list[list[Cell]]:
+def _rows_of_widths(panels: Sequence[parts.Panel], cost: parts.Cost) -> list[list[Cell]]:
     """A row for each width. Panels whose curves and failed cases are equal share a cell."""
-    alike = grouped(panels, lambda panel: repr((cost_curves(panel, cost), parts.failed_cases(panel, cost))))
+    alike = grouped(panels, lambda panel: repr((parts.cost_curves(panel, cost), parts.failed_cases(panel, cost))))
     cells = [Cell(same[0], _sizes(same, panels), tuple(same[0].impls())) for same in alike.values()]
     return [*grouped(cells, lambda cell: cell.panel.d_model).values()]
 
 
-def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
+def _sizes(alike: Sequence[parts.Panel], panels: Sequence[parts.Panel]) -> str:
     """The d and h of panels that share a cell."""
     first, more = alike[0], len(alike) - 1
     if more and more + 1 == len(panels):
@@ -151,7 +144,7 @@ def _sizes(alike: Sequence[Panel], panels: Sequence[Panel]) -> str:
     return f"d = {first.d_model}, h = {first.num_heads}" + (f", and {more} more alike" if more else "")
 
 
-def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[list[Cell]]:
+def _rows_of_families(panels: Sequence[parts.Panel], cost: parts.Cost, looks: Looks) -> list[list[Cell]]:
     """A row of families for each (d, h). A single (d, h) has up to two columns of families."""
     groups = family_groups(panels, cost, looks)
     rows = []
@@ -164,20 +157,20 @@ def _rows_of_families(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list
 _Group = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Group]:
+def family_groups(panels: Sequence[parts.Panel], cost: parts.Cost, looks: Looks) -> list[_Group]:
     """(families, their layers that have a curve) for each pair of axes, in the order of the looks.
 
     Small families share axes, as far as these have room. They come last.
     """
     family = {impl: name for panel in panels for impl, name in panel.families().items()}
-    with_curve = {curve.impl for panel in panels for curve in cost_curves(panel, cost)}
+    with_curve = {curve.impl for panel in panels for curve in parts.cost_curves(panel, cost)}
     drawn = [impl for impl in looks if impl in with_curve]
     groups: list[_Group] = []
     shared: list[_Group] = []
     for name, impls in grouped(drawn, lambda impl: family[impl]).items():
         if len(impls) >= _FEW:
             groups.append(((name,), tuple(impls)))
-        elif shared and len(shared[-1][1]) + len(impls) <= MANY:
+        elif shared and len(shared[-1][1]) + len(impls) <= parts.MANY:
             names, before = shared[-1]
             shared[-1] = (*names, name), (*before, *impls)
         else:
@@ -185,9 +178,9 @@ def family_groups(panels: Sequence[Panel], cost: Cost, looks: Looks) -> list[_Gr
     return groups + shared
 
 
-def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high: float) -> None:
+def _draw(axes: Axes, cell: Cell, cost: parts.Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
-    every = cost_curves(cell.panel, cost)
+    every = parts.cost_curves(cell.panel, cost)
     coloured = []
     for curve in every:
         if curve.impl in cell.impls:
@@ -203,7 +196,7 @@ def _draw(axes: Axes, cell: Cell, cost: Cost, style: Looks, crowded: bool, high:
         label_ends(axes, {cell.name(curve.impl): curve for curve in coloured}, style, high)
 
 
-def draw_curves(axes: Axes, drawn: Sequence[Curve], style: Looks, crowded: bool = False) -> None:
+def draw_curves(axes: Axes, drawn: Sequence[parts.Curve], style: Looks, crowded: bool = False) -> None:
     """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
 
     Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
@@ -231,9 +224,9 @@ _STRIPE = 4.0
 _ON_EACH_OTHER = 0.008
 
 
-def coinciding(axes: Axes, drawn: Iterable[Curve]) -> list[list[Curve]]:
+def coinciding(axes: Axes, drawn: Iterable[parts.Curve]) -> list[list[parts.Curve]]:
     """Group curves that lie on each other at every n, in axes with final limits."""
-    groups: list[list[Curve]] = []
+    groups: list[list[parts.Curve]] = []
     for curve in drawn:
         heights = shares(axes, curve.points())[:, 1]
         for group in groups:
@@ -253,12 +246,12 @@ _DASHES = {1: (0, (6, 3)), 2: (0, (1.5, 2))}
 _ABOVE = 1.3
 
 
-def _guides_of(cost: Cost) -> dict[int, str]:
+def _guides_of(cost: parts.Cost) -> dict[int, str]:
     """The names of a cost's guides by power. No layer has a sequential depth that grows as n²."""
-    return {1: "∝ n"} if cost is DEPTH else {1: "∝ n", 2: "∝ n²"}
+    return {1: "∝ n"} if cost is parts.DEPTH else {1: "∝ n", 2: "∝ n²"}
 
 
-def _draw_guides(axes: Axes, drawn: Iterable[Curve], powers: Iterable[int]) -> None:
+def _draw_guides(axes: Axes, drawn: Iterable[parts.Curve], powers: Iterable[int]) -> None:
     """Draw grey lines as powers of n back from above the highest cost at the largest n, to compare growth with.
 
     Beside the highest curve: one that grows as a power of n lies on a line through its end.
@@ -279,7 +272,7 @@ _INK = 0.72
 _TO, _AT = 1.03, 1.04
 
 
-def label_ends(axes: Axes, by_name: Mapping[str, Curve], style: Looks, high: float) -> None:
+def label_ends(axes: Axes, by_name: Mapping[str, parts.Curve], style: Looks, high: float) -> None:
     """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
 
     The axes have final limits and are `high` inches high.
@@ -325,7 +318,7 @@ _TOP = 0.94
 _SIGNS = (58, 15)
 
 
-def mark_failures(axes: Axes, failed: Sequence[FailedCase], drawn: Iterable[Curve], style: Looks) -> None:
+def mark_failures(axes: Axes, failed: Sequence[parts.FailedCase], drawn: Iterable[parts.Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
     The limits of the axes are final. Labels avoid the curves in `drawn`.
@@ -350,13 +343,15 @@ def mark_failures(axes: Axes, failed: Sequence[FailedCase], drawn: Iterable[Curv
         texts_at.setdefault(first.n, set()).add(text)
 
 
-def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tuple[FailedCase, float, float]]]:
+def failures_by_size(
+    axes: Axes, failed: Sequence[parts.FailedCase]
+) -> list[list[tuple[parts.FailedCase, float, float]]]:
     """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
     places = shares(axes, [(case.n, case.value or 1.0) for case in failed])
     placed = [
         (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
     ]
-    groups: list[list[tuple[FailedCase, float, float]]] = []
+    groups: list[list[tuple[parts.FailedCase, float, float]]] = []
     for case, x, y in sorted(placed, key=lambda cross: (cross[0].n, cross[2])):
         below, _, height = groups[-1][-1] if groups else (None, 0.0, 0.0)
         if below and below.n == case.n and y - height < _NEAR:

@@ -17,16 +17,8 @@ from harness.study.laws.crossovers import CostRatio, Crossover, ratio_at, unlike
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_of
 from harness.study.laws.series import unlikeness
+from harness.study.report import figure_panels as parts
 from harness.study.report.document import Cell, Table, grouped
-from harness.study.report.figure_panels import (
-    Facet,
-    Lines,
-    Panel,
-    PanelSetting,
-    fullest_panel,
-    of_panel,
-    own_axis_panels,
-)
 from harness.study.report.point_charts import error_of
 
 METRIC_NAMES = {"time": "time", "memory": "peak memory", "flops": "FLOPs", "depth": "sequential depth"}
@@ -130,7 +122,7 @@ class Answer:
     """
 
     title: str
-    panel: Panel
+    panel: parts.Panel
     table: Table
     fastest: str
     crossovers: Sequence[str]
@@ -143,7 +135,10 @@ class Answer:
 
 
 def answers(
-    settings: Iterable[PanelSetting], crossovers: Mapping[Facet, list[Crossover]], laws: Laws, baseline: str = ""
+    settings: Iterable[parts.PanelSetting],
+    crossovers: Mapping[parts.Facet, list[Crossover]],
+    laws: Laws,
+    baseline: str = "",
 ) -> list[Answer]:
     """An answer for every setting that has a timed case. `crossovers` is a result of `by_facet`.
 
@@ -151,12 +146,12 @@ def answers(
     """
     answers = []
     for setting in settings:
-        panel = fullest_panel(setting.panels)
+        panel = parts.fullest_panel(setting.panels)
         n = max((line.seq_len for line in panel.lines if line.time_s is not None), default=None)
         if n is not None:
             at_n = sorted((line for line in panel.lines if line.seq_len == n), key=_rank)
             table = _cost_table(setting, panel, at_n, laws, baseline)
-            pairs = _overtaking(panel, of_panel(crossovers, setting, panel))
+            pairs = _overtaking(panel, parts.of_panel(crossovers, setting, panel))
             by_size = tables_by_size(panel, [line.impl for line in at_n], setting.title, baseline)
             fastest = " ".join(filter(None, [_fastest(at_n), *unlike_conditions([at_n])]))
             answers.append(Answer(setting.title, panel, table, fastest, pairs, by_size))
@@ -173,7 +168,7 @@ def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
     return [timed[0].impl, *close_to(timed[0], timed)] if timed else []
 
 
-def close_to(reference: CaseResult, at_n: Lines) -> list[str]:
+def close_to(reference: CaseResult, at_n: parts.Lines) -> list[str]:
     """The other layers whose times cannot be told from the reference's: noise alone could explain the difference."""
     ratios = {line.impl: time_ratio(line, reference) for line in at_n if line is not reference}
     return [impl for impl, ratio in ratios.items() if ratio and not is_sure(ratio)]
@@ -191,7 +186,7 @@ def is_sure(ratio: CostRatio) -> bool:
     return not ratio.lo <= 0 <= ratio.hi
 
 
-def _cost_table(setting: PanelSetting, panel: Panel, at_n: Lines, laws: Laws, baseline: str) -> Table:
+def _cost_table(setting: parts.PanelSetting, panel: parts.Panel, at_n: parts.Lines, laws: Laws, baseline: str) -> Table:
     unit, speed = _speeds(at_n)
     widths = {line.head_dim for line in at_n} - {None}
     head_dim = f"head_dim {widths.pop()}" if len(widths) == 1 else ""
@@ -245,7 +240,7 @@ def _speeds(lines: Iterable[CaseResult]) -> tuple[str, Callable[[CaseResult], st
     return "TFLOP/s" if is_tera else "GFLOP/s", text
 
 
-def _whole(at_n: Lines, baseline: str) -> CaseResult | None:
+def _whole(at_n: parts.Lines, baseline: str) -> CaseResult | None:
     """The line to whose time the ratios at one n are relative, of those that come fastest first."""
     ranked = (line for line in at_n if line.time_s and not line.suspect)
     return next((line for line in ranked if baseline in (line.impl, "")), None)
@@ -281,7 +276,7 @@ def _memory(line: CaseResult) -> str:
     return f"≥ {formatting.size(line.peak_traced_bytes)} traced{resident}"
 
 
-def _fastest(at_n: Lines) -> str:
+def _fastest(at_n: parts.Lines) -> str:
     """A sentence about the fastest of some lines, which come fastest first; empty for a single layer."""
     timed = [line for line in at_n if line.best_known_time]
     if len(timed) < 2:
@@ -298,7 +293,7 @@ def _fastest(at_n: Lines) -> str:
     return f"{start} {first.impl}{before}. {second.impl} takes {longer:.2f} times as long."
 
 
-def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
+def _overtaking(panel: parts.Panel, crossovers: Iterable[Crossover]) -> list[str]:
     """Sentences about the n from which each attention layer costs more time than the fastest RNN, the one to beat.
 
     If there are more than `_MOST_PAIRS`, the surest ones are kept: certain crossings by n, then pairs decided at every
@@ -323,7 +318,7 @@ def _overtaking(panel: Panel, crossovers: Iterable[Crossover]) -> list[str]:
     return sentences
 
 
-def tables_by_size(panel: Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
+def tables_by_size(panel: parts.Panel, impls: Sequence[str], about: str, baseline: str = "") -> list[Table]:
     """The time, its ratio, the speed, the share of the peak and the errors of each layer at every n.
 
     Empty for a single n.
@@ -367,7 +362,7 @@ def _size_table(heading: str, kind: str, names: Iterable[str], texts: Mapping[tu
     return Table({heading: kind, **{f"n={n}": "n" for n in sizes}}, rows)
 
 
-def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) -> list[Table]:
+def tables_over_own_axes(lines: parts.Lines, in_answers: Iterable[CaseResult] = ()) -> list[Table]:
     """The time of one call over each own axis that varies, at every n, and of the layers without the axis.
 
     The tables that have a case of `in_answers` come first.
@@ -375,7 +370,7 @@ def tables_over_own_axes(lines: Lines, in_answers: Iterable[CaseResult] = ()) ->
     # By their times, because a panel shows lines without heads as if measured at its h.
     case_of = attrgetter("impl", "options", "seq_len", "time_s")
     first, tables = {*map(case_of, in_answers)}, []
-    for panel in sorted(own_axis_panels(lines), key=lambda panel: first.isdisjoint(map(case_of, panel.lines))):
+    for panel in sorted(parts.own_axis_panels(lines), key=lambda panel: first.isdisjoint(map(case_of, panel.lines))):
         sizes = {line.seq_len for line in panel.lines}
         named = [(f"{panel.value(line):g}", line) for line in sorted(panel.lines, key=panel.value)]
         named += [(formatting.printable(line.impl), line) for line in panel.beside]
