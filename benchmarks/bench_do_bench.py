@@ -46,7 +46,7 @@ from harness.core.model.sweep_axes import Case
 from harness.core.stats.estimate import value_of_trial
 from harness.core.trial.timing import cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.torch_devices import TorchDevice
+from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.workload import build
 
 TURNS = int(os.environ.get("HARNESS_BENCH_TURNS", "7"))

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 def _added(name: str) -> Any:
     """Return what an extra adds to this package by its table PUBLIC. Raises AttributeError if none has the name."""
-    from harness.core.model.entries import (  # imported here: pytest loads this package in any test suite
+    from harness.core.model.extra_tables import (  # imported here: pytest loads this package in any test suite
         entries,
         referenced,
     )
@@ -22,7 +22,7 @@ def _added(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from harness.core.model.entries import entries
+    from harness.core.model.extra_tables import entries
 
     return [*globals(), *dict(entries("PUBLIC"))]
 

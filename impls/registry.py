@@ -7,8 +7,8 @@ from impls.adapters.entries import ADAPTERS, OF_KERNELS, TRANSFORMERS
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR, SPARSE_AND_LATENT, UNCACHED
 from impls.blocks.entries import BLOCKS, STACKS
 from impls.conv.entries import CONV
-from impls.impl import Impl
 from impls.linear.entries import LINEAR_TIME
+from impls.registry_entry import Impl
 from impls.rnn.entries import COMPILED_RNN, RNN
 from impls.sdpa.entries import SDPA, UNEQUAL_LENGTHS
 

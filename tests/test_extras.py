@@ -35,7 +35,7 @@ def greeting(case, name):
     return {"text": f"hello {name}, here is {case.impl}", "is_polite": True}
 """
 ENTRIES = """
-from harness.core.model.entries import EXPLORE, Command
+from harness.core.model.extra_tables import EXPLORE, Command
 
 _COMMANDS = "harness.extras.greeting.commands"
 COMMANDS = [Command("greet", EXPLORE, "greet somebody", _COMMANDS, _COMMANDS)]

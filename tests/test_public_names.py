@@ -11,14 +11,14 @@ from harness.core.model.errors import UsageError
 
 def test_a_name_that_an_extra_adds_is_an_attribute_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.core.model.entries.entries", lambda table: [("mistake", "harness.core.model.errors:UsageError")]
+        "harness.core.model.extra_tables.entries", lambda table: [("mistake", "harness.core.model.errors:UsageError")]
     )
     assert harness.mistake is UsageError
     assert {"mistake", "__version__"} <= set(dir(harness))
 
 
 def test_a_name_that_no_extra_adds_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.core.model.entries.entries", lambda table: [])
+    monkeypatch.setattr("harness.core.model.extra_tables.entries", lambda table: [])
     with pytest.raises(AttributeError, match=r"^module 'harness' has no attribute 'load', and no package in harness/"):
         harness.load("run")
 

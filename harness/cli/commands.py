@@ -12,8 +12,8 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from harness import __version__
-from harness.core.model.entries import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
 from harness.core.model.errors import UsageError, did_you_mean, notify
+from harness.core.model.extra_tables import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
 
 _TABLE = [
     Command(

@@ -11,8 +11,8 @@ from harness import __version__
 from harness.core.config.machine import Machine, describe_machine, gpu_states
 from harness.core.model import formatting
 from harness.core.model.background_process import PLACE
-from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.file_io import cpu_quota
 from harness.core.model.formatting import NamedTexts
 from harness.core.results.run_directory import RESULTS, check_writable

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.core.model.entries import Out
 from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import Out
 from harness.core.model.sweep_axes import AXES, LETTERS
 
 from .commands import COMMANDS

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, SETTINGS
 
 from . import option_forms as forms

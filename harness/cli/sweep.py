@@ -20,8 +20,8 @@ from rich.console import Console
 from harness.core.config import SweepConfig, compose
 from harness.core.config.key_value_options import usable_cpus
 from harness.core.model import gpus
-from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError, notify
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.formatting import counted, duration
 from harness.core.model.sweep_axes import AXES, BAD_STATUSES, OWN_ENVIRONMENT, Case, Setting, device_kind, setting_text
 from harness.core.results import run_directory

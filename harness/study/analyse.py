@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from harness.core.config.machine import Machine
-from harness.core.model.entries import entries, referenced
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.results.columns import CaseResult
 
 from .claims.claims_table import ClaimVerdict, verdicts

@@ -4,7 +4,7 @@ Importing this file imports neither that package nor torch.
 """
 
 from impls.adapters.kernel_table import KERNELS, Kernel
-from impls.impl import Impl
+from impls.registry_entry import Impl
 
 _SOFTMAX = "impls.attention.reference:AttentionReference"
 _LINEAR = "impls.attention.linear:CausalLinearAttentionReference"

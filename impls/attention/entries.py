@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from impls.impl import Claims, Impl
+from impls.registry_entry import Claims, Impl
 
 _REFERENCE = "impls.attention.reference:AttentionReference"
 

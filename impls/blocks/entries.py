@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
-from impls.impl import Impl
+from impls.registry_entry import Impl
 
 # The references that take a source, and the FLOPs that decoding saves for each token: the keys and values of the source
 # (and for linear attention, the state) have already been computed.

@@ -1,6 +1,6 @@
 """Registry entry of the convolution. Importing this file does not import torch."""
 
-from impls.impl import Impl
+from impls.registry_entry import Impl
 
 CONV = (
     Impl(

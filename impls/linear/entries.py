@@ -1,6 +1,6 @@
 """Registry entries of the layers with a matrix state. Importing this file does not import torch."""
 
-from impls.impl import Claims, Impl
+from impls.registry_entry import Claims, Impl
 
 _SSD = "impls.linear.reference:SSDReference"
 _GATED_DELTA = "impls.linear.reference:GatedDeltaReference"

@@ -1,6 +1,6 @@
 """Registry entries of the recurrent layers. Importing this file does not import torch."""
 
-from impls.impl import Claims, Impl
+from impls.registry_entry import Claims, Impl
 
 _ELMAN = "impls.rnn.reference:ElmanReference"
 _GRU = "impls.rnn.reference:GRUReference"

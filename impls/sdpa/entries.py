@@ -1,6 +1,6 @@
 """Registry entries of attention without projections. Importing this file does not import torch."""
 
-from impls.impl import Impl
+from impls.registry_entry import Impl
 
 _REFERENCE = "impls.sdpa.layers:SdpaReference"
 

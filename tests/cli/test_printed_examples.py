@@ -11,7 +11,7 @@ import pytest
 
 from harness.cli.commands import COMMANDS
 from harness.cli.parsers import parse_options
-from harness.core.model.entries import entries
+from harness.core.model.extra_tables import entries
 
 PREFIX = "python -m harness "
 ROOT = Path(__file__).parents[2]

@@ -22,8 +22,8 @@ from harness.core.trial.counts.collect import Observation, collect_metrics, trac
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.workload import build
 from harness.study.claims.claim_rules import CONFIRMED, judge_memory
-from impls.impl import KINDS
 from impls.registry import IMPLS
+from impls.registry_entry import KINDS
 
 Size = tuple[int, int, int, int]
 # (b, n, d, h): one head and one token among them, sizes that are no powers of two, n on either side of d.

@@ -17,7 +17,7 @@ from harness.study.complete_lines import complete_lines
 from harness.study.laws.crossovers import crossovers
 from harness.study.report.figure_panels import own_axis_panels, panel_settings
 from harness.study.report.html.page import page
-from harness.study.report.plots.overviews import over_own_axis
+from harness.study.report.plots.all_plots import over_own_axis
 from harness.study.report.report_data import Contents, report_markdown
 from harness.study.report.text.costs import tables_over_own_axes
 

@@ -22,7 +22,7 @@ from harness.study.laws.predict import sizes_requested
 from harness.study.report.figure_panels import drawn_settings, own_axis_panels, panel_settings
 from harness.study.report.html.chart_data import chart_data
 from harness.study.report.html.page import page
-from harness.study.report.plots.overviews import draw, over_own_axis
+from harness.study.report.plots.all_plots import draw, over_own_axis
 from harness.study.report.report_data import Contents, report_markdown, show_answer
 from harness.study.report.text.costs import tables_over_own_axes
 

@@ -23,8 +23,8 @@ from harness.core.model.sweep_axes import Case
 from harness.core.trial.counts.collect import collect_metrics
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.timing.cuda import sample_cuda
+from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.timing.timed_trial import measure_time, take_turns
-from harness.core.trial.timing.torch_devices import TorchDevice
 from harness.core.trial.workload import build
 
 SIZES: dict[str, Any] = {"seq_len": 16, "d_model": 16, "num_heads": 2, "device": "cuda"}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.core.model.entries import entries, referenced
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 

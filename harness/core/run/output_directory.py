@@ -17,8 +17,8 @@ from harness.core.config.schema import HERE
 from harness.core.layers import layer_files, layer_lookup
 from harness.core.layers.layer_lookup import Traits
 from harness.core.model import file_io
-from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError, ended_by_changed_code, notify
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import DEFAULTS, Case
 from harness.core.results import run_directory, summarise
 from harness.core.results.columns import CaseResult

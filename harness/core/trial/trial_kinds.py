@@ -16,7 +16,7 @@ import torch
 
 from harness.core.layers import layer_lookup
 from harness.core.model import background_process, gpus
-from harness.core.model.entries import referenced
+from harness.core.model.extra_tables import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
 

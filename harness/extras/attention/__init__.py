@@ -1,6 +1,6 @@
 """What a layer does with a sequence, not what it costs: attention weights, and how far back a gradient reaches."""
 
-from harness.core.model.entries import EXPLORE, Command, Out
+from harness.core.model.extra_tables import EXPLORE, Command, Out
 
 _COMMANDS = "harness.extras.attention.commands"
 COMMANDS = [

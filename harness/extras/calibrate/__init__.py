@@ -1,6 +1,6 @@
 """Whether the machine is fit to measure on: its noise, peaks and settings."""
 
-from harness.core.model.entries import MEASURE, Command, Out
+from harness.core.model.extra_tables import MEASURE, Command, Out
 
 _COMMANDS, _RECORD = "harness.extras.calibrate.commands", "harness.extras.calibrate.record"
 COMMANDS = [

@@ -1,6 +1,6 @@
 """What layers cost commit by commit: which commit changed one, and a history of many as a page."""
 
-from harness.core.model.entries import GATE, Command, Out
+from harness.core.model.extra_tables import GATE, Command, Out
 
 _HERE = "harness.extras.commits"
 COMMANDS = [

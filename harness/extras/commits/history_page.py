@@ -10,7 +10,7 @@ from typing import Any
 from harness.core.layers.layer_lookup import is_foreign
 from harness.core.model import formatting
 from harness.core.model.errors import UsageError
-from harness.extras.compare.comparison import pair_label
+from harness.extras.compare.report import pair_label
 from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict
 from harness.study.report.document import Cell, Groups, Row, Table, grouped

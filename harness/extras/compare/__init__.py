@@ -1,6 +1,6 @@
 """Two layers, commits, environments or settings side by side: which is slower, and where they differ."""
 
-from harness.core.model.entries import GATE, MEASURE, Command, Out
+from harness.core.model.extra_tables import GATE, MEASURE, Command, Out
 
 _HERE = "harness.extras.compare"
 COMMANDS = [

@@ -35,7 +35,10 @@ from harness.study.check.reporters import GateReport, check_outputs
 from harness.study.report.document import markdown, show
 
 from .compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
-from .comparison import (
+from .explanation import trace_pair
+from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from .paired_evidence import Rules
+from .report import (
     ADVICE,
     TIME,
     closing_sentence,
@@ -45,9 +48,6 @@ from .comparison import (
     show_comparison,
     versions_sentences,
 )
-from .explanation import trace_pair
-from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
-from .paired_evidence import Rules
 from .side_settings import SideSettings, read_sides
 from .worktree import UnknownCommit, choice_sentences, commit_of, has_uncommitted_changes, worktree
 

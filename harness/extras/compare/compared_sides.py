@@ -34,7 +34,11 @@ from harness.core.run.scheduler import read_resume_state
 from harness.core.run.session import COMPILE_CACHE, Session
 from harness.study.check.check_rules import Outcome, Verdict
 
-from .comparison import (
+from .explanation import Explanation, trace_pair
+from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
+from .paired_evidence import Rules
+from .paired_verdicts import MeasuredBlocks
+from .report import (
     FLOAT64,
     HELD,
     TIME,
@@ -43,10 +47,6 @@ from .comparison import (
     pair_label,
     versions_sentences,
 )
-from .explanation import Explanation, trace_pair
-from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
-from .paired_evidence import Rules
-from .paired_verdicts import MeasuredBlocks
 from .side_settings import SideSettings
 from .worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
 

@@ -5,7 +5,7 @@ function takes a `StoredRun`, and that of `script` also the cases. It returns th
 cases, and a sentence for each thing that the format cannot hold.
 """
 
-from harness.core.model.entries import READ, Command, Out
+from harness.core.model.extra_tables import READ, Command, Out
 
 _COMMANDS, _TABLES = "harness.extras.export.commands", "harness.extras.export.formats"
 COMMANDS = [

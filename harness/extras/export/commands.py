@@ -5,8 +5,8 @@ import sys
 
 from harness.cli.commands import DONE
 from harness.cli.option_forms import add_out, add_run
-from harness.core.model.entries import entries
 from harness.core.model.errors import UsageError, did_you_mean, notify, usage_error_about
+from harness.core.model.extra_tables import entries
 from harness.core.model.formatting import counted
 
 

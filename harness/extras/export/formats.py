@@ -20,8 +20,8 @@ import numpy as np
 from harness import __version__
 from harness.core.config.machine import Machine, part
 from harness.core.model import file_io, formatting
-from harness.core.model.entries import entries, referenced
 from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
 from harness.core.results.columns import COLUMNS, CaseResult, table
 from harness.core.results.row_files import row_paths

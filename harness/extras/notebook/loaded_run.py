@@ -131,19 +131,19 @@ class Plots:
 
     def speedup(self, baseline: str = "attention.naive", **setting: Any) -> "Picture":
         """How many times as fast as the `baseline` each layer is."""
-        from harness.study.report.plots.overviews import speedup
+        from harness.study.report.plots.all_plots import speedup
 
         return self._picture(lambda panel: speedup(panel, baseline), setting)
 
     def accuracy(self, **setting: Any) -> "Picture":
         """The error of each case against its time, and the Pareto front at the largest n."""
-        from harness.study.report.plots.overviews import accuracy
+        from harness.study.report.plots.all_plots import accuracy
 
         return self._picture(accuracy, setting)
 
     def roofline(self, **setting: Any) -> "Picture":
         """Each case against the machine's limits. Raises UsageError if the machine has no measured roof."""
-        from harness.study.report.plots.overviews import roofline
+        from harness.study.report.plots.all_plots import roofline
 
         findings = self._run.findings
         if not findings.roofs:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # only: an early start must not wait for what these imports l
 
     from .overview import Overview
 
-# A function of `harness.study.report.plots.overviews`, and its arguments.
+# A function of `harness.study.report.plots.all_plots`, and its arguments.
 _Order = tuple[str, tuple[Any, ...]]
 
 
@@ -80,7 +80,7 @@ class BackgroundPlots:
 
 def serve_drawing() -> None:
     """The work of the process: load the libraries, then draw what the files named on standard input hold."""
-    import harness.study.report.plots.overviews  # noqa: F401  loaded while the orders are made
+    import harness.study.report.plots.all_plots  # noqa: F401  loaded while the orders are made
 
     for name in sys.stdin.buffer:
         with open(name.decode().removesuffix("\n"), "rb") as file:
@@ -89,7 +89,7 @@ def serve_drawing() -> None:
 
 
 def _draw(order: _Order) -> None:
-    from .plots import overviews  # loads the drawing libraries
+    from .plots import all_plots  # loads the drawing libraries
 
     function, arguments = order
-    getattr(overviews, function)(*arguments)
+    getattr(all_plots, function)(*arguments)

@@ -7,8 +7,8 @@ import pytest
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import CompilePolicy
 from harness.core.run.outcome import TrialOutcome
-from impls.impl import Impl
 from impls.registry import IMPLS
+from impls.registry_entry import Impl
 
 PLAIN = Case("attention.fused", 32, 16, 2)
 OURS = Case("attention.made_for_this_test", 32, 16, 2)

@@ -12,7 +12,7 @@ from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.trial.device import allocator_peak, counted_peak, uncounted
 from harness.core.trial.timing.cuda import sample_cuda
-from harness.core.trial.timing.torch_devices import FLUSH_FACTOR, TorchDevice
+from harness.core.trial.timing.device_kinds import FLUSH_FACTOR, TorchDevice
 from impls.registry import IMPLS
 
 pytestmark = [

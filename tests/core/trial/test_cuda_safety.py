@@ -22,8 +22,8 @@ from harness.core.trial import compilation, device, fork_server, trial_kinds
 from harness.core.trial.counts import collect
 from harness.core.trial.device import uncounted
 from harness.core.trial.nvml import _GPU_STATE, gpu_state
+from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.timing.timed_trial import pipelined_call_s
-from harness.core.trial.timing.torch_devices import TorchDevice
 from harness.core.trial.trial_kinds import outcome_of_exception
 from harness.core.trial.workload import Unsupported
 

@@ -9,9 +9,9 @@ from rows import PRECISION, row
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
 from harness.core.results.summarise import summarise
-from harness.extras.compare.comparison import Comparison, compare_sides
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import Blocks, MeasuredBlocks
+from harness.extras.compare.report import Comparison, compare_sides
 
 RULES = Rules()
 CASE = Case("attention.fused", seq_len=64, d_model=16, num_heads=2, allocator="steady")

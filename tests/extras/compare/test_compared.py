@@ -7,8 +7,8 @@ from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 
 from harness.core.model.errors import UsageError
 from harness.extras.compare.compared_sides import Log
-from harness.extras.compare.comparison import FAILED, HELD, NONE, is_invalidated
 from harness.extras.compare.interleaved import is_block_row
+from harness.extras.compare.report import FAILED, HELD, NONE, is_invalidated
 
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 
-from harness.extras.compare.comparison import outcomes_of, pair_label, ratio_text, smallest_visible_difference
+from harness.extras.compare.report import outcomes_of, pair_label, ratio_text, smallest_visible_difference
 from harness.study.check.check_rules import Verdict, exit_status
 
 

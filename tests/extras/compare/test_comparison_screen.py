@@ -6,7 +6,7 @@ from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 from screens.text_file import printed, terminal, titled
 from syrupy import SnapshotAssertion
 
-from harness.extras.compare.comparison import ADVICE, Comparison, outcomes_of, show_comparison
+from harness.extras.compare.report import ADVICE, Comparison, outcomes_of, show_comparison
 from harness.study.check.reporters import GateReport
 
 FAILED = line(CASE, "error", "RuntimeError: no such luck")

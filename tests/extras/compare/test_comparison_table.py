@@ -10,7 +10,7 @@ from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
 from rich.console import Console
 
 from harness.core.model.sweep_axes import AXES
-from harness.extras.compare.comparison import (
+from harness.extras.compare.report import (
     Comparison,
     closing_sentence,
     comparison_table,

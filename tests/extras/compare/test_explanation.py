@@ -11,8 +11,8 @@ from rich.console import Console
 
 from harness.core.run.executor import Executor
 from harness.extras.compare.compared_sides import explain_slower
-from harness.extras.compare.comparison import show_comparison
 from harness.extras.compare.explanation import Explanation, Total, TracedCall, difference
+from harness.extras.compare.report import show_comparison
 from harness.study.check.reporters import GateReport
 from harness.study.report.document import Table, markdown
 

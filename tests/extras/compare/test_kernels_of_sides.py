@@ -5,8 +5,8 @@ from dataclasses import replace
 from extras.compare.comparisons import CASE, RULES, blocks, line
 
 from harness.core.results.columns import CaseResult
-from harness.extras.compare.comparison import Comparison, compare_sides, comparison_sentences
 from harness.extras.compare.paired_verdicts import MeasuredBlocks
+from harness.extras.compare.report import Comparison, compare_sides, comparison_sentences
 
 ON_BOTH_SIDES = "attention.fused ran flash on the base and cudnn on the head: the times are of different kernels."
 

@@ -7,8 +7,8 @@ import pytest
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.workload import Unsupported, build
 from impls.adapters.entries import ADAPTERS
-from impls.impl import Impl
 from impls.registry import IMPLS
+from impls.registry_entry import Impl
 
 PROJECTS = {
     "attention.flash_attn": "flash-attn",

@@ -7,8 +7,8 @@ from harness.core.model.sweep_axes import Case
 from harness.core.trial.verify import verify
 from harness.core.trial.workload import Unsupported
 from impls.adapters.entries import ADAPTERS
-from impls.impl import Impl
 from impls.registry import IMPLS
+from impls.registry_entry import Impl
 
 pytestmark = [
     pytest.mark.cuda,

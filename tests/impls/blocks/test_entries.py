@@ -10,7 +10,7 @@ from harness.core.model.polynomial import parse
 from impls.attention.entries import ATTENTION, COMPILED_ATTENTION, LINEAR
 from impls.blocks.blocks import find, over_source
 from impls.blocks.entries import BLOCKS, blocks
-from impls.impl import Impl
+from impls.registry_entry import Impl
 
 LAYERS = {layer.name: layer for layer in (*ATTENTION, *COMPILED_ATTENTION, *LINEAR)}
 BY_NAME = {block.name: block for block in BLOCKS}

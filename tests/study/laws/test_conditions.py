@@ -20,7 +20,7 @@ from harness.study.laws.predict import Recommendation, SizeRequest, recommend
 from harness.study.laws.series import unlikeness
 from harness.study.report.figure_panels import panel_settings
 from harness.study.report.overview import overviews
-from harness.study.report.plots.overviews import speed_ratios
+from harness.study.report.plots.all_plots import speed_ratios
 from harness.study.report.text.cautions import report_cautions
 from harness.study.report.text.costs import Answer, answers
 

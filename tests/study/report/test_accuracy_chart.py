@@ -6,7 +6,7 @@ import pytest
 from study.report.found import some_lines
 
 from harness.study.report.figure_panels import PanelSetting, fullest_panel, panel_settings
-from harness.study.report.plots.overviews import _accuracy_title, accuracy
+from harness.study.report.plots.all_plots import _accuracy_title, accuracy
 from harness.study.report.point_charts import accuracy_chart, error_of, pareto_front
 
 # By layer: the error at every n.

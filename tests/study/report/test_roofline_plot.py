@@ -3,7 +3,7 @@
 from study.report.found import some_findings, some_lines
 
 from harness.study.report.figure_panels import fullest_panel, panel_settings
-from harness.study.report.plots.overviews import roofline
+from harness.study.report.plots.all_plots import roofline
 
 
 def test_every_case_of_the_fullest_panel_stands_under_the_roof_with_its_layers_name() -> None:

@@ -25,7 +25,7 @@ from harness.core.trial.sandbox import Answer, is_out_of_memory, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
-from . import cuda_sampling, sampler, torch_devices
+from . import cuda_sampling, device_kinds, sampler
 from .cuda import sample_cuda
 from .device_contract import Device, missing
 from .sampler import Samples, rounded, take_samples
@@ -145,8 +145,7 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    classes = {"cuda": torch_devices.TorchDevice, "xpu": torch_devices.XpuDevice, "mps": torch_devices.MpsDevice}
-    return classes[device_kind(case.device)]()
+    return device_kinds.DEVICES[device_kind(case.device)]()
 
 
 def as_graph(device: Device, work: Workload, case: Case) -> Call:

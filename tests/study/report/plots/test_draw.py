@@ -7,7 +7,7 @@ from rows import lines
 
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
-from harness.study.report.plots.overviews import draw
+from harness.study.report.plots.all_plots import draw
 
 
 def a_few() -> list[CaseResult]:

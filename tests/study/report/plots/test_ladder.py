@@ -14,7 +14,7 @@ from study.report.many import SIZES, many_lines, without
 from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
 from harness.study.report.figure_panels import panel_settings
-from harness.study.report.plots.overviews import draw, failed_rows, ladder, ladder_rows
+from harness.study.report.plots.all_plots import draw, failed_rows, ladder, ladder_rows
 
 ELEVEN = layer_lookup.names()[:11]
 

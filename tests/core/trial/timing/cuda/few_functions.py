@@ -9,16 +9,16 @@ import pytest
 from core.trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGpu
 
 from harness.core.trial import device
-from harness.core.trial.timing import torch_devices
+from harness.core.trial.timing import device_kinds
 
 
-def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> torch_devices.TorchDevice:
+def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> device_kinds.TorchDevice:
     """The harness's device on this GPU."""
-    patch.setattr(torch_devices, "torch", simulated := simulated_torch(gpu))
+    patch.setattr(device_kinds, "torch", simulated := simulated_torch(gpu))
     bind("cuda", simulated.cuda, patch)
-    patch.setattr(torch_devices, "NvmlGauge", lambda where: gpu.gauge)
-    patch.setattr(torch_devices, "addresses", lambda properties: [])
-    return torch_devices.TorchDevice()
+    patch.setattr(device_kinds, "NvmlGauge", lambda where: gpu.gauge)
+    patch.setattr(device_kinds, "addresses", lambda properties: [])
+    return device_kinds.TorchDevice()
 
 
 def bind(kind: str, module: Any, patch: pytest.MonkeyPatch) -> None:

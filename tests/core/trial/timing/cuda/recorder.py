@@ -16,9 +16,9 @@ from typing import Any
 
 from core.trial.timing.cuda.records import write
 
-from harness.core.trial.timing import cuda, torch_devices
+from harness.core.trial.timing import cuda, device_kinds
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.torch_devices import FLUSH_FACTOR, TorchDevice
+from harness.core.trial.timing.device_kinds import FLUSH_FACTOR, TorchDevice
 
 Clock = Callable[[], float]
 _LAUNCHES, _AT_ONCE = 4000, 200
@@ -158,7 +158,7 @@ def _eviction(device: TorchDevice, event_s: float) -> dict[str, Any]:
     The bandwidth of the memory is that of reading several caches. A quarter of one takes hardly longer from the memory
     than from the cache, as the starts of both overlap: an H200 seemed to read 7.9 TB/s of its 4.8.
     """
-    torch = torch_devices.torch
+    torch = device_kinds.torch
     numbers = device.flush_bytes // FLUSH_FACTOR // 4
     array, out = torch.zeros(int(_READ * numbers), device="cuda"), torch.zeros((), device="cuda")
     buffer = torch.zeros(int(max(_FLUSHES) * numbers), device="cuda")
@@ -197,7 +197,7 @@ def _read_s(device: TorchDevice, array: Any, out: Any) -> float:
         device.hold(1e-3)
         device.flush_l2(clean=True)
         start = device.mark()
-        torch_devices.torch.sum(array, dim=0, out=out)
+        device_kinds.torch.sum(array, dim=0, out=out)
         end = device.mark()
         device.sync()
         found.append(start.elapsed_time(end) / 1e3)
@@ -212,7 +212,7 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 def _clock_curve(device: TorchDevice, sampling: Sampling, clock: Clock) -> dict[str, Any]:
     """The clock rate after a rest, and while products follow each other."""
-    torch = torch_devices.torch
+    torch = device_kinds.torch
     factor = torch.ones(2048, 2048, dtype=torch.bfloat16, device="cuda")
     product = torch.empty_like(factor)
 
@@ -260,7 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, required=True)
     out = parser.parse_args().out
-    found = {"gpu": torch_devices.torch.cuda.get_device_name(), **record()}
+    found = {"gpu": device_kinds.torch.cuda.get_device_name(), **record()}
     write(found, out)
     print("\n".join(f"{name}: {value}" for name, value in found.items() if not isinstance(value, list)))
 

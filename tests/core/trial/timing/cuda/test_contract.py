@@ -18,10 +18,10 @@ from core.trial.timing.cuda.recorder import record
 from core.trial.timing.cuda.records import gpu_of, read, recorded_files
 from core.trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
-from harness.core.trial.timing import torch_devices
+from harness.core.trial.timing import device_kinds
 from harness.core.trial.timing.cuda import sample_cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.torch_devices import TorchDevice
+from harness.core.trial.timing.device_kinds import TorchDevice
 
 # An array of 2 GiB, for which torch has no room in the memory that it has taken.
 NEW_NUMBERS = 2**29
@@ -98,7 +98,7 @@ SIMULATED: dict[str, Callable[[Path], SimGpu]] = {
 }
 ON_GPU = [
     pytest.mark.cuda,
-    pytest.mark.skipif(not torch_devices.torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+    pytest.mark.skipif(not device_kinds.torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
 
@@ -158,7 +158,7 @@ def test_the_host_goes_on_during_a_hold(bench: Bench) -> None:
 
 def test_the_host_waits_for_the_queue_where_it_reads_a_number(bench: Bench) -> None:
     # Such a call cannot be held: what follows the number is enqueued on an idle GPU.
-    number = torch_devices.torch.zeros((), device="cuda")
+    number = device_kinds.torch.zeros((), device="cuda")
     number.item()  # loads what copies it
     bench.device.hold(20e-3)
     began = bench.clock()
@@ -168,11 +168,11 @@ def test_the_host_waits_for_the_queue_where_it_reads_a_number(bench: Bench) -> N
 
 def test_a_kernel_that_was_launched_before_is_launched_without_a_wait(bench: Bench) -> None:
     # Its first launch loads it, which may wait for the queue. So samples follow whole calls that warm up.
-    array, out = torch_devices.torch.zeros(1024, device="cuda"), torch_devices.torch.zeros((), device="cuda")
-    torch_devices.torch.sum(array, dim=0, out=out)
+    array, out = device_kinds.torch.zeros(1024, device="cuda"), device_kinds.torch.zeros((), device="cuda")
+    device_kinds.torch.sum(array, dim=0, out=out)
     bench.device.hold(20e-3)
     began = bench.clock()
-    torch_devices.torch.sum(array, dim=0, out=out)
+    device_kinds.torch.sum(array, dim=0, out=out)
     assert bench.clock() - began < 5e-3
     bench.device.sync()
 
@@ -244,7 +244,7 @@ def test_a_flush_evicts_what_was_in_the_cache_and_a_part_of_it_does_not(bench: B
 @pytest.fixture
 def cold_s(bench: Bench) -> Callable[..., float]:
     """A function that returns the seconds of reading a quarter of the cache after a number of flushes."""
-    torch = torch_devices.torch
+    torch = device_kinds.torch
     array = torch.zeros(bench.record["l2_bytes"] // 4 // 4, device="cuda")
     out = torch.zeros((), device="cuda")
 
@@ -320,10 +320,10 @@ def test_the_first_launch_takes_the_host_longer_and_is_in_no_result(bench: Bench
 def test_new_memory_takes_the_host_longer_than_a_launch(bench: Bench) -> None:
     # It may even wait for the queue. So a call takes none where its samples are held: torch keeps what it has freed.
     arrays: list[Any] = []
-    mem_get_info = getattr(torch_devices.torch.cuda, "mem_get_info", None)
+    mem_get_info = getattr(device_kinds.torch.cuda, "mem_get_info", None)
     if mem_get_info is not None and mem_get_info()[0] < 8 * NEW_NUMBERS:
         pytest.skip("the GPU has too little memory left")
-    new_s = bench.host_s(lambda: arrays.append(torch_devices.torch.zeros(NEW_NUMBERS, device="cuda")))
+    new_s = bench.host_s(lambda: arrays.append(device_kinds.torch.zeros(NEW_NUMBERS, device="cuda")))
     assert new_s > 3 * bench.record["launch_s"]
 
 

@@ -9,9 +9,9 @@ from core.trial.timing.cuda import test_capture as capturing
 from core.trial.timing.cuda import test_sample as contract
 from core.trial.timing.cuda.simulated_gpu import SimEvent
 
-from harness.core.trial.timing import cuda, cuda_sampling, torch_devices
+from harness.core.trial.timing import cuda, cuda_sampling, device_kinds
 from harness.core.trial.timing.cuda_sampling import Held, Sampling
-from harness.core.trial.timing.torch_devices import TorchDevice
+from harness.core.trial.timing.device_kinds import TorchDevice
 
 Patch = pytest.MonkeyPatch
 
@@ -33,11 +33,11 @@ def the_host_waits_for_the_part_just_enqueued(patch: Patch) -> None:
 
 
 def an_eighth_of_the_cache_is_flushed(patch: Patch) -> None:
-    patch.setattr(torch_devices, "FLUSH_FACTOR", 1 / 8)
+    patch.setattr(device_kinds, "FLUSH_FACTOR", 1 / 8)
 
 
 def just_the_cache_is_flushed(patch: Patch) -> None:
-    patch.setattr(torch_devices, "FLUSH_FACTOR", 1)
+    patch.setattr(device_kinds, "FLUSH_FACTOR", 1)
 
 
 def the_hold_has_hardly_a_margin(patch: Patch) -> None:
@@ -55,7 +55,7 @@ def the_hold_is_in_milliseconds(patch: Patch) -> None:
 
 def events_are_on_another_stream(patch: Patch) -> None:
     def mark(self: TorchDevice) -> Any:
-        event = torch_devices.torch.cuda.Event(enable_timing=True)
+        event = device_kinds.torch.cuda.Event(enable_timing=True)
         event.record(7)
         return event
 
@@ -64,7 +64,7 @@ def events_are_on_another_stream(patch: Patch) -> None:
 
 def events_have_no_timing(patch: Patch) -> None:
     def mark(self: TorchDevice) -> Any:
-        event = torch_devices.torch.cuda.Event()
+        event = device_kinds.torch.cuda.Event()
         event.record()
         return event
 
@@ -157,7 +157,7 @@ def the_stream_of_a_failed_capture_stays(patch: Patch) -> None:
     original = TorchDevice.capture
 
     def capture(self: TorchDevice, call: Callable[[], Any], remake: Any) -> Callable[[], Any]:
-        patch.setattr(torch_devices.torch.cuda, "set_stream", lambda stream: None)
+        patch.setattr(device_kinds.torch.cuda, "set_stream", lambda stream: None)
         return original(self, call, remake)
 
     patch.setattr(TorchDevice, "capture", capture)
@@ -173,21 +173,21 @@ def a_backward_pass_is_captured_with_its_old_forward_pass(patch: Patch) -> None:
 
 
 def only_the_results_of_a_captured_call_are_kept(patch: Patch) -> None:
-    patch.setattr(torch_devices, "_Replay", lambda graph, captured, kept: lambda: graph.replay())
+    patch.setattr(device_kinds, "_Replay", lambda graph, captured, kept: lambda: graph.replay())
 
 
 def the_captures_stream_waits_for_itself(patch: Patch) -> None:
     original = TorchDevice.capture
 
     def capture(self: TorchDevice, call: Callable[[], Any], remake: Any = None) -> Callable[[], Any]:
-        patch.setattr(torch_devices.torch.cuda, "current_stream", torch_devices.torch.cuda.Stream)
+        patch.setattr(device_kinds.torch.cuda, "current_stream", device_kinds.torch.cuda.Stream)
         return original(self, call, remake)
 
     patch.setattr(TorchDevice, "capture", capture)
 
 
 def the_last_error_of_a_capture_is_told(patch: Patch) -> None:
-    patch.setattr(torch_devices, "_cause", lambda error: error)
+    patch.setattr(device_kinds, "_cause", lambda error: error)
 
 
 def the_reference_workload_is_read_after_the_load(patch: Patch) -> None:

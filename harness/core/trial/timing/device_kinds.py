@@ -288,3 +288,7 @@ class MpsDevice(_HeldByProducts):
     def _look(self) -> int:
         self.lacks["capture"] = "torch.mps has no graphs"
         return super()._look()
+
+
+# The class of each kind of device. The CPU needs none.
+DEVICES = {"cuda": TorchDevice, "xpu": XpuDevice, "mps": MpsDevice}

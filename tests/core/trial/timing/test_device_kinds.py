@@ -11,10 +11,10 @@ from core.trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import device as devices
-from harness.core.trial.timing import timed_trial, torch_devices
+from harness.core.trial.timing import device_kinds, timed_trial
 from harness.core.trial.timing.cuda import sample_cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.torch_devices import MpsDevice, TorchDevice, XpuDevice
+from harness.core.trial.timing.device_kinds import MpsDevice, TorchDevice, XpuDevice
 
 
 def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
@@ -37,7 +37,7 @@ def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
         return SimTensor(gpu, f"array {gpu.reserved_bytes}", shape[0] if shape and isinstance(shape[0], int) else 1)
 
     simulated.zeros, simulated.ones = zeros, lambda *shape, dtype, device: zeros(shape[0], device=device)
-    patch.setattr(torch_devices, "torch", simulated)
+    patch.setattr(device_kinds, "torch", simulated)
     return {"xpu": XpuDevice, "mps": MpsDevice}[kind]()
 
 
@@ -126,7 +126,7 @@ def test_a_call_whose_hot_batches_were_never_held_may_be_host_bound_or_not(monke
 
 def test_rocm_shares_cudas_functions_but_for_the_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimGpu()
-    monkeypatch.setattr(torch_devices, "is_rocm", lambda: True)
+    monkeypatch.setattr(device_kinds, "is_rocm", lambda: True)
     monkeypatch.setattr(gpu.gauge, "sm_clock_max_mhz", 30_000)  # the counter is slower than the clock
     device = gpu.device(monkeypatch)
     assert device.lacks == {"spin": "ROCm counts cycles at a rate that does not follow the clock rate"}
