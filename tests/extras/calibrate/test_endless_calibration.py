@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from core.faults.test_endless_files import FAULTS, IRREGULAR, TOO_LARGE
+from core.faults.test_endless_files import FAULTS, IRREGULAR, TOO_LARGE, run, whole  # noqa: F401  # fixtures
 
 from harness.core.model.errors import UsageError
 from harness.extras.calibrate.record import load_calibration

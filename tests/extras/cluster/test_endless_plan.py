@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from core.faults.test_endless_files import FAULTS
+from core.faults.test_endless_files import FAULTS, run, whole  # noqa: F401  # fixtures
 
 from harness.cli.commands import main
 

@@ -4,6 +4,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from core.model.test_gpus import own_locks  # noqa: F401  # a fixture of every test
 
 from harness.core.config.compose import compose
 from harness.core.run.executor import Executor
