@@ -284,9 +284,9 @@ class Case:
         return f"{self.impl} {readable(self.as_dict())}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, as a row stores them."""
+        """The axes by name, as a row stores them."""
         # Each row calls this twice, and `dataclasses.asdict` copies.
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in AXES}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Case":

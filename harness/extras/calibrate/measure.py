@@ -49,6 +49,9 @@ class Replicate(Case):
 
     copy: int = 0
 
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "copy": self.copy}
+
 
 @dataclass
 class Replicates:

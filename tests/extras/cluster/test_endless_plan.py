@@ -9,7 +9,7 @@ from harness.cli.commands import main
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_plan_of_shards_is_refused_in_one_line(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_plan_of_shards_is_refused_in_one_line(fault: str, run: Path, capsys: pytest.CaptureFixture) -> None:  # noqa: F811
     (run / "shards").mkdir()
     FAULTS[fault](run / "shards" / "plan.json")
     assert main(["status", "run"]) == 2
