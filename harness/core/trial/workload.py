@@ -403,7 +403,7 @@ def forward_pass(case: Case, layer: Any, inputs: Sequence[Tensor]) -> tuple[Forw
 def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[str, Any]) -> tuple[Any, float]:
     """The keywords that `prepare` returns, and the seconds it took. Raises TypeError for others than the layer's."""
     name, target = type(layer).__name__, layer.call if isinstance(layer, FunctionLayer) else layer
-    with torch.random.fork_rng([]):
+    with torch.random.fork_rng([], device_type="cpu"):
         torch.default_generator.manual_seed(0)  # random features, say, are the same in the layer and in its reference
         try:
             began = perf_counter()

@@ -35,6 +35,7 @@ class Observation(NamedTuple):
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
+    - `is_read_by_python`: see `UntrackedWrites`.
     """
 
     flops: Flops
@@ -42,6 +43,7 @@ class Observation(NamedTuple):
     packed_bytes: int | None
     past_torch: bool
     past_allocator: bool
+    is_read_by_python: bool
 
 
 class ObservedCall(NamedTuple):
@@ -123,7 +125,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses)
+    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses, written.is_read_by_python)
 
 
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
@@ -343,5 +345,7 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
-    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared else ())
+    if seen.is_read_by_python:
+        unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
+    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
     return seen.facts | of_depth | dict.fromkeys(_OF_COMPUTING if compiled else ())

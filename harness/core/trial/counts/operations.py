@@ -389,12 +389,16 @@ class UntrackedWrites:
         if operation.traits.leaves_unwritten:
             self._unwritten |= operation.fresh
 
+    @property
+    def is_read_by_python(self) -> bool:
+        """Whether Python has read a fraction that the call computed, which may come back as an argument."""
+        return not self._made.isdisjoint(self._storages.left[0])
+
     def past_torch(self, known: Iterable[Tensor], outputs: Iterable[Tensor]) -> bool:
         """Return whether an output, or what an operation has read, was written past torch. `known` existed before."""
         before = {self._storages.key(tensor) for tensor in known}
         written = before | (self._made - self._unwritten) | self._storages.filled
         passing = (self._read - self._made - before) & self._storages.freed
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        passing |= self._made & self._storages.left[0]
         left = self._storages.is_read_outside or self._unwritten_was_read
         return left or bool(passing) or not written.issuperset(given)

@@ -35,7 +35,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None}),
         ("ByList", "forward", {"flops": None, "depth": None, "min_bytes": None}),
         ("ByNumbers", "forward", {"flops": None, "depth": None}),
-        ("ScaledByItem", "forward", {"flops": None, "depth": None}),
+        ("ScaledByItem", "forward", {"flops": 2 * N * D * D, "depth": None}),
         ("OrderedByList", "forward", {"flops": None, "depth": None}),
         ("ByDlpack", "forward", {"flops": None, "depth": None}),
         ("ReadsItsLengths", "forward", {"flops": 2 * N * D * D, "depth": 3}),  # |x|, compare, any
