@@ -278,16 +278,11 @@ class Depth:
         beside = len(inputs) - len(inputs) % chains
         for place in range(chains):
             reads = [*inputs[place:beside:chains], *inputs[beside:]]
-            chain = step + max(self._before(operation, tensor) for tensor in reads) if reads else 0
+            deepest = (self._after.highest(tensor, partial(part_of, operation, tensor)) for tensor in reads)
+            chain = step + max(deepest) if reads else 0
             self.longest = max(self.longest, divmod(chain, _STEP))
             for tensor in results[place::chains]:
                 self._after.change(chain, tensor, part_of(operation, tensor))
-
-    def _before(self, operation: Operation, tensor: Tensor) -> int:
-        after = self._after.of(tensor)
-        chosen = part_of(operation, tensor) if after.numel() > 1 else None
-        needed = after if chosen is None else after * chosen[..., None]
-        return int(needed.max()) if needed.numel() else 0
 
 
 _WRITTEN, _READ, _GIVEN = 1, 2, 4

@@ -136,20 +136,59 @@ _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 
 
 class Cells:
-    """A number for each element of each storage, 0 at first. A storage is one cell as long as its numbers are alike."""
+    """A number for each element of each storage, 0 at first. A storage has one number as long as all are alike."""
 
     def __init__(self, storages: Any, dtype: torch.dtype) -> None:
         self._storages, self._dtype = storages, dtype
+        self._alike: dict[int, int] = {}
         self._cells: dict[int, tuple[int, Tensor]] = {}  # with the bytes of a cell
         self._freed: dict[tuple[int, int], int] = {}
 
-    def of(self, tensor: Tensor) -> Tensor:
-        """Return the tensor's numbers: the storage's one cell, or a view of shape (…, cells of an element)."""
-        key, size = self._storages.key(tensor), tensor.element_size()
-        one = self._storages.nbytes[key], torch.zeros(1, dtype=self._dtype)
-        unit, cells = self._cells.setdefault(key, one)
-        if len(cells) == 1:
-            return cells
+    def highest(self, tensor: Tensor, choose: Callable[[], Tensor | None]) -> int:
+        """Return the highest number of a tensor's elements, or of those that `choose` returns."""
+        key = self._storages.key(tensor)
+        if key not in self._cells:
+            return self._alike.get(key, 0)
+        numbers, chosen = self._view(key, tensor), choose()
+        needed = numbers if chosen is None else numbers * chosen[..., None]
+        return int(needed.max()) if needed.numel() else 0
+
+    def change(self, number: int, tensor: Tensor, chosen: Tensor | None = None) -> None:
+        """Change the numbers of a tensor, or of its `chosen` elements."""
+        key = self._storages.key(tensor)
+        if not self._replace(key, number, tensor, chosen):
+            numbers = self._view(key, tensor)
+            numbers[...] = number if chosen is None else torch.where(_like(numbers, chosen), number, numbers)
+
+    def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
+        """Add a bit to the numbers of a tensor, or of its `chosen` elements, but not where the bit `unless` is."""
+        key = self._storages.key(tensor)
+        number = self._alike.get(key, 0)
+        if not self._replace(key, number if number & unless else number | bit, tensor, chosen):
+            numbers = self._view(key, tensor)
+            added = numbers | bit * (numbers & unless == 0)
+            numbers[...] = added if chosen is None else torch.where(_like(numbers, chosen), added, numbers)
+
+    def _replace(self, key: int, number: int, tensor: Tensor, chosen: Tensor | None) -> bool:
+        """Replace the one number of a storage. Return False if it has several, or is to have them."""
+        if key in self._cells:
+            return False
+        before, nbytes = self._alike.get(key, 0), self._storages.nbytes[key]
+        if number != before:
+            is_part = chosen is not None or tensor.nbytes != nbytes or not _IS_DENSE(tensor)
+            if is_part and not tensor.is_nested:
+                for freed in self._cells.keys() & self._storages.freed:
+                    self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2)}
+                    del self._cells[freed]
+                size = tensor.element_size()
+                self._cells[key] = size, torch.full((-(-nbytes // size),), before, dtype=self._dtype)
+                return False
+            self._alike[key] = number
+        return True
+
+    def _view(self, key: int, tensor: Tensor) -> Tensor:
+        """Return the numbers of a tensor as a view of shape (…, cells of an element)."""
+        (unit, cells), size = self._cells[key], tensor.element_size()
         if size < unit:
             self._cells[key] = unit, cells = size, cells.repeat_interleave(unit // size)
         ratio = size // unit
@@ -157,32 +196,15 @@ class Cells:
         strides = [stride * ratio for stride in tensor.stride()]
         return cells.as_strided([*shape, ratio], [*strides, 1], tensor.storage_offset() * ratio)
 
-    def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
-        """Add a bit to the numbers of a tensor, or of its `chosen` elements; `unless` = 1: not where that bit is."""
-        numbers = self.of(tensor)
-        self.change(numbers | (bit * (1 - (numbers & unless)) if unless else bit), tensor, chosen)
-
-    def change(self, to: Any, tensor: Tensor, chosen: Tensor | None = None) -> None:
-        """Change the numbers of the tensor's elements, or of those that are `chosen`."""
-        part, key, size = self.of(tensor), self._storages.key(tensor), tensor.element_size()
-        nbytes, cells = self._cells[key]
-        is_part = chosen is not None or tensor.nbytes != nbytes or not _IS_DENSE(tensor)
-        if len(cells) == 1 and is_part and not tensor.is_nested:
-            if (part == to).all():
-                return
-            for freed in self._cells.keys() & self._storages.freed:
-                self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2)}
-                del self._cells[freed]
-            self._cells[key] = size, cells.repeat(-(-nbytes // size))
-            part = self.of(tensor)
-        if chosen is not None:
-            first = tuple(slice(length) for length in part.shape)  # of an expanded dimension
-            to = torch.where(chosen[..., None][first], to, part)
-        part[...] = to
-
     def bytes(self, key: int, bits: int) -> int:
         """Return how many bytes of a storage have a number with these bits."""
-        if key not in self._cells:
-            return self._freed.get((key, bits), 0)
-        unit, cells = self._cells[key]
-        return unit * int((cells & bits == bits).count_nonzero())
+        if key in self._cells:
+            unit, cells = self._cells[key]
+            return unit * int((cells & bits == bits).count_nonzero())
+        is_whole = self._alike.get(key, 0) & bits == bits
+        return self._freed.get((key, bits), self._storages.nbytes[key] * is_whole)
+
+
+def _like(numbers: Tensor, chosen: Tensor) -> Tensor:
+    """Which of a tensor's numbers are chosen. An expanded dimension has them once."""
+    return chosen[..., None][tuple(slice(length) for length in numbers.shape)]
