@@ -47,9 +47,13 @@ class Finding:
         (directory / PLOTS).mkdir(parents=True, exist_ok=True)
         table = directory / f"{self.name}.csv"
         written = [*save(self.figure, directory / PLOTS / self.name), table]
-        text = file_io.to_csv(pd.DataFrame(self.rows, columns=list(self.header)))
-        table.write_text(text, encoding="utf-8", errors="backslashreplace")
+        header, *rows = [[_escaped(cell) for cell in row] for row in (self.header, *self.rows)]
+        table.write_text(file_io.to_csv(pd.DataFrame(rows, columns=header)), encoding="utf-8")
         return written
+
+
+def _escaped(cell: Any) -> Any:
+    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
 
 
 def _whose(own: bool, seeds: str) -> str:
