@@ -107,8 +107,8 @@ def markdown_prose(path: Path) -> str:
     return "\n".join(line for line in text.split("\n") if not line.startswith(("    ", "|", "#", "![", "<")))
 
 
-# The aim and the limit of a figure.
-Limits = tuple[float | None, float | None]
+# The aim of a figure, and its limit if the aim is not reached yet.
+Limits = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,8 @@ class Code:
             "vague names": sum(module.vague for module in self.modules),
         }
         return [
-            Figure(f"{self.name}: {what}", value, aim, limit)
-            for (what, value), (aim, limit) in zip(values.items(), limits, strict=True)
+            Figure(f"{self.name}: {what}", value, *limit)
+            for (what, value), limit in zip(values.items(), limits, strict=True)
         ]
 
 
@@ -205,9 +205,9 @@ def _folder(path: Path) -> str:
 _RINGS = {"core": ("core", "cli"), "study": ("study",), "extras": ("extras",)}
 # For each ring, the aim and the limit: modules, lines of code, tokens, nested expressions per 1,000 lines, vague names.
 _OF_RINGS = {
-    "core": ((55, 80), (8_500, 13_200), (75_000, 140_000), (60, 130), (60, 500)),
-    "study": ((28, 42), (4_300, 7_000), (38_000, 85_000), (60, 200), (40, 450)),
-    "extras": ((35, 43), (5_700, 8_000), (50_000, 82_000), (60, 130), (50, 390)),
+    "core": ((55, 80), (8_500, 13_220), (75_000, 137_700), (60, 112), (60, 194)),
+    "study": ((28, 40), (4_300, 6_740), (38_000, 82_900), (60, 183), (40, 202)),
+    "extras": ((35, 40), (5_700, 7_570), (50_000, 80_900), (60, 122), (50,)),
 }
 
 
@@ -215,8 +215,8 @@ def figures() -> list[Figure]:
     """All figures of this checkout."""
     harness = Code.read("harness")
     all_figures = [
-        *harness.figures((118, 167), (163_000, 304_600)),
-        Figure("harness: tokens a line of code", harness.tokens / harness.lines, 9, 10.9),
+        *harness.figures((118, 160), (163_000, 301_500)),
+        Figure("harness: tokens a line of code", harness.tokens / harness.lines, 9, 10.98),
         Figure("harness: import lines, % of code", 100 * harness.imports / harness.lines, 6, 9.3),
     ]
     for ring, limits in _OF_RINGS.items():
