@@ -195,9 +195,9 @@ _PATH = "path: "
 def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     """Judge the claimed path length from the sequential depth, which is an upper bound.
 
-    No path from one position to another is longer than the longest chain of operations. So a constant depth confirms a
-    constant path, and the depth refutes a claim of a higher order. Otherwise the path may be shorter than the chain.
-    Nothing is confirmed without a path.
+    A claim says at most, and no path from one position to another is longer than the longest chain of operations. So
+    the depth confirms a claim of its own order and refutes a claim of a higher order, not of a lower one. Nothing is
+    confirmed without a path.
     """
     one = judge_depth(lines, claim)
     if not one.measured:
@@ -206,9 +206,7 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     unknown = [str(line.facts_unknown) for line in lines if _PATH in str(line.facts_unknown)]
     if unknown and verdict == CONFIRMED:
         verdict, reason = UNDETERMINED, unknown[-1].partition(_PATH)[2].partition(";")[0]
-    elif (verdict != CONFIRMED or any(claim.growth("n"))) and any(
-        order.beside >= 0 for order in _depth_orders(lines, claim)
-    ):
+    elif verdict != CONFIRMED and any(order.beside >= 0 for order in _depth_orders(lines, claim)):
         verdict, reason = UNDETERMINED, f"{reason}; that it is shorter cannot be seen from outside"
     return Judgement(f"at most {one.measured}", verdict, reason)
 

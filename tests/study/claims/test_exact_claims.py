@@ -123,8 +123,6 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     masked = measured("attention.linear.parallel", attention, depth=lambda n, d, h: 3 * n, mask="causal")
     # A path is at most as long as the longest chain. A long chain does not show that no short path exists.
     unseen = REFUTED if quantity == "depth" else UNDETERMINED
-    # Nor does it show that a path is as long: only a constant path cannot be of a lower order.
-    grown = CONFIRMED if quantity == "depth" else UNDETERMINED
     known = [
         ("the same at every n", CONFIRMED, flat),
         ("other with two h, the same at every n", UNDETERMINED, heads),
@@ -138,9 +136,9 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     ]
     close, two, odd = (40, 50, 64, 70), (64, 128), (48, 96, 100, 192, 384)
     rnn = [
-        ("of order n", grown, recurrent(lambda n, d, h: 3 * n)),
-        ("of order n, with a constant", grown, recurrent(lambda n, d, h: 3 * n + 2)),
-        ("of order n, with a large constant", grown, recurrent(lambda n, d, h: 3 * n + 5000)),
+        ("of order n", CONFIRMED, recurrent(lambda n, d, h: 3 * n)),
+        ("of order n, with a constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 2)),
+        ("of order n, with a large constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 5000)),
         ("constant", REFUTED, recurrent(lambda n, d, h: 7)),
         ("of order log n", REFUTED, recurrent(lambda n, d, h: n.bit_length())),
         ("bends down", REFUTED, recurrent(lambda n, d, h: 90 + math.isqrt(n))),
@@ -151,9 +149,9 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("two n, with a large constant", UNDETERMINED, recurrent(lambda n, d, h: 3 * n + 5000, *two)),
         ("two n, a constant", UNDETERMINED, recurrent(lambda n, d, h: 7, *two)),
         ("one n", UNDETERMINED, recurrent(lambda n, d, h: 3 * n, 64)),
-        ("of order log n, as claimed", grown, recurrent(scan, impl="rnn.linear_scan")),
-        ("of order log n, at n that are no powers of two", grown, recurrent(scan, *odd, impl="rnn.linear_scan")),
-        ("a step a block of tokens", grown, recurrent(lambda n, d, h: 9 + 2 * n // 64)),
+        ("of order log n, as claimed", CONFIRMED, recurrent(scan, impl="rnn.linear_scan")),
+        ("of order log n, at n that are no powers of two", CONFIRMED, recurrent(scan, *odd, impl="rnn.linear_scan")),
+        ("a step a block of tokens", CONFIRMED, recurrent(lambda n, d, h: 9 + 2 * n // 64)),
         ("of order log n, as claimed, at two n", UNDETERMINED, recurrent(scan, *two, impl="rnn.linear_scan")),
     ]
     told = judged(
@@ -163,9 +161,10 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     assert told == snapshot
 
 
-def test_a_path_that_does_not_exist_is_not_confirmed() -> None:
-    claims = json.dumps({"path": "1", "depth": "1"})
-    of = measured("their:Layer", depth=lambda n, d, h: 1, claims=claims)
+@pytest.mark.parametrize(("depth", "order"), [(lambda n, d, h: 1, "1"), (lambda n, d, h: 3 * n, "n")])
+def test_a_path_that_does_not_exist_is_not_confirmed(depth: Cost, order: str) -> None:
+    claims = json.dumps({"path": order, "depth": order})
+    of = measured("their:Layer", depth=depth, claims=claims)
     assert verdict("path", of).verdict == CONFIRMED
     why = "at n = 2048 no path leads from the first token to the last output"
     cut = [replace(line, facts_unknown=f"flops: no formula; path: {why}; more") for line in of]

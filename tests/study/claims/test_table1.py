@@ -71,7 +71,7 @@ def test_a_cell_is_judged_by_the_term_that_the_paper_has(snapshot: SnapshotAsser
         ("attention, whose projections come on top", CONFIRMED, work(FUSED, usual())),
         ("work of a recurrent layer", CONFIRMED, rnn.complexity),
         ("sequential operations of a recurrent layer", CONFIRMED, rnn.sequential),
-        ("path of a recurrent layer", UNDETERMINED, rnn.path),
+        ("path of a recurrent layer", CONFIRMED, rnn.path),
         ("a kind that no layer is of", NOT_MEASURED, work(("Convolutional", None), usual())),
         ("no layer at all", NOT_MEASURED, work((FULL, None), [])),
         ("attention without quadratic work", REFUTED, of_attention(recurrent)),
