@@ -250,7 +250,7 @@ class _Piece:
             return (below, above), ""
         key = self._key(axis)
         step, offset, is_doubling = _spacing(values, any(constant))
-        known = f"{offset} more than " if offset else ""
+        known = f"{abs(offset)} {'more' if offset > 0 else 'less'} than " if offset else ""
         known += f"{'powers of two times' if is_doubling else 'multiples of'} {step}"
         why = f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
         if is_time:
@@ -268,15 +268,15 @@ class _Piece:
 
 def _spacing(values: Sequence[float], has_constant: bool) -> tuple[int, int, bool]:
     """The step and the offset of values that are `offset + step·k`, and whether each k is a power of two."""
-    # Tokens and one more, as 65, 129 and 257, tell nothing of multiples of 64: padding is in the constant term.
-    for first in (0, int(values[0]) if has_constant else 0):
-        step = math.gcd(*(int(value) - first for value in values)) or 1
-        offset = first % step
-        multiples = [int(value - offset) // step for value in values]
-        is_doubling = not any(k & (k - 1) for k in multiples)
-        if is_doubling:
-            break
-    return step, offset, is_doubling
+    sizes = [int(value) for value in values]
+    # Tokens and one more or less, as 65, 129 and 257, tell nothing of padding: it is in the constant term.
+    offsets = [0, 2 * sizes[0] - sizes[1], sizes[0]] if has_constant else [0]
+    for offset in offsets:
+        step = math.gcd(*(size - offset for size in sizes)) or 1
+        multiples = [(size - offset) // step for size in sizes]
+        if all(k > 0 and not k & (k - 1) for k in multiples):
+            return step, offset, True
+    return step, offset % step, False
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:

@@ -225,12 +225,13 @@ def test_sizes_that_double_tell_nothing_of_padding_to_a_power_of_two(axis: str, 
     assert beyond.lo <= 8 * 1024 * 64 <= beyond.hi
 
 
-def test_sizes_that_double_and_one_more_tell_nothing_of_padding_to_a_power_of_two() -> None:
-    found = memory_at(lambda n, d: 8 * power(n), [(n, 64) for n in (65, 129, 257, 513)])
-    said = found.predict(193, 64, 1, 1)
-    assert said.lo <= 8 * 256 <= said.hi
+@pytest.mark.parametrize(("more", "words"), [(1, "1 more"), (-1, "1 less"), (-3, "3 less")])
+def test_sizes_that_double_and_some_more_tell_nothing_of_padding_to_a_power_of_two(more: int, words: str) -> None:
+    found = memory_at(lambda n, d: 8 * power(n), [(n + more, 64) for n in (64, 128, 256, 512)])
+    said = found.predict(192 + more, 64, 1, 1)
+    assert said.lo <= 8 * power(192 + more) <= said.hi
     assert not said.exact
-    assert "exact at 1 more than powers of two times 64 of seq_len only" in " ".join(said.warnings)
+    assert f"exact at {words} than powers of two times 64 of seq_len only" in " ".join(said.warnings)
 
 
 @pytest.mark.parametrize(
