@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from harness.core.model import own_axes
+from harness.core.model.formatting import signed_exponent
 from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.sweep_axes import LETTERS, Case
-from harness.study.claims.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text, signed_exponent
+from harness.study.claims.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text
 from harness.study.laws.laws import Range
 
 from .baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept

@@ -18,8 +18,9 @@ from harness.core.model.polynomial import Polynomial, Size, Term, constant, size
 from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
 from harness.core.results.columns import CaseResult
+from harness.study.laws.enough_sizes import FEWEST_SIZES
 from harness.study.laws.integer_laws import exact_law, exact_pieces
-from harness.study.laws.laws import FEWEST_SIZES, Floats, Law, Range, Sizes
+from harness.study.laws.laws import Floats, Law, Range, Sizes
 from harness.study.laws.series import series_along, sizes_factor_two_apart
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
@@ -65,18 +66,9 @@ def _growing_terms(of: Polynomial) -> list[Term]:
     return [term for term, value in of.coefficients.items() if value > 0] or [Term()]
 
 
-def signed_exponent(value: float) -> str:
-    """Format an exponent with two decimals and a true minus sign."""
-    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
-
-
 def exponent_value(found: Range, is_determined: bool = True) -> str:
     """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
-    return signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
-
-
-# The ends of a narrower interval are written alike.
-_NARROW = 0.005
+    return formatting.signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
 
 
 def exponent_text(found: Range | None, is_determined: bool = True) -> str:
@@ -87,9 +79,9 @@ def exponent_text(found: Range | None, is_determined: bool = True) -> str:
     if found is None:
         return ""
     value = exponent_value(found, is_determined)
-    if found.hi - found.lo < _NARROW:
+    if found.hi - found.lo < 0.005:  # both ends would be written alike
         return value
-    return f"{value} ({formatting.between(found.lo, found.hi, signed_exponent)})"
+    return f"{value} ({formatting.between(found.lo, found.hi, formatting.signed_exponent)})"
 
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
@@ -279,10 +271,17 @@ def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int
         beside = int(bool(log) or exponent > 0 or len({depths[end] for end in ends}) > 1)
     if len(ends) < FEWEST_SIZES:
         return beside, f": three {axis}, each at least twice the one before, would tell its order"
-    # A constant cancels out of these differences. The tolerance ignores a step more or less.
-    rises = [(depths[n2] - depths[n1]) / (n2**power - n1**power) for n1, n2 in pairwise(ends) if power]
-    is_rising = beside < 0 < rises[1] and rises[1] >= rises[0] * (ends[1] / ends[2]) ** RESOLUTION
-    return beside, ", and still rising: larger n would tell" if is_rising else ""
+    if not power or log:
+        return beside, ""
+    # A constant cancels out of these differences. A step more or less is a matter of rounding.
+    before, last = [(depths[n2] - depths[n1], n2**power - n1**power) for n1, n2 in pairwise(ends)]
+    slowest, fastest = (last[0] - 1) / last[1], (last[0] + 1) / last[1]
+    is_steeper, is_flatter = slowest > (before[0] + 1) / before[1], fastest < (before[0] - 1) / before[1]
+    if beside < 0 < last[0] and fastest >= (before[0] - 1) / before[1] * (ends[1] / ends[2]) ** RESOLUTION:
+        return beside, ", and still rising: larger n would tell"
+    if not beside and (is_steeper or is_flatter):
+        return beside, ", and not in proportion: larger n would tell"
+    return beside, ""
 
 
 def _exponent(costs: Mapping[int, int]) -> float:
@@ -332,7 +331,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         measured, verdict = f"{law} bytes{since}", REFUTED if faster else CONFIRMED
         reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
     else:
-        measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
+        measured = "·".join(f"{axis}^{formatting.signed_exponent(found[0])}" for axis, found in along.items())
         verdict, reason = _compare_exponents(along, bounds, axes)
         if verdict == CONFIRMED and len(np.unique(sizes.n)) < FEWEST_SIZES:
             verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of n do not tell how it grows"
@@ -384,7 +383,10 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
         return CONFIRMED, text
-    is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
+    # Growth that slows down, as behind the end of a window, may slow down to the claim.
+    is_faster = (growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION) & (
+        growths[0] > growths.max(axis=0) - RESOLUTION
+    )
     faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
     if steady:
@@ -412,7 +414,7 @@ def _is_steepening(lines: Iterable[CaseResult], axis: str, power: float) -> bool
 
 def _axis_text(axis: str, exponents: Sequence[float]) -> str:
     """The range of the exponents along an axis: `1.00 to 1.54 along n`."""
-    ends = dict.fromkeys(signed_exponent(one) for one in (min(exponents), max(exponents)))
+    ends = dict.fromkeys(formatting.signed_exponent(one) for one in (min(exponents), max(exponents)))
     return f"{' to '.join(ends)} along {axis}"
 
 

@@ -23,6 +23,7 @@ from harness.core.model.polynomial import AXES, Term, leading
 from harness.core.stats.interval import NORMAL
 
 from . import laws
+from .enough_sizes import coupling, too_few_sizes, too_many_powers
 from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
 
 MOST_TERMS = 4
@@ -315,14 +316,14 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    reason = laws.too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
+    reason = too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
     return replace(law, determined=not reason, reason=reason or "; ".join(filter(None, untold.values())))
 
 
 def _untold(problem: _Problem, law: Law, axis: str) -> str:
     """Why the values of an axis beside the first tell no exponent; empty if they, or the exact counts, tell it."""
-    few = "" if problem.presumed else laws.too_few_sizes(problem.sizes, axis, False)
-    return few or laws.too_many_powers(law.terms, axis, problem.sizes)
+    few = "" if problem.presumed else too_few_sizes(problem.sizes, axis, False)
+    return few or coupling(problem.sizes, axis) or too_many_powers(law.terms, axis, problem.sizes)
 
 
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
@@ -343,7 +344,7 @@ def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law
 
 def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:
     """Why the exponent at the largest size is not known well enough for a determined law; empty if it is."""
-    if many := laws.too_many_powers(law.terms, axis, sizes):
+    if many := too_many_powers(law.terms, axis, sizes):
         return many
     exponent = laws.exponent_at(law, axis, sizes[laws.largest(sizes)])
     if exponent is not None and exponent.hi - exponent.lo > MOST_UNKNOWN_EXPONENT:
@@ -442,8 +443,7 @@ def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -
     if len(ways) > 1:
         rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
         return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
-    top = ways.pop()
-    faster = [one for one in hidden if one.term in problem.terms and one.term.growth(axis) > top]
+    faster = [one for one in hidden if one.term in problem.terms and one.term.growth(axis) > min(ways)]
     worst = max(faster, key=lambda one: one.part, default=None)
     if worst is None or worst.part <= HIDDEN_PART:
         return ""

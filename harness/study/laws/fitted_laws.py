@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise, product
+from operator import mul, truediv
 from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtri
@@ -20,9 +21,10 @@ from harness.core.model.sweep_axes import LETTERS, SETTINGS
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
+from .enough_sizes import FEWEST_SIZES, coupled_axes
 from .fit_law import MOST_OFF
 from .integer_laws import exact_pieces
-from .laws import FEWEST_SIZES, Law, Range, Sizes, exponent_of
+from .laws import Law, Range, Sizes, exponent_of
 from .piecewise import Predictor, fit_pieces, predictor
 from .series import Point, Series, series_groups, series_of
 
@@ -187,6 +189,14 @@ class _Piece:
             for axis, values in self.measured.items()
             if len(values) == 1 and values != [at[axis]]
         ]
+        for axes in coupled_axes(Sizes.of(point.size for point in self.points)):
+            wanted = tuple(at[axis] for axis in axes)
+            measured = {tuple(sizes_by_letter(point.size)[axis] for axis in axes) for point in self.points}
+            # A law also holds where the two go on as they were measured, in proportion or with a constant product.
+            is_apart = (len({combine(*pair) for pair in (*measured, wanted)}) > 1 for combine in (mul, truediv))
+            if wanted not in measured and all(is_apart):
+                keys = " with ".join(f"{self._key(axis)}={at[axis]:g}" for axis in axes)
+                fixed.append(f"{keys} was requested, and the two were only varied together")
         if fixed:
             raise ValueError("; ".join(fixed))
         predicted, warnings = predict(*size), self._warnings(at)

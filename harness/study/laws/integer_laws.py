@@ -15,17 +15,15 @@ import numpy as np
 
 from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading
 
+from .enough_sizes import FEWEST_SIZES, coupling, powers_beside, too_many_powers
 from .fit_law import subsets
 from .laws import (
-    FEWEST_SIZES,
     Break,
     Coefficient,
     Floats,
     Law,
     Sizes,
     design,
-    powers_beside,
-    too_many_powers,
     varying_axes,
 )
 
@@ -200,6 +198,8 @@ def _uncertainty(
     if (lengths := len(np.unique(sizes.n))) < needed:
         return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
     for axis in axes:
+        if together := coupling(sizes, axis):
+            return together
         if many := "".join({too_many_powers(terms, axis, sizes) for terms in found}):
             return many
         if len({leading(terms, axis) for terms in found}) > 1:

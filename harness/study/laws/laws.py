@@ -5,7 +5,6 @@ b, and the letters of a layer's own axes. Costs are seconds, bytes or whatever u
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.core.model.formatting import counted
 from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
@@ -78,12 +76,6 @@ def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
     """Return d log term / d log axis at each point, shape (points,)."""
     power = np.full(len(sizes), float(term.power(axis)))
     return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
-
-
-def powers_beside(terms: Iterable[Term], axis: str) -> int:
-    """Return the largest number of terms that differ only in their power of an axis; 0 if no two do."""
-    beside = Counter(term.without(axis) for term in terms)
-    return max((number for number in beside.values() if number > 1), default=0)
 
 
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
@@ -298,38 +290,11 @@ _LEAST = 1e-3
 REJECTED_BELOW = 1e-4
 # Residuals below this share of the cost are rounding and count as none.
 ROUNDING = 1e-7
-# A law needs at least this many sizes: with two, any law of two terms fits.
-FEWEST_SIZES = 3
-# With fewer sizes than this, noisy costs decide nothing about terms that no exact count tells.
-_FEWEST_UNPRESUMED = 5
 
 
 def reach(freedom: float) -> float:
     """Return how many standard errors a 95 % interval reaches to each side: a quantile of Student's t."""
     return float(stdtrit(max(freedom, 1), (1 + CONFIDENCE) / 2))
-
-
-def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:
-    """Why the sizes are too few for any law along the axis; empty if they are enough. Exact counts presume terms.
-
-    Nor do they decide if the length m of a source is proportional to n.
-    """
-    distinct = len(np.unique(sizes.axis(axis)))
-    values = f"{axis} takes {counted(distinct, 'value')}"
-    if distinct < FEWEST_SIZES:
-        return f"{values}: a law needs {FEWEST_SIZES} at least"
-    if distinct < _FEWEST_UNPRESUMED and not is_presumed:
-        return f"{values}: a law without terms of exact counts needs {_FEWEST_UNPRESUMED} at least"
-    if "m" in varying_axes(sizes) and not np.ptp(sizes.own["m"] / sizes.n):
-        return "m is proportional to n, so their terms cannot be told apart: vary one alone"
-    return ""
-
-
-def too_many_powers(terms: Iterable[Term], axis: str, sizes: Sizes) -> str:
-    """Why the axis takes too few values for these terms: as few as they have powers of it. Empty if it takes more."""
-    distinct = len(np.unique(sizes.axis(axis)))
-    has_many = powers_beside(terms, axis) >= distinct
-    return f"{axis} takes {distinct} values, and the law has as many powers of it" if has_many else ""
 
 
 def weights_of(costs: Floats, errors: Floats | None) -> Floats:

@@ -11,9 +11,9 @@ from scipy.special import fdtri
 from harness.core.model.polynomial import OwnSize, Term
 from harness.core.stats.interval import NORMAL
 
+from .enough_sizes import FEWEST_SIZES
 from .fit_law import all_subsets, fit_law, known_at
 from .laws import (
-    FEWEST_SIZES,
     LAW_ERROR,
     ROUNDING,
     Break,
@@ -256,7 +256,8 @@ def predictor(
     """
     law = law or fit_pieces(sizes, costs, errors, expected)
     own = law.position(sizes) >= law.breaks[-1].position if law.breaks else np.full(len(costs), True)
-    off = np.log(costs[own] / law(sizes[own]))
+    fitted = law(sizes[own])
+    off = np.log(costs[own] / np.where(fitted > 0, fitted, costs[own]))  # a law in n·log n says nothing about n = 1
     # An uncertain point says little about the scatter around the law.
     weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
@@ -290,7 +291,10 @@ def _drift(
         if not tried.any():
             continue
         law = fit_pieces(*_chosen(kept, sizes, costs, errors), expected, known)
-        off, doublings = np.log(costs[tried] / law(sizes[tried])), np.log2(sizes.n[tried] / cut)
+        predicted = law(sizes[tried])
+        if (predicted <= 0).any():  # a law in n·log n says nothing about n = 1
+            continue
+        off, doublings = np.log(costs[tried] / predicted), np.log2(sizes.n[tried] / cut)
         # What the points themselves are uncertain by is no error of the law.
         excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
         total += float(np.mean(excess / doublings**2))

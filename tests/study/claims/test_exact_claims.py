@@ -135,6 +135,7 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("under a mask that was not claimed", UNDETERMINED, masked),
     ]
     close, two, odd = (40, 50, 64, 70), (64, 128), (48, 96, 100, 192, 384)
+    every = (70, 100, 190, 333, 515, 900, 1700)
     rnn = [
         ("of order n", CONFIRMED, recurrent(lambda n, d, h: 3 * n)),
         ("of order n, with a constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 2)),
@@ -145,6 +146,9 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("bends up out of its constant", UNDETERMINED, recurrent(lambda n, d, h: 500 + n + -(-n // 100))),
         ("bends up out of a large constant", UNDETERMINED, recurrent(lambda n, d, h: 5000 + n + -(-n // 100))),
         ("in blocks, at n that are close", UNDETERMINED, recurrent(lambda n, d, h: 3 * -(-n // 64) + 2, *close)),
+        ("in blocks of 256, at n of all kinds", UNDETERMINED, recurrent(lambda n, d, h: 3 + -(-n // 256), *every)),
+        ("of order n log n", UNDETERMINED, recurrent(lambda n, d, h: n * (n - 1).bit_length(), *every)),
+        ("n and a small square", UNDETERMINED, recurrent(lambda n, d, h: n + n * n // 10_000, *every)),
         ("two n, in proportion", UNDETERMINED, recurrent(lambda n, d, h: 3 * n + 2, *two)),
         ("two n, with a large constant", UNDETERMINED, recurrent(lambda n, d, h: 3 * n + 5000, *two)),
         ("two n, a constant", UNDETERMINED, recurrent(lambda n, d, h: 7, *two)),

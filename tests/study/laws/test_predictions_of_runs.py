@@ -55,6 +55,16 @@ def test_a_time_between_measured_sizes_may_be_that_of_whole_blocks(power: int, s
     assert multiple.lo <= padded(1536, 64) <= multiple.hi < multiple.lo * (1.3 if smallest >= block else 4)
 
 
+def test_two_axes_that_vary_only_together_tell_no_law_of_either() -> None:
+    # Heads of 64: the cost 4h·n² is n²d/16 as well.
+    found = memory_at(lambda n, d: n * n * d // 16, [(n, d) for n in (64, 128, 256) for d in (64, 128, 256)], heads=64)
+    assert found.law.reason == "d and h vary only together: vary one alone"
+    assert not found.law.determined
+    assert found.predict(128, 512, 8, 1).value == 128 * 128 * 512 // 16
+    with pytest.raises(ValueError, match="d_model=256 with num_heads=1 was requested, and the two were only varied"):
+        found.predict(128, 256, 1, 1)
+
+
 def test_a_time_between_sizes_that_double_may_be_that_of_padding_as_a_warning_says() -> None:
     (why,) = law().predict(1000, 256, 8, 1).warnings
     assert why == (
@@ -177,9 +187,11 @@ def test_between_powers_of_two_a_law_with_a_logarithm_predicts_the_values_there(
 MEASURED = [(n, d) for n in (64, 128, 192, 512) for d in (64, 128, 192)]
 
 
-def memory_at(cost: Callable[[int, int], int], sizes: Iterable[tuple[int, int]] = MEASURED) -> FittedLaw:
-    """The law of a memory, in bytes by n and d."""
-    cases = [Case("attention.fused", n, d, 1) for n, d in sizes]
+def memory_at(
+    cost: Callable[[int, int], int], sizes: Iterable[tuple[int, int]] = MEASURED, heads: int = 0
+) -> FittedLaw:
+    """The law of a memory, in bytes by n and d. Heads may have a fixed width."""
+    cases = [Case("attention.fused", n, d, d // heads if heads else 1) for n, d in sizes]
     return law(metric="memory", of=lines(cases, lambda c: 1e-6 * c.seq_len, lambda c: cost(c.seq_len, c.d_model)))
 
 
