@@ -383,10 +383,7 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
         return CONFIRMED, text
-    # Growth that slows down, as behind the end of a window, may slow down to the claim.
-    is_faster = (growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION) & (
-        growths[0] > growths.max(axis=0) - RESOLUTION
-    )
+    is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
     if steady:

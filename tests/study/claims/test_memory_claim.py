@@ -35,10 +35,6 @@ def quadratic(n: int, d: int, h: int) -> int:
     return 4 * n * n + 16 * n * d
 
 
-def windowed(n: int, d: int, h: int) -> int:
-    return 8 * n * min(n, 512) + 8 * n * d
-
-
 def test_memory_is_judged_by_its_exact_law_or_by_how_fast_it_grows(snapshot: SnapshotAssertion) -> None:
     wide = {"widths": (64, 128, 256), "heads": (2, 4, 8)}
     narrow = {"widths": (64, 128)}
@@ -67,7 +63,6 @@ def test_memory_is_judged_by_its_exact_law_or_by_how_fast_it_grows(snapshot: Sna
         ("risen in the upper half", UNDETERMINED, memory(lambda n, d, h: 10 * n * d * (4 if n >= 1024 else 1))),
         ("slower along n", CONFIRMED, memory(lambda n, d, h: 16 * n * h, "attention.packed")),
         ("a large constant", CONFIRMED, memory(lambda n, d, h: linear(n, d, h) + 10**7)),
-        ("a window that ends", UNDETERMINED, memory(windowed, sizes=(65, 129, 257, 513, 1025))),
         ("one size", UNDETERMINED, verdict("memory", measured("attention.fused", memory=linear, sizes=(64,))[:1])),
         ("d was not varied", UNDETERMINED, memory(linear, widths=(128,))),
         ("in blocks, at n that are close", UNDETERMINED, memory(blocks, sizes=(40, 50, 64, 70))),
