@@ -20,17 +20,7 @@ from harness.core.model.extra_tables import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
 
-from . import (
-    compilation,
-    device,
-    environment,
-    layer_protocol,
-    nvml,
-    result_checks,
-    sandbox,
-    verify,
-    workload,
-)
+from . import compilation, device, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
 from .sandbox import Answer, Request

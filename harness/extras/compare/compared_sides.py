@@ -38,15 +38,7 @@ from .explanation import Explanation, trace_pair
 from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
-from .report import (
-    FLOAT64,
-    HELD,
-    TIME,
-    Comparison,
-    compare_sides,
-    pair_label,
-    versions_sentences,
-)
+from .report import FLOAT64, HELD, TIME, Comparison, compare_sides, pair_label, versions_sentences
 from .side_settings import SideSettings
 from .worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
 

@@ -20,14 +20,7 @@ from dataclasses import dataclass, field
 
 from harness.study.check.check_rules import Verdict
 
-from .paired_evidence import (
-    Evidence,
-    Rules,
-    chance_of_decision,
-    evidence_of,
-    mean_ratio,
-    smallest_detectable,
-)
+from .paired_evidence import Evidence, Rules, chance_of_decision, evidence_of, mean_ratio, smallest_detectable
 
 
 class BlockFailed(Exception):

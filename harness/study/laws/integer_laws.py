@@ -17,15 +17,7 @@ from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading
 
 from .enough_sizes import FEWEST_SIZES, coupling, powers_beside, too_many_powers
 from .fit_law import subsets
-from .laws import (
-    Break,
-    Coefficient,
-    Floats,
-    Law,
-    Sizes,
-    design,
-    varying_axes,
-)
+from .laws import Break, Coefficient, Floats, Law, Sizes, design, varying_axes
 
 # d/h is the width of a head.
 _POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
