@@ -181,7 +181,7 @@ def test_older_versions_of_torch_count_no_workspace_of_a_library(
 ) -> None:
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "")
     monkeypatch.delenv("CUBLASLT_WORKSPACE_SIZE")
-    collect.leave_out_workspaces(version)
+    device.leave_out_workspaces(version)
     assert os.environ.get("CUBLASLT_WORKSPACE_SIZE") == size
 
 
@@ -191,7 +191,7 @@ def test_facts_on_a_gpu_count_no_workspace_of_a_library(monkeypatch: pytest.Monk
     def build(case: Case, seed: int) -> None:
         raise Unsupported("the workspace was set before the layer is built" if seen else "it was not")
 
-    monkeypatch.setattr(collect, "leave_out_workspaces", seen.append)
+    monkeypatch.setattr(device, "leave_out_workspaces", seen.append)
     monkeypatch.setattr(collect, "build", build)
     monkeypatch.setattr(collect.environment, "set_allocator", lambda allocator: None)
     with pytest.raises(Unsupported, match="was set before"):
