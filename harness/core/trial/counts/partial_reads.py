@@ -120,7 +120,7 @@ _MARKED = {name.partition(".")[0] for name in _MARKS[1]}
 def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | None:
     """Return which elements of an argument an operation chooses by number, or `surely` reads; None for all."""
     operator = operation.traits.name.removeprefix("aten::")
-    if operator not in _MARKED:
+    if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None
     arguments = operation.arguments()
     names = (name for name, value in arguments.items() if value is tensor)
