@@ -274,12 +274,12 @@ def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int
     if not power or log:
         return beside, ""
     # A constant cancels out of these differences. A step more or less is a matter of rounding.
-    before, last = [(depths[n2] - depths[n1], n2**power - n1**power) for n1, n2 in pairwise(ends)]
-    slowest, fastest = (last[0] - 1) / last[1], (last[0] + 1) / last[1]
-    is_steeper, is_flatter = slowest > (before[0] + 1) / before[1], fastest < (before[0] - 1) / before[1]
-    if beside < 0 < last[0] and fastest >= (before[0] - 1) / before[1] * (ends[1] / ends[2]) ** RESOLUTION:
+    rises = np.array([depths[n2] - depths[n1] for n1, n2 in pairwise(ends)])
+    steps = np.array([n2**power - n1**power for n1, n2 in pairwise(ends)])
+    least, most = (rises - 1) / steps, (rises + 1) / steps
+    if beside < 0 < rises[1] and most[1] >= least[0] * (ends[1] / ends[2]) ** RESOLUTION:
         return beside, ", and still rising: larger n would tell"
-    if not beside and (is_steeper or is_flatter):
+    if not beside and (least[1] > most[0] or most[1] < least[0]):
         return beside, ", and not in proportion: larger n would tell"
     return beside, ""
 
