@@ -16,19 +16,18 @@ from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.file_io import cpu_quota
 from harness.core.model.formatting import NamedTexts
 from harness.core.results.run_directory import RESULTS, check_writable
-from harness.core.run.executor import Executor
+from harness.core.run.executor import short_executor
 from impls.registry import IMPLS
 
 from .commands import DONE
 
 # Optional packages by import name; those of layers come from the registry.
 _OPTIONAL = ("triton", "submitit", "pytest")
-_TIMEOUT_S = 60.0
 
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Print the report. Returns 0 whatever it says."""
-    with Executor(seed=0, trial_s=1.0, timeout_s=_TIMEOUT_S, memory_limit=None) as executor:
+    with short_executor() as executor:
         facts = executor.ask("machine")
     problems = [] if facts.ok else [f"torch cannot be used ({facts.status}): {facts.reason}"]
     torch = facts.values if facts.ok else {"harness": str(PLACE)}

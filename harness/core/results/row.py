@@ -134,37 +134,30 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
     }
 
 
-_OPTIONAL_NUMBER = int | float | None
-
-
 def read_row(row: StoredRow) -> Row | None:
     """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
 
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
     which may be null.
     """
-    get = row.get
-    family, purpose, number, status, at = get("family"), get("purpose"), get("round"), get("status"), get("at")
+    family, purpose, number, status, at = map(row.get, ("family", "purpose", "round", "status", "at"))
     if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
         return None
+    if status not in STATUSES or not isinstance(at, int | float | None):
+        return None
+    is_ok, is_timed = status == "ok", status == "ok" and purpose == "time"
+    reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
+    read_value = KINDS[purpose].value if is_ok and purpose in KINDS else None
+    value = row.get("own_axes") if not is_ok else read_value and read_value(row)
+    if (read_value and value is None) or (is_timed and abs(number) > MOST_ROUND) or not isinstance(reason, str | None):
+        return None
+    if not is_ok:
+        value = intern(value) if isinstance(value, str) else None
+        if value is not None and not _FACT_CHECKS["own_axes"](value):
+            return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
-    if status not in STATUSES or not isinstance(at, _OPTIONAL_NUMBER):
-        return None
-    kind, value = KINDS.get(purpose) if status == "ok" else None, None
-    if kind is not None and kind.value is not None:
-        value = kind.value(row)
-        if value is None or (purpose == "time" and abs(number) > MOST_ROUND):
-            return None
-    if purpose == "time" and value is not None:
-        return Row(family, purpose, number, status, None, at, False, value)
-    if not ("reason" in row and isinstance(row["reason"], str | None)):
-        return None
-    if status != "ok" and isinstance(own_axes := get("own_axes"), str):
-        if not _FACT_CHECKS["own_axes"](own_axes):
-            return None
-        value = intern(own_axes)
-    return Row(family, purpose, number, status, get("reason"), at, bool(get("anew")), value)
+    return Row(family, purpose, number, status, reason, at, bool(row.get("anew")), value)
 
 
 Check = Callable[[Any], bool]

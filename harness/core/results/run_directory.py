@@ -74,10 +74,13 @@ class Lock:
         with contextlib.ExitStack() as unless_mine:
             unless_mine.callback(os.close, self._file)
             try:
-                _take_kernel_lock(self._file)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 who = _holder_text(_read(self._file))
                 raise UsageError(f"out={self._out}: {who} is measuring there: wait for it, or end it") from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
             with contextlib.suppress(FileNotFoundError):  # the previous holder has just removed the file
                 if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
                     unless_mine.pop_all()
@@ -117,14 +120,6 @@ def holder(out: Path) -> tuple[str | None, bool | None]:
         return _holder_text(process), False if not process or _of_this_machine(process) else None
     finally:
         os.close(file)
-
-
-def _take_kernel_lock(file: int) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
 
 
 def _read(file: int) -> dict[str, Any]:

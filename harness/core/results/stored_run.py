@@ -16,13 +16,11 @@ from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_io import from_csv, read_text
 from harness.core.model.file_validation import Damaged, checked
 from harness.core.model.formatting import counted
-from harness.core.model.sweep_axes import SETTINGS
+from harness.core.model.sweep_axes import SETTINGS, Setting
 
 from .columns import CaseResult, lines_of_table
 from .run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from .summarise import summarise_run
-
-Setting = tuple[Any, ...]
 
 
 def machine_of_hosts(hosts: Mapping[str, Machine]) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Machine]) -> l
     settings: dict[str, Counter[Setting]] = {}
     for line in lines:
         if line.host is not None:
-            settings.setdefault(line.host, Counter())[tuple(getattr(line, name) for name in SETTINGS)] += 1
+            settings.setdefault(line.host, Counter())[Setting.of(line)] += 1
     strangers = sorted({host for names in settings for host in names.split(",")} - hosts.keys())
     unlike_machines = "calibrated peaks, cost models, exponents and comparisons may mix unlike machines"
     notices = [f"no file of the run describes {', '.join(strangers)}: {unlike_machines}"] if hosts and strangers else []

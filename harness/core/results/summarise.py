@@ -73,15 +73,12 @@ class Trials:
     """
 
     def __init__(self, accumulated: RunAccumulator) -> None:
-        self._records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
+        records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
         cases = np.frombuffer(accumulated.trial_cases, dtype=np.int64)
-        counted = np.arange(len(cases))
-        if accumulated.since:
-            since = np.zeros(len(accumulated.cases), dtype=np.int64)
-            since[list(accumulated.since)] = list(accumulated.since.values())
-            counted = counted[counted >= since[cases]]
-        self._records = _with_one_gpu_time(self._records, [axes[_IMPL] for axes in accumulated.cases], cases)
         rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
+        self._records = _with_one_gpu_time(records, [axes[_IMPL] for axes in accumulated.cases], cases)
+        since = np.array([accumulated.since.get(case, 0) for case in range(len(accumulated.cases))], dtype=np.int64)
+        counted = np.flatnonzero(np.arange(len(cases)) >= since[cases])
         self._rows = counted[_in_order(cases[counted], rounds[counted])]
         again = np.setdiff1d(counted, self._rows)
         self.repeated = cases[again].tolist(), rounds[again].tolist()

@@ -353,4 +353,4 @@ _SHORT_TIMEOUT_S = 60.0
 
 def short_executor() -> Executor:
     """An executor that examines layers in separate processes, so that this process needs no torch."""
-    return Executor(seed=0, trial_s=1.0, timeout_s=_SHORT_TIMEOUT_S, memory_limit=None)
+    return Executor(seed=0, trial_s=1.0, timeout_s=_SHORT_TIMEOUT_S)

@@ -106,14 +106,14 @@ class OutputDirectory:
     def check_options(self, session: Session, cases: Sequence[Case]) -> None:
         """Raise UsageError if the run has cases of other options. An option at its default is the same as none."""
         then = run_directory.read_config(self.path) if self.continues else None
-        options = tuple(map(str, as_list((then or DEFAULTS).get("options", DEFAULTS["options"]))))
-        if then and options != self.config.axes["options"]:
-            before = session.cases(replace(self.config, axes={**self.config.axes, "options": options}))
-            if {*before} != {*cases}:
-                now = [*self.config.axes["options"]]
-                _raise_if_different(
-                    self.path, "is another sweep", differences({"options": [*options]}, {"options": now})
-                )
+        if not then:
+            return
+        axes = self.config.axes
+        options = [str(text) for text in as_list(then.get("options", DEFAULTS["options"]))]
+        changes = differences({"options": options}, {"options": [*axes["options"]]})
+        before = session.cases(replace(self.config, axes={**axes, "options": tuple(options)})) if changes else cases
+        if {*before} != {*cases}:
+            _raise_if_different(self.path, "is another sweep", changes)
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
         machine, _ = run_directory.read_machine(self.path / run_directory.MACHINE)
@@ -126,9 +126,9 @@ class OutputDirectory:
 
     def check_machine(self, machine: Machine) -> None:
         """Raise UsageError if the sweep measures here and its times cannot be compared with those of the run."""
-        for before in (
-            run_directory.machines(self.path)[0].values() if self.continues and not self.uses_launcher else ()
-        ):
+        if self.uses_launcher or not self.continues:
+            return
+        for before in run_directory.machines(self.path)[0].values():
             _raise_if_different(self.path, "was measured on another machine", unlike(before, machine))
             for difference in changed_gpu_settings(before, machine):
                 notify(

@@ -242,9 +242,9 @@ class Scheduler:
                 self._watcher.finished(case, self._past.failures[case][0])
             elif case in self._past.reopened:
                 status, reason = self._past.reopened[case]
-                self._record(REOPEN, case, 0, TrialOutcome("ok", f"after {status}: {reason}"))
+                self._record(REOPEN, case, TrialOutcome("ok", f"after {status}: {reason}"))
             if case in self._past.anew:
-                self._record(REOPEN, case, 0, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
+                self._record(REOPEN, case, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
             if case in self._open and case in self._past.facts and self._has_enough_trials(case):
                 self._finish(case, "ok")
 
@@ -253,7 +253,7 @@ class Scheduler:
         for case in sorted(self._open.intersection(cases)):
             reason = indivisible_size(case, self._traits[case.impl].has_heads)
             if reason:
-                self._record("plan", case, 0, TrialOutcome("unsupported", reason))
+                self._record("plan", case, TrialOutcome("unsupported", reason))
         self._verify(self._open.intersection(cases))
         self._compile(self._open.intersection(cases))
         self._once("facts", self._open.intersection(cases) - self._past.facts)
@@ -262,7 +262,7 @@ class Scheduler:
         if cases:
             self._watcher.starting(purpose, len(cases))
         for case in self._shuffled(cases):
-            self._trial(purpose, case, 0)
+            self._trial(purpose, case)
 
     def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
@@ -311,7 +311,7 @@ class Scheduler:
             if outcome.values.get("compiled"):
                 self._compiled.update(of_kind)
             for case in of_kind:
-                self._record("verify", case, 0, outcome)
+                self._record("verify", case, outcome)
 
     def _compile(self, cases: Collection[Case]) -> None:
         """Compile each compiled case before its other trials, so that none of them has to."""
@@ -346,17 +346,18 @@ class Scheduler:
                     return
                 self._time(case)
 
-    def _trial(self, purpose: str, case: Case, round_number: int) -> TrialOutcome:
+    def _trial(self, purpose: str, case: Case, round_number: int = 0) -> TrialOutcome:
         outcome = self._executor.run(purpose, case)
-        self._record(purpose, case, round_number, outcome)
+        self._record(purpose, case, outcome, round_number)
         return outcome
 
-    def _record(self, purpose: str, case: Case, round_number: int, outcome: TrialOutcome) -> None:
+    def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> None:
         """Write the row. A failed trial finishes its case with the trial's status. Round 0 stands for none."""
-        traits = self._traits[case.impl]
-        # Without facts, nothing else tells which options of a case are sizes.
-        own = {} if outcome.ok or traits.own_axes is None else {"own_axes": traits.own_axes}
-        self._sink.write(row_of(case, traits.family, purpose, {**own, **outcome.entries}, round_number))
+        traits, entries = self._traits[case.impl], outcome.entries
+        if not outcome.ok and traits.own_axes is not None:
+            # Without facts, nothing else tells which options of a case are sizes.
+            entries = {"own_axes": traits.own_axes, **entries}
+        self._sink.write(row_of(case, traits.family, purpose, entries, round_number))
         self._watcher.trial(case, outcome)
         if not outcome.ok:
             del self._trials[case]

@@ -94,21 +94,20 @@ class DescribedLayers:
         Those layers are compared with each value of it. If a layer lacks any other option, raises UsageError or, unless
         `is_strict`, leaves it to the trials to refuse the case.
         """
-        texts = {*config.axes["options"], *(point["options"] for point in config.points if "options" in point)}
-        names = dict.fromkeys(name for text in sorted(texts) for name in options_of(text))
-        layers = list(product(config.axes["impl"], self._executor.environments)) if names else []
-        options = {layer: known for layer in layers if (known := self.options(*layer)) is not None}
+        names = dict.fromkeys(chain(*map(options_of, sorted(config.axes["options"]))))
+        layers = product(config.axes["impl"], self._executor.environments) if names else ()
+        options = {layer: self.options(*layer) for layer in layers}
         lacked: dict[str, list[str]] = {}
         for name in names:
-            without = {impl: known for (impl, _), known in options.items() if name not in known}
-            if not without:
-                continue
-            axes = [own_axes.axes_of_text(self.axes_text(*layer)) for layer in options if layer[0] not in without]
-            if axes and all(name in of_layer for of_layer in axes):
+            without = {impl: known for (impl, _), known in options.items() if known is not None and name not in known}
+            others = [layer for layer, known in options.items() if known is not None and layer[0] not in without]
+            are_sizes = [name in own_axes.axes_of_text(self.axes_text(*layer)) for layer in others]
+            if without and others and all(are_sizes):
                 lacked[name] = list(without)
-            elif is_strict:
-                apart = f": measure them apart, or declare '{name}' in the axes of the others"
-                instead = apart if axes else did_you_mean(name, dict.fromkeys(chain(*without.values())))
+            elif without and is_strict:
+                instead = f": measure them apart, or declare '{name}' in the axes of the others"
+                if not others:
+                    instead = did_you_mean(name, dict.fromkeys(chain(*without.values())))
                 verb = "has" if len(without) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
         return lacked

@@ -63,8 +63,12 @@ def low_quantile(ordered: Floats, numbers: Numbers | None = None) -> Floats:
     more trials is lower. Two runs of different length could not be compared, and an interval around a moving number
     covers nothing. With up to five trials, the quantile is the fastest trial nevertheless.
     """
-    number = np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
+    number = _numbers_of(ordered, numbers)
     return _at_rank(ordered, np.clip(LEVEL * (number + 1), 1.0, number))
+
+
+def _numbers_of(ordered: Floats, numbers: Numbers | None) -> Numbers:
+    return np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
 
 
 def _at_rank(ordered: Floats, place: Any) -> Floats:
@@ -84,7 +88,7 @@ def lower_part_size(number: Any) -> Any:
 
 def spread(ordered: Floats, numbers: Numbers | None = None) -> Floats:
     """The distance (…) from the lowest to the k-th lowest of the first `numbers` values (…, N), or of all of them."""
-    number = np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
+    number = _numbers_of(ordered, numbers)
     return _at_rank(ordered, lower_part_size(number)) - ordered[..., 0]
 
 
@@ -134,12 +138,9 @@ def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> tu
 
     The log times (cases, N) ascend along the last axis. Only the first `numbers` (cases,) of them count, or all.
     """
-    number = np.broadcast_to(ordered.shape[-1] if numbers is None else numbers, ordered.shape[:-1])
-    distances, spreads, value = (
-        np.full((2, len(ordered)), np.inf),
-        spread(ordered, number),
-        low_quantile(ordered, number),
-    )
+    number = _numbers_of(ordered, numbers)
+    distances = np.full((2, len(ordered)), np.inf)
+    spreads, value = spread(ordered, number), low_quantile(ordered, number)
     for each in np.unique(number[number > 1]).tolist():
         here = number == each
         if each < FEWEST_FREE:
