@@ -17,11 +17,10 @@ from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import LogLocator, NullLocator
-from scipy.special import stdtrit
 
 from harness.core.model import file_io, formatting
 from harness.core.model.sweep_axes import Case
-from harness.core.stats.interval import CONFIDENCE, Floats
+from harness.core.stats.interval import Floats, mean_interval
 from harness.study.report.document import Table
 from harness.study.report.layer_looks import Look, nth_look
 from harness.study.report.plots.style import canvas, save
@@ -176,19 +175,8 @@ def _slopes(logs: Floats) -> Floats:
 
 
 def _rate(slopes: Floats) -> Rate:
-    mean, half_width = _mean(slopes)
     with np.errstate(over="ignore"):  # a value that overflows becomes infinite
-        value, lo, hi = np.exp([mean, mean - half_width, mean + half_width])
-    return Rate(float(value), float(lo), float(hi))
-
-
-def _mean(values: Floats) -> tuple[float, float]:
-    """The mean over seeds and the half-width of its interval."""
-    number = len(values)
-    if number < 2:
-        return float(values.mean()), math.inf
-    quantile = stdtrit(number - 1, (1 + CONFIDENCE) / 2)
-    return float(values.mean()), float(quantile * values.std(ddof=1) / math.sqrt(number))
+        return Rate(*np.exp(mean_interval(slopes)).tolist())
 
 
 def _steady(near: Floats, far: Floats, fitted: int) -> bool:
@@ -196,9 +184,9 @@ def _steady(near: Floats, far: Floats, fitted: int) -> bool:
 
     It does if the slopes differ only by chance, by less than a factor of 2 over one half, or by a small share.
     """
-    difference, half_width = _mean(far - near)
-    by_chance, small = abs(difference) <= half_width, abs(difference) * fitted / 2 < math.log(2)
-    return by_chance or small or abs(difference) < _ALIKE * max(abs(near.mean()), abs(far.mean()))
+    difference, lo, hi = mean_interval(far - near)
+    small = abs(difference) * fitted / 2 < math.log(2)
+    return lo <= 0 <= hi or small or abs(difference) < _ALIKE * max(abs(near.mean()), abs(far.mean()))
 
 
 # How far the axis reaches below its top. Still smaller values would squeeze everything comparable to the top.

@@ -148,6 +148,7 @@ class ChangePosition:
 
     def __post_init__(self) -> None:
         self._levels = np.linspace(_LOWEST, _HIGHEST, _LEVELS) * self.expected
+        self._zero = int(np.argmin(np.abs(self._levels)))
         nodes, weights = np.polynomial.hermite_e.hermegauss(5)
         self._effects, self._log_weights = nodes * _OWN_EFFECT, np.log(weights / weights.sum())
 
@@ -179,16 +180,15 @@ class ChangePosition:
         firsts = [1, *(end + 1 for end in ends[:-1])]
         prior = np.log([end - first + 1 for first, end in zip(firsts, ends, strict=True)]) - math.log(self.last)
         sums = self._sums(ends)  # scale × commits before the candidate × level
-        zero = int(np.argmin(np.abs(self._levels)))
         # A step of less than `apart` is none.
         is_step = np.abs(self._levels) >= self.apart
         of_level = np.where(is_step, -math.log(is_step.sum()), -np.inf)
-        before, total = sums[:, :-1, zero], sums[:, -1, :]
+        before, total = sums[:, :-1, self._zero], sums[:, -1, :]
         after = total[:, None, :] - sums[:, :-1, :] + of_level  # the likelihood of the commits from the candidate on
         joint = before[:, :, None] + after + prior[None, :, None]
         for compared, likelihood in self._beside.items():
             between = _is_between(compared, ends)
-            joint += np.where(between[:, None], likelihood[:, None, :], likelihood[:, None, zero, None])
+            joint += np.where(between[:, None], likelihood[:, None, :], likelihood[:, None, self._zero, None])
         one_step = float(logsumexp(joint))
         of_position = np.exp(logsumexp(joint, axis=(0, 2)) - one_step)
         of_step = np.exp(logsumexp(joint, axis=(0, 1)) - one_step)
@@ -248,11 +248,10 @@ class ChangePosition:
         weights = prior[pairs[0]] + prior[pairs[1]]
         weights = weights - logsumexp(weights)
         by_scale = before[:, pairs[0]] + within + final
-        zero = int(np.argmin(np.abs(self._levels)))
         for compared, likelihood in self._beside.items():
             between = _is_between(compared, ends)[np.array(pairs)].any(axis=0)
             changed = logsumexp(likelihood[:, differs], axis=1) - math.log(differs.sum())
-            by_scale += np.where(between, changed[:, None], likelihood[:, zero, None])
+            by_scale += np.where(between, changed[:, None], likelihood[:, self._zero, None])
         joint = logsumexp(by_scale, axis=0) + weights
         evidence = float(logsumexp(joint))
         best = int(np.argmax(joint))

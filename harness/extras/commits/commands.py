@@ -26,7 +26,7 @@ from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.core.results import run_directory
 from harness.core.results.columns import FACT_NAMES
 from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
-from harness.extras.compare.worktree import Commit, commit_of, commits_between, unmeasured_changes
+from harness.extras.compare.worktree import commit_of, commits_between, unmeasured_changes
 
 from . import bisect
 from .change_position import TIME_IS_UP, TWO_STEPS
@@ -57,7 +57,8 @@ def _say(line: str) -> None:
 def _add(options: argparse.Namespace) -> int:
     keys, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
     refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
-    commits = _commits(refs)
+    named = [commits_between(ref) if ".." in ref else [commit_of(ref)] for ref in refs]
+    commits = list(dict.fromkeys(chain(*named)))
     is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
     anchor = commit_of(keys["anchor"]).hash if keys["anchor"] else None
     if is_new:
@@ -78,12 +79,6 @@ def _add(options: argparse.Namespace) -> int:
     new = [line for line in writer.history.commits if line.commit not in before]
     failed = [line for line in new if all(case.reason is not None for case in line.cases.values())]
     return CASES_FAILED if failed else DONE
-
-
-def _commits(refs: Sequence[str]) -> list[Commit]:
-    """The commits that the command line names, each once."""
-    named = [commits_between(ref) if ".." in ref else [commit_of(ref)] for ref in refs]
-    return list(dict.fromkeys(chain.from_iterable(named)))
 
 
 def _configured(settings: Sequence[str]) -> SweepConfig:

@@ -6,7 +6,6 @@ are verified and their facts are taken before any timing.
 """
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,23 +73,20 @@ def run_explain(options: argparse.Namespace) -> int:
     run_directory.check_new(out)
     console = Console(highlight=False)
     with _open_commits(sides, config) if of_commits else _open_layers(sides, config) as sessions:
-        traced = []
-        for name, impl, session in zip(sides, [case.impl] * 2 if of_commits else sides, sessions, strict=True):
+        pair = []
+        for letter, name, session in zip("ab", sides, sessions, strict=True):
             try:
                 session.check_devices(config)
-                with_layer = collapsed(replace(case, impl=impl), session.has_heads)
-                traced += session.distinct_cases(config, [with_layer])
+                with_layer = collapsed(replace(case, impl=case.impl if of_commits else name), session.has_heads)
+                (traced,) = session.distinct_cases(config, [with_layer])
             except UsageError as error:
                 raise UsageError(f"{name}: {error}" if of_commits else str(error)) from error
-        sizes = max(
-            (str(case_of_side).partition(" ")[2] for case_of_side in traced), key=len
-        )  # a side may lack heads or an own axis
+            pair.append((name, letter, session.executor, traced))
+        cases = [traced for *_, traced in pair]
+        # A side may lack heads or an own axis.
+        sizes = max((str(traced).partition(" ")[2] for traced in cases), key=len)
         title = f"{sides[1]} compared with {sides[0]}: {f'{case.impl} ' if of_commits else ''}{sizes}"
         out.mkdir(parents=True, exist_ok=True)
-        pair = [
-            (name, letter, session.executor, case_of_side)
-            for name, letter, session, case_of_side in zip(sides, "ab", sessions, traced, strict=True)
-        ]
         explanation = trace_pair(title, pair, out)
     if explanation.failure:
         with suppress(OSError):  # it holds the trace of the other side
@@ -99,12 +95,8 @@ def run_explain(options: argparse.Namespace) -> int:
         return CASES_FAILED
     show(explanation.parts(brief=True), console)
     (out / "explain.md").write_text(markdown(explanation.section()), encoding="utf-8")
-    text = json.dumps(
-        {**explanation.as_dict(), "cases": [case_of_side.as_dict() for case_of_side in traced]},
-        indent=1,
-        ensure_ascii=False,
-    )
-    (out / "explain.json").write_text(text + "\n", encoding="utf-8")
+    as_dicts = [traced.as_dict() for traced in cases]
+    file_io.write_json(out / "explain.json", {**explanation.as_dict(), "cases": as_dicts})
     console.out(f"{out}: explain.md, explain.json, {', '.join(explanation.files)}")
     return DONE
 
@@ -226,9 +218,8 @@ def read_comparison_request(
     impls, sides = None, _settings_of_sides(keys, texts, settings, config_dir)
     if keys["ref"] is None and sides is None:
         impls = _two_sides([text for text in settings if text.startswith("impl=")])
-        settings = [text for text in settings if not text.startswith("impl=")] + [
-            f"impl={','.join(dict.fromkeys(impls))}"
-        ]
+        others = (text for text in settings if not text.startswith("impl="))
+        settings = [*others, f"impl={','.join(dict.fromkeys(impls))}"]
     # With more blocks than usual, the looks go on at the same ratio: a case is still stopped soon after it is decided.
     looks, most = list(_RULES.looks), -(-keys["blocks"] // _RULES.generation)
     while looks[-1] < most:

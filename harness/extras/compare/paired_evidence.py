@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri
+
+from harness.core.stats.interval import Floats, mean_interval
 
 # The second measurement has its first look after this many generations. The least p-value of six looks is 6 / 2⁶ < 0.1.
 _FIRST_LOOK_AGAIN = 6
@@ -68,16 +69,13 @@ class Rules:
         return [sum(part) / len(part) for part in parts]
 
 
-Floats = NDArray[np.float64]
-
-
 def walsh_averages(values: Sequence[float]) -> Floats:
     """The N(N + 1)/2 averages (xᵢ + xⱼ)/2 with i ≤ j, of each pair of values and each value with itself, ascending.
 
     The statistic of the signed-rank test is the number of these averages above a value.
     """
     x = np.asarray(values, dtype=float)
-    i, j = _number_of_pairs(len(x))
+    i, j = np.triu_indices(len(x))
     return np.sort((x[i] + x[j]) / 2)
 
 
@@ -112,11 +110,6 @@ def signed_rank_interval(averages: Floats, alpha: float) -> tuple[float, float]:
     if outside < 0:
         return -math.inf, math.inf
     return float(averages[outside]), float(averages[-1 - outside])
-
-
-@lru_cache
-def _number_of_pairs(number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.triu_indices(number)
 
 
 @lru_cache
@@ -160,13 +153,6 @@ def mean_ratio(logs: Sequence[float]) -> tuple[float, float, float] | None:
         return None
     mean, lo, hi = mean_interval(logs)
     return math.exp(mean), math.exp(lo), math.exp(hi)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of two or more values, and the ends of its 95 % t-interval."""
-    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    half = float(stdtrit(len(values) - 1, 0.975)) * error
-    return mean, mean - half, mean + half
 
 
 # Power of the smallest detectable change: a comparison detects it four times in five.

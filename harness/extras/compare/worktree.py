@@ -61,7 +61,9 @@ class Worktree:
 
     def counterpart(self, place: Path) -> Path | None:
         """Where a path of the working tree lies in the worktree; None for a path elsewhere, or in an environment."""
-        if not place.is_relative_to(self.top) or any(map(place.is_relative_to, self._environments())):
+        prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+        inside = [prefix for prefix in prefixes if prefix != self.top and prefix.is_relative_to(self.top)]
+        if not place.is_relative_to(self.top) or any(map(place.is_relative_to, inside)):
             return None
         return self.at / place.relative_to(self.top)
 
@@ -86,10 +88,6 @@ class Worktree:
                 "on PYTHONPATH"
             )
         return False
-
-    def _environments(self) -> list[Path]:
-        prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
-        return [prefix for prefix in prefixes if prefix != self.top and prefix.is_relative_to(self.top)]
 
     def own_path(self, search: Sequence[str]) -> list[str]:
         """Return `search` with the roots of the repository's own working tree appended."""

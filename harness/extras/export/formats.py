@@ -69,7 +69,7 @@ def _as_json(data: Any) -> bytes:
 def _left_out(stored: StoredRun, kept: Sequence[CaseResult], why: str) -> list[str]:
     """A sentence about the cases that are not among those kept; none if there are no such cases."""
     left = len(stored.lines) - len(kept)
-    return [f"{left} case{'s' if left > 1 else ''} {why} left out"] if left else []
+    return [f"{formatting.counted(left, 'case')} {why} left out"] if left else []
 
 
 _SIZES = ("seq_len", "d_model", "num_heads")

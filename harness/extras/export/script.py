@@ -166,7 +166,7 @@ def _text(stored: StoredRun, lines: Sequence[CaseResult], described: Sequence[sc
     if inputs is not None:
         more = {"kind": "functions.py.jinja", "result": "results({})", **script_parts.function_parts(script)}
     else:
-        result = "results(call_of({}))" if script.trains else "call_of({})().double()"
+        result = "results(call_of({}))" if script.case.trains else "call_of({})().double()"
         more = {"kind": "layers.py.jinja", "result": result}
     doubts = {name: _doubt(line) for name, line in zip(names, lines, strict=True)}
     last_words = [f"Do not quote {name}, which is {doubt}" for name, doubt in doubts.items() if doubt]
@@ -240,16 +240,12 @@ def _side_names(lines: Sequence[CaseResult]) -> list[str]:
     return [" ".join([impls[0], *(word for word in of_side if word not in common)]) for of_side in words]
 
 
-def _case_names(lines: Sequence[CaseResult]) -> list[str]:
-    """The names of the cases. Where their options differ, they contain defaults too."""
-    differ = len({line.options for line in lines}) > 1
-    return [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
-
-
 def _header(stored: StoredRun, lines: Sequence[CaseResult], source: script_parts.ScriptSource) -> tuple[str, list[str]]:
     """The docstring of the script, and the comments below it."""
     needs = ", ".join(["torch", *source.packages]) + ", and what its own modules import" * bool(source.modules)
-    names = _case_names(lines)
+    # Where the options differ, names contain defaults too.
+    differ = len({line.options for line in lines}) > 1
+    names = [str(replace(line.case, options=_options(line)) if differ else line.case) for line in lines]
     machine = stored.machine
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
     versions = [

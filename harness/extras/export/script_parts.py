@@ -60,7 +60,10 @@ def source_of(targets: Iterable[str], modules: Mapping[str, str], names_in_scrip
             source.own_imports.append(line)
         else:
             source.imports.append(line)
-            _need_package(source.packages, module.partition(".")[0])
+            top = module.partition(".")[0]
+            package = _PROJECT if top == _LAYERS else top
+            if top != "torch" and top not in sys.stdlib_module_names and package not in source.packages:
+                source.packages.append(package)
     if modules:
         source.imports += _IMPORTS_OF_IMPORTER
         source.modules = {name: _quoted(modules[place]) for place, name in module_names.items()}
@@ -84,12 +87,6 @@ def _unused(name: str, used: set[str]) -> str:
         here = f"{name}_{number}"
     used.add(here)
     return here
-
-
-def _need_package(packages: list[str], top: str) -> None:
-    package = _PROJECT if top == _LAYERS else top
-    if top != "torch" and top not in sys.stdlib_module_names and package not in packages:
-        packages.append(package)
 
 
 def _quoted(text: str) -> str:
@@ -152,11 +149,6 @@ class Script:
     def first(self) -> Description:
         """The description of the first side, or of the function beside a layer."""
         return next((side for side in self.described if side["inputs"] is not None), self.described[0])
-
-    @property
-    def trains(self) -> bool:
-        """Whether the mode has a backward pass."""
-        return self.case.trains
 
     @property
     def has_reference(self) -> bool:

@@ -67,19 +67,18 @@ def describe_call(case: Case) -> Answer:
     of_reference = replace(case, mask="none") if reference and verify.is_as_causal(reference, layer_class) else case
     if issubclass(layer_class, FunctionLayer):
         call = _function_call(case, small, layer_class)
-        call |= {"reference": reference and _described_function(reference, of_reference, ""), **limits}
-        return call | {"modules": _modules(layer_class, reference)}
-    call = {
-        "layer": _described(layer_class, case, options),
-        "reference": reference and _described(reference, of_reference, layer_lookup.reference_options(case.impl)),
-        "input_width": layer_protocol.input_width(layer_class),
-        "source_len": layer_protocol.kv_len(layer_class, case),
-        "prefills": hasattr(layer_class, "prefill"),
-        "inputs": None,
-        "output": None,
-        **limits,
-    }
-    return call | {"modules": _modules(layer_class, reference)}
+        call["reference"] = reference and _described_function(reference, of_reference, "")
+    else:
+        call = {
+            "layer": _described(layer_class, case, options),
+            "reference": reference and _described(reference, of_reference, layer_lookup.reference_options(case.impl)),
+            "input_width": layer_protocol.input_width(layer_class),
+            "source_len": layer_protocol.kv_len(layer_class, case),
+            "prefills": hasattr(layer_class, "prefill"),
+            "inputs": None,
+            "output": None,
+        }
+    return {**call, **limits, "modules": _modules(layer_class, reference)}
 
 
 def _described(layer_class: Any, case: Case, options: dict[str, Any]) -> dict[str, Any]:
@@ -106,9 +105,9 @@ def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) ->
     inputs = layer_protocol.inputs_of(layer_class, case)
     sized = [_sizes(layer_class, described.name, described.shape, cases) for described in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
+    lengths = [[at_size.seq_len, real_lengths(at_size, at_size.seq_len)] for at_size in cases if at_size.is_padded]
     return {
-        "lengths": [[at_size.seq_len, real_lengths(at_size, at_size.seq_len)] for at_size in cases if at_size.is_padded]
-        or None,
+        "lengths": lengths or None,
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),
         "inputs": [_described_input(described, sizes) for described, sizes in zip(inputs, sized, strict=True)],
         "output": output,
@@ -124,10 +123,8 @@ def _described_function(layer_class: type[FunctionLayer], case: Case, target: st
     table, see `Kernel.user_call`.
     """
     function = layer_class.function
-    layout, arguments = (
-        layer_class.layout,
-        {"named": [described.name for described in layer_class.inputs[layer_class.positional :]]},
-    )
+    named = [described.name for described in layer_class.inputs[layer_class.positional :]]
+    layout, arguments = layer_class.layout, {"named": named}
     if isinstance(function, nn.Module):
         raise Unsupported("it is a module that is built already, and a script builds its layers: export its class")
     if target and is_of_model(signature_of(inspect.unwrap(function))) and not _place(function, ""):
