@@ -1,6 +1,7 @@
 """The commands `list` and `verify`: what the layers are, as tables, pages or JSON, and whether they are correct."""
 
 import argparse
+import fnmatch
 import json
 import textwrap
 from collections import Counter
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.core.config.key_value_options import matching
+from harness.core.config.key_value_options import any_impl
 from harness.core.layers.layer_files import read_layer_source
 from harness.core.layers.layer_lookup import CLAIMS, check_name, is_foreign
 from harness.core.model.errors import UsageError
@@ -63,7 +64,8 @@ def _chosen(pattern: str | None) -> list[Impl]:
         pattern = f"{pattern}.*"
     if "*" not in pattern:
         check_name(pattern)
-    return [IMPLS[name] for name in matching(pattern)]
+        return [IMPLS[pattern]]
+    return [IMPLS[name] for name in any_impl(fnmatch.filter(IMPLS, pattern), pattern, pattern, list(IMPLS))]
 
 
 # What the page of a layer says, by the names of its JSON.

@@ -29,15 +29,15 @@ def compose(
     """
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
-    given = [present_option(option) for option in overrides]
-    typed = with_options(given)
+    options = [present_option(option) for option in overrides]
+    typed = with_options(options)
     hydra_adapter.check_unrepeated(typed)
-    rest, scale = hydra_adapter.scaled(typed, config_dir) if for_sweep else (typed, list[str]())
-    by_key = {hydra_adapter.key_of(text): text for text in rest}
+    unscaled, scale = hydra_adapter.scaled(typed, config_dir) if for_sweep else (typed, list[str]())
+    by_key = {hydra_adapter.key_of(text): text for text in unscaled}
     set_here = {*by_key, *(["d_model"] if HEAD_DIM in by_key else ())}
     usual = [text for text in map(present_option, usual) if hydra_adapter.key_of(text) not in set_here]
     values, choices = hydra_adapter.split(
-        [*usual, *rest], schema.keys(for_sweep), hydra_adapter.groups(config_dir, for_sweep)
+        [*usual, *unscaled], schema.keys(for_sweep), hydra_adapter.groups(config_dir, for_sweep)
     )
     if HEAD_DIM in values and "d_model" in values:
         raise UsageError(f"{by_key[HEAD_DIM]} sets d_model = num_heads × head_dim: leave {by_key['d_model']} out")
@@ -60,8 +60,8 @@ def compose(
     if head_dim is not None:
         plain["points"] = points_of_head_dim(head_dim, plain["num_heads"], plain["points"])
     try:
-        own = {"overrides": given, **({"config_dir": str(config_dir)} if config_dir else {})}
-        return _checked(config, plain, values, by_key, typed, own)
+        as_typed = {"overrides": options, **({"config_dir": str(config_dir)} if config_dir else {})}
+        return _checked(config, plain, values, by_key, typed, as_typed)
     except SettingError as error:
         if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
             raise
@@ -75,11 +75,11 @@ def _checked(
     values: Mapping[str, Any],
     by_key: Mapping[str, str],
     typed: Sequence[str],
-    own: Mapping[str, Any],
+    as_typed: Mapping[str, Any],
 ) -> SweepConfig:
     """The checked configuration. `typed` are the user's overrides; `by_key` has them by key, and `values` their values.
 
-    A new run stores `own` too.
+    A new run stores `as_typed` too.
 
     Raises SettingError for an invalid setting, and UsageError for settings that do not go together.
     """
@@ -93,31 +93,35 @@ def _checked(
     # Which cases are retried now is not part of how a run is made.
     config.update({schema.PAPER: paper or None, "retry": None})
     text = OmegaConf.to_yaml(config)
-    more = {"yaml": text, "record": text + yaml.safe_dump(own, allow_unicode=True, sort_keys=False), "axes": {}}
+    more = {"yaml": text, "record": text + yaml.safe_dump(as_typed, allow_unicode=True, sort_keys=False), "axes": {}}
     settings = {name: value for name, value in plain.items() if name not in AXES}
-    found = schema.checked({**settings, **more, "points": points, "paper": paper}, by_key)
-    _check_elsewhere(found.launcher, found.wait, by_key.values())
-    if found.launcher.cluster != schema.HERE and plain["threads"] is None:
-        plain["threads"] = schema.threads_of(found.launcher)
+    sweep = schema.checked({**settings, **more, "points": points, "paper": paper}, by_key)
+    _check_elsewhere(sweep.launcher, sweep.wait, by_key.values())
+    if sweep.launcher.cluster != schema.HERE and plain["threads"] is None:
+        plain["threads"] = sweep.launcher.cpus_per_task  # the CPUs of a node are unknown here
+        if plain["threads"] is None:
+            raise UsageError(
+                f"launcher={sweep.launcher.cluster} needs threads=N or launcher.cpus_per_task=N: how many CPUs to use"
+            )
     missing = OmegaConf.missing_keys(config)
     axes = check_axes({axis: plain[axis] for axis in AXES if axis not in missing})
     if missing:
         raise UsageError(schema.no_value(min(missing)))
     schema.check_effects(by_key, axes)
-    if found.baseline is not None and found.baseline not in axes["impl"]:
-        raise UsageError(f"baseline={found.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
-    if points and found.grow in points[0]:
+    if sweep.baseline is not None and sweep.baseline not in axes["impl"]:
+        raise UsageError(f"baseline={sweep.baseline} is not measured: add it to impl={','.join(axes['impl'])}")
+    if points and sweep.grow in points[0]:
         # Which sizes go with one beyond the last point is not defined.
         whose = f" of paper={paper['name']}" if paper else ""
         sizes = " ".join(f"{name}=…" for name in points[0])
         raise UsageError(
-            f"grow={found.grow}: none of points{whose} says what goes with a larger {found.grow}: leave grow out, "
+            f"grow={sweep.grow}: none of points{whose} says what goes with a larger {sweep.grow}: leave grow out, "
             f"or give points=null {sizes}"
         )
     # A run whose file of lengths has changed since is another run.
     digests = sequence_lengths.digests_of_files(axes["lengths"])
     of_files = yaml.safe_dump({"lengths_files": digests}) if digests else ""
-    return replace(found, axes=axes, yaml=found.yaml + of_files, record=found.record + of_files)
+    return replace(sweep, axes=axes, yaml=sweep.yaml + of_files, record=sweep.record + of_files)
 
 
 def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -> None:

@@ -77,7 +77,7 @@ def scaled(overrides: Sequence[str], config_dir: Path | None) -> tuple[list[str]
     return unscaled, [f"{PAPER}/{paper}@_global_={scale}"] if scales else []  # an unknown paper is reported elsewhere
 
 
-def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
+def check_paper(content: Any, overrides: Sequence[str]) -> dict[str, Any]:
     """The publication as a dictionary, with the overrides that `changed` its setting; empty without a paper.
 
     Raises UsageError if the paper's file states no name or another name than its own. Sizes from a shape or a preset
@@ -86,7 +86,7 @@ def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
     name = _last(overrides, PAPER)
     if name in (None, "null"):
         return {}
-    if not isinstance(given, Mapping) or given.get("name") != name:
+    if not isinstance(content, Mapping) or content.get("name") != name:
         raise UsageError(
             f"paper={name}: its file must begin with `# @package _global_`, and have `paper: {{name: {name}, …}}`"
         )
@@ -94,7 +94,7 @@ def check_paper(given: Any, overrides: Sequence[str]) -> dict[str, Any]:
         if key_of(override) in _ELSEWHERE:
             raise UsageError(f"{override}: paper={name} has sizes of its own; override those: seq_len=…, d_model=…")
     changed = [override for override in overrides if key_of(override) in _SETTINGS]
-    return {**given, "changed": changed} if changed else dict(given)
+    return {**content, "changed": changed} if changed else dict(content)
 
 
 def _last(overrides: Iterable[str], key: str) -> str | None:
@@ -170,10 +170,10 @@ class UserFiles:
 
     def _missing(self, error: MissingConfigException) -> str:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        known = sorted(_options(group, self._directory))
+        names = sorted(_options(group, self._directory))
         file = re.search("In '(.*?)'", str(error))
         at = f"{self._directory}/{file[1]}.yaml: " if file else ""
-        return f"{at}defaults: there is no {group}/{name}.yaml{did_you_mean(name, known)}"
+        return f"{at}defaults: there is no {group}/{name}.yaml{did_you_mean(name, names)}"
 
     def _unknown(self, key: Any, value: Any) -> str:
         """What is wrong with a key of the configuration that is not a setting."""
@@ -260,12 +260,12 @@ def quoted(argument: str) -> str:
     return key + equals + _WORD.sub(_quoted_word, value)
 
 
-def _quoted_word(found: re.Match[str]) -> str:
-    word, before = found[0], found.string[: found.start()]
+def _quoted_word(match: re.Match[str]) -> str:
+    word, before = match[0], match.string[: match.start()]
     if word.isascii() or word[0] in "'\"":
         return word
-    name, colon, rest = word.partition(":") if before.count("{") > before.count("}") else ("", "", word)
-    text = (rest if colon else word).rstrip()
+    name, colon, inner = word.partition(":") if before.count("{") > before.count("}") else ("", "", word)
+    text = (inner if colon else word).rstrip()
     head = name + colon if colon else ""
     return f"{head}'{text}'{word[len(head) + len(text) :]}"
 

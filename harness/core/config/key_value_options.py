@@ -112,12 +112,12 @@ class Key:
         return value
 
 
-def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
+def read_keys(texts: Iterable[str], table: Sequence[Key]) -> dict[str, Any]:
     """The values of `key=value` texts by key; keys that are not given have their defaults.
 
     Raises UsageError for another form, an unknown or repeated key, and an invalid value.
     """
-    keys = {key.name: key for key in known}
+    keys = {key.name: key for key in table}
     values: dict[str, Any] = {}
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
@@ -131,12 +131,12 @@ def read_keys(texts: Iterable[str], known: Sequence[Key]) -> dict[str, Any]:
     return {name: key.default for name, key in keys.items()} | values
 
 
-def take_keys(texts: Iterable[str], known: Sequence[Key]) -> tuple[dict[str, Any], list[str]]:
+def take_keys(texts: Iterable[str], table: Sequence[Key]) -> tuple[dict[str, Any], list[str]]:
     """The values of a command's own keys, as `read_keys` returns them, and the other texts."""
-    names = [key.name for key in known]
+    names = [key.name for key in table]
     present = list(map(present_option, texts))
     of_command = [text for text in present if text.partition("=")[0] in names]
-    return read_keys(of_command, known), [text for text in present if text not in of_command]
+    return read_keys(of_command, table), [text for text in present if text not in of_command]
 
 
 # A message lists at most this many layers, and families of more.
@@ -162,12 +162,12 @@ def _of_setting(key: str, value: Any) -> Iterator[None]:
         raise SettingError(str(error), key, value) from error
 
 
-def check_axes(given: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+def check_axes(stated: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Every given axis as a tuple of valid values without repeats.
 
     Raises UsageError for the first invalid value, and if the axes span more than `MOST_CASES` cases.
     """
-    axes = {axis: check_axis(axis, given[axis]) for axis in AXES if axis in given}
+    axes = {axis: check_axis(axis, stated[axis]) for axis in AXES if axis in stated}
     number = math.prod(map(len, axes.values()))
     if number > MOST_CASES:
         raise errors.UsageError(f"the axes span {number:,} cases, more than {MOST_CASES:,}: sweep fewer values at once")
@@ -181,15 +181,15 @@ def usable_cpus() -> int:
     return min(allowed, max(1, int(quota or allowed)))
 
 
-def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
+def check_axis(axis: str, stated: Any) -> tuple[Any, ...]:
     """The values of one axis, checked as in `check_axes`. None for `threads` means all usable CPUs.
 
     Raises SettingError for an invalid value.
     """
-    if axis == "threads" and given is None:
+    if axis == "threads" and stated is None:
         return (usable_cpus(),)
-    with _of_setting(axis, given):
-        values = flattened(given)
+    with _of_setting(axis, stated):
+        values = flattened(stated)
         if axis == "impl":
             values = [name for value in values for name in matching(str(value))]
         if not values:
@@ -202,11 +202,11 @@ def check_axis(axis: str, given: Any) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(_checked(axis, value) for value in values))
 
 
-def flattened(given: Any) -> list[Any]:
+def flattened(values: Any) -> list[Any]:
     """A flat list of the values in nested lists, or of a single value."""
-    if isinstance(given, list | tuple):
-        return [value for item in given for value in flattened(item)]
-    return [given]
+    if isinstance(values, list | tuple):
+        return [value for item in values for value in flattened(item)]
+    return [values]
 
 
 def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
@@ -220,10 +220,10 @@ def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
     return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", pattern, names)
 
 
-def any_impl(found: list[str], text: str, pattern: str, impls: Sequence[str]) -> list[str]:
+def any_impl(matches: list[str], text: str, pattern: str, impls: Sequence[str]) -> list[str]:
     """The layers among `impls` that `pattern` has found. Raises UsageError without any; `text` is the override."""
-    if found:
-        return found
+    if matches:
+        return matches
     families = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in impls)
     named = impls if len(impls) <= _MOST_NAMED else families
     raise errors.UsageError(f"{text}: no impl matches{errors.did_you_mean(pattern, named)}")
@@ -257,7 +257,7 @@ _ALLOWED = tuple(axis for axis in AXES if axis not in _NOT_IN_POINTS)
 Point = dict[str, Any]
 
 
-def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
+def check_points(stated: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Point, ...]:
     """The `points`, each with one valid value for every axis that any point names.
 
     These are sizes that vary together, where a grid would have every combination of their values. For example,
@@ -269,14 +269,14 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
     `chosen` holds the values of axes that the user set separately: they select among the points. Raises UsageError if
     no point remains, and for a value that is not a list of points.
     """
-    if given is None:
+    if stated is None:
         return ()
-    with _of_setting("points", given):
-        if not isinstance(given, list) or not all(isinstance(point, dict) and point for point in given) or not given:
+    with _of_setting("points", stated):
+        if not isinstance(stated, list) or not all(isinstance(point, dict) and point for point in stated) or not stated:
             raise errors.UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
         points = [
             {str(axis): _point_value(str(axis), value) for axis, value in long_names(point_with_options(point)).items()}
-            for point in given
+            for point in stated
         ]
         named = points[0].keys()
         for point in points:
@@ -295,13 +295,12 @@ def check_points(given: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Poi
         return tuple(left)
 
 
-def points_of_head_dim(given: Any, num_heads: Any, points: Any) -> Any:
+def points_of_head_dim(head_dims: Any, num_heads: Any, points: Any) -> Any:
     """The points with d_model = num_heads × head_dim, for every head_dim, every number of heads and every point.
 
-    `given` are the values of head_dim, `points` those of the user, or None. Raises UsageError for an invalid value and
-    for points that have a d_model.
+    `points` are those of the user, or None. Raises UsageError for an invalid value and for points that have a d_model.
     """
-    sizes = flattened(given)
+    sizes = flattened(head_dims)
     if not sizes or not all(type(size) is int and 1 <= size <= AXES["d_model"].most for size in sizes):
         raise errors.UsageError(
             f"head_dim={','.join(map(str, sizes))}: it takes whole numbers from 1 to {AXES['d_model'].most}"

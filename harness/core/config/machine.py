@@ -289,7 +289,7 @@ def versions_text(machine: Machine) -> str:
 def kind_of_machine(machine: Machine) -> dict[str, str]:
     """The properties of the machine that stay the same from run to run."""
     cpu, torch = part(machine, "cpu"), part(machine, "torch")
-    known = {
+    properties = {
         "processor": cpu.get("model"),
         "threads": cpu.get("usable"),
         "instructions": torch.get("cpu_capability"),
@@ -297,24 +297,24 @@ def kind_of_machine(machine: Machine) -> dict[str, str]:
         "gpu_settings": gpu_settings(machine),
         "python": machine.get("python"),
     }
-    return {name: str(value) for name, value in known.items() if value is not None}
+    return {name: str(value) for name, value in properties.items() if value is not None}
 
 
 def gpu_settings(machine: Machine) -> str | None:
     """The drivers and power limits of the GPUs, as text; None if unknown."""
-    found = dict.fromkeys(
+    settings = dict.fromkeys(
         f"{name} {_shown(state[key])}{unit}"
         for key, (name, unit) in _DECISIVE_OF_GPU.items()
         for state in gpu_states(machine).values()
         if state.get(key) is not None
     )
-    return ", ".join(found) or None
+    return ", ".join(settings) or None
 
 
 def part(machine: Machine, name: str) -> Mapping[str, Any]:
     """One part of a machine's description, such as `cpu`; empty if a damaged file holds anything else there."""
-    found = machine.get(name)
-    return found if isinstance(found, Mapping) else {}
+    entry = machine.get(name)
+    return entry if isinstance(entry, Mapping) else {}
 
 
 def cpu_model() -> str:

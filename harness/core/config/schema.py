@@ -30,10 +30,10 @@ SWEEPS_ALONE = ("grow", "retry", "launcher", "wait", "points", "baseline", PAPER
 
 
 # The text of a ValueError below follows `key=value` in the message.
-def _one_of(known: Collection[str]) -> AfterValidator:
+def _one_of(names: Collection[str]) -> AfterValidator:
     def check(value: str) -> str:
-        if value not in known:
-            raise ValueError(did_you_mean(value, known))
+        if value not in names:
+            raise ValueError(did_you_mean(value, names))
         return value
 
     return AfterValidator(check)
@@ -53,14 +53,14 @@ def _directory(out: Any) -> Any:
 
 
 def _bytes(text: Any) -> int | None:
-    found = None if text is None else bytes_in(str(text))
-    if text is not None and (found is None or not LEAST_MEMORY <= found < 2**62):
+    number = None if text is None else bytes_in(str(text))
+    if text is not None and (number is None or not LEAST_MEMORY <= number < 2**62):
         raise ValueError(f": give bytes, or a number with {', '.join(BYTE_UNITS)}; 16MiB at least")
-    return found
+    return number
 
 
-def _statuses(given: Any) -> list[Any]:
-    return [str(status) for status in ([] if given is None else flattened(given))]
+def _statuses(stated: Any) -> list[Any]:
+    return [str(status) for status in ([] if stated is None else flattened(stated))]
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -199,7 +199,7 @@ def checked(settings: Mapping[str, Any], typed: Mapping[str, str]) -> SweepConfi
     try:
         config = _MODEL.validate_python(settings)
     except ValidationError as error:
-        first = min(error.errors(), key=lambda one: one["input"] == MISSING)
+        first = min(error.errors(), key=lambda problem: problem["input"] == MISSING)
         key, value = ".".join(part for part in first["loc"] if isinstance(part, str)), first["input"]
         if value == MISSING:
             raise UsageError(no_value(key)) from error
@@ -239,18 +239,6 @@ def keys(for_sweep: bool) -> list[str]:
     top = [name for name in PLAIN if for_sweep or name not in SWEEPS_ALONE]
     parts = [f"{name}.{part}" for name in top for part in (PLAIN[name] if isinstance(PLAIN[name], dict) else ())]
     return [*top, HEAD_DIM, *([SCALE] if for_sweep else ()), *parts]
-
-
-def threads_of(launcher: Launcher) -> int:
-    """The default number of threads: `cpus_per_task`, since the CPUs of a node are unknown here.
-
-    Raises UsageError if `cpus_per_task` is not set.
-    """
-    if launcher.cpus_per_task is None:
-        raise UsageError(
-            f"launcher={launcher.cluster} needs threads=N or launcher.cpus_per_task=N: how many CPUs to use"
-        )
-    return launcher.cpus_per_task
 
 
 # The values of each axis.

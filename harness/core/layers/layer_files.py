@@ -186,17 +186,17 @@ def read_layer_source(target: str) -> LayerSource:
     return LayerSource(f"{file}:{line}", **_descriptions()[target])
 
 
-def misspelt(attributes: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, str]:
+def misspelt(attributes: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, str]:
     """The names of given attributes that are misspelt, each with the known name that it means.
 
     It is one letter off, or two are swapped, and the value has the known type. A value of another type is taken for the
     user's own attribute, and so is a name beside the known one.
     """
-    lacking = {meant: kind for meant, kind in known.items() if meant not in attributes}
+    lacking = {meant: kind for meant, kind in types.items() if meant not in attributes}
     meanings = {}
     for name, value in attributes.items():
         for meant, kind in lacking.items():
-            is_similar = name not in known and name[0] != "_" and _is_one_edit(name, meant)
+            is_similar = name not in types and name[0] != "_" and _is_one_edit(name, meant)
             if is_similar and isinstance(value, kind):
                 meanings[name] = meant
     return meanings
@@ -222,11 +222,11 @@ def find_layers(name: str) -> tuple[str, str, list[str]]:
         if spec is None or parts[0] in sys.stdlib_module_names:
             break
         if spec.origin is not None and spec.origin.endswith(".py"):
-            module, rest, file = ".".join(parts[:count]), ".".join(parts[count:]), Path(spec.origin)
+            module, attribute, file = ".".join(parts[:count]), ".".join(parts[count:]), Path(spec.origin)
         path = spec.submodule_search_locations
         if path is None:
             break
-    return ("", "", []) if file is None else (module, rest, _public_names(file))
+    return ("", "", []) if file is None else (module, attribute, _public_names(file))
 
 
 def _public_names(file: Path) -> list[str]:

@@ -108,14 +108,14 @@ def names() -> list[str]:
     return list(IMPLS)
 
 
-def near_layer(name: str, known: Sequence[str]) -> str:
-    """What to say after an error about a layer that is not in `known`: the nearest of them, or all of them.
+def near_layer(name: str, measured: Sequence[str]) -> str:
+    """What to say after an error about a layer that is not in `measured`: the nearest of them, or all of them.
 
     An existing layer, or a user's own, is no misspelling, so no other is suggested for it.
     """
     exists = name in IMPLS or is_foreign(name)
-    near = "" if exists else nearest(name, known)
-    return f"; did you mean '{near}'?" if near else f"; it has {', '.join(known)}"
+    near = "" if exists else nearest(name, measured)
+    return f"; did you mean '{near}'?" if near else f"; it has {', '.join(measured)}"
 
 
 def is_foreign(name: str) -> bool:
@@ -157,7 +157,7 @@ def check_name(name: str) -> None:
 
 def _instead(name: str) -> str:
     """What to type instead of an unknown name. No module of the user's is imported for that."""
-    if any(known.startswith(f"{name}.") for known in IMPLS):
+    if any(registered.startswith(f"{name}.") for registered in IMPLS):
         return f"; did you mean 'impl={name}.*'?"
     module, attribute, layers = find_layers(name)
     if near := nearest(attribute, layers):
@@ -389,13 +389,13 @@ def _values_of_letters(at: Any, entry: Impl | None, layer_class: type | None = N
     values = {}
     parameters = inspect.signature(layer_class).parameters if layer_class is not None else {}
     for letter, axis in _SETTING_LETTERS.items():
-        own = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
+        own_size = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
         default = getattr(parameters.get(axis.name), "default", 0)
         if default and isinstance(default, int):
-            own = constant(default)
+            own_size = constant(default)
         value = getattr(at, axis.name, axis.default)
         size = constant(value) if axis.of_layer else own_letter(letter)
-        values[letter] = own if value == axis.default else size
+        values[letter] = own_size if value == axis.default else size
     sizes = dict(own_axes.own_size(own_axes.axes_text(layer_class), getattr(at, "options", NO_OPTIONS)))
     for letter, value in own_axes.own_letters(layer_class, at).items():
         values[letter] = own_letter(letter) if letter in sizes else constant(value)

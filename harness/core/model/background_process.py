@@ -57,8 +57,8 @@ def interpreter_of(environment: str) -> str:
 
     Symbolic links stay, because the interpreter finds its environment by its own path. Raises UsageError without any.
     """
-    given = Path(environment).expanduser()
-    python = (given / "bin" / "python" if given.is_dir() else given).absolute()
+    place = Path(environment).expanduser()
+    python = (place / "bin" / "python" if place.is_dir() else place).absolute()
     if not (python.is_file() and os.access(python, os.X_OK)):
         raise UsageError(f"{environment} is neither an environment with bin/python nor an interpreter")
     return str(python)
@@ -86,11 +86,11 @@ def check_interpreter(python: str) -> None:
     except (OSError, ValueError) as error:
         raise UsageError(f"{python} cannot be run as a Python interpreter") from error
     if tuple(version) < _OLDEST:
-        own, needed = (".".join(map(str, one)) for one in (version, _OLDEST))
-        raise UsageError(f"{python} is Python {own}: trials need {needed} or newer")
+        installed, needed = (".".join(map(str, parts)) for parts in (version, _OLDEST))
+        raise UsageError(f"{python} is Python {installed}: trials need {needed} or newer")
     if lacking:
         raise UsageError(f"{python} has no {' and no '.join(lacking)}: install it there")
-    if (found := re.match(r"(\d+)\.(\d+)", torch)) and (int(found[1]), int(found[2])) < _OLDEST_TORCH:
+    if (numbers := re.match(r"(\d+)\.(\d+)", torch)) and (int(numbers[1]), int(numbers[2])) < _OLDEST_TORCH:
         raise UsageError(f"{python} has torch {torch}: trials need {'.'.join(map(str, _OLDEST_TORCH))} or newer")
 
 

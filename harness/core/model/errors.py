@@ -85,23 +85,23 @@ def notify(*messages: object) -> None:
         print(f"harness: {message}", file=sys.stderr)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """The known name nearest to `name`; empty if none is near.
 
     Another tool's word for a known name counts as the nearest: `num_heads` for `heads`.
     """
-    names = list(known)
+    names = list(candidates)
     meant = MEANT.get(name.lower(), "")
     near = [meant] if meant in names else difflib.get_close_matches(name, names, n=1)
     return near[0] if near else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` with the known name nearest to `name`, or the known names if none is near.
 
     Of `precision.foo`, only the last part is compared, with those of all names that begin with `precision.`
     """
-    names = list(known)
+    names = list(candidates)
     option = OPTIONS.get(name.lower(), "")
     if option.partition("=")[0] in names:
         return f"; did you mean {option}?"
@@ -118,10 +118,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
-def unknown_key(name: str, known: Collection[str]) -> str:
+def unknown_key(name: str, keys: Collection[str]) -> str:
     """The message about an unknown key. A key like none of those known may be a keyword of the layer."""
-    instead = did_you_mean(name, known)
-    is_option = "options" in known and name.isidentifier() and "; known: " in instead
+    instead = did_you_mean(name, keys)
+    is_option = "options" in keys and name.isidentifier() and "; known: " in instead
     return f"unknown key '{name}'{instead}" + (f"; a keyword of the layer is layer.{name}=…" if is_option else "")
 
 
@@ -133,9 +133,9 @@ def our_values(axis: str, text: str) -> str:
 
 def our_point_values(text: str) -> str:
     """The text of `points` with our words for values: `{dtype:fp16}` is `{dtype:float16}`."""
-    return whole_numbers(_OF_POINT.sub(lambda found: f"{found[1]}:{our_values(found[1], found[2])}", text))
+    return whole_numbers(_OF_POINT.sub(lambda match: f"{match[1]}:{our_values(match[1], match[2])}", text))
 
 
 def whole_numbers(text: str) -> str:
     """The text with all digits of each number that ends in k or M: `4k` is 4096, `1M` is 1048576."""
-    return _SIZE.sub(lambda found: str(int(found[1]) * _FACTORS[found[2].lower()]), text)
+    return _SIZE.sub(lambda match: str(int(match[1]) * _FACTORS[match[2].lower()]), text)

@@ -50,15 +50,15 @@ def cpu_quota(root: Path = Path("/")) -> tuple[float | None, bool]:
     (`cpu.cfs_quota_us`) are read.
     """
     quotas = []
-    known = False
+    is_known = False
     for group in _control_groups("cpu", root):
         of_version_1 = (read_setting(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
         quota, _, period = (read_setting(group / "cpu.max") or " ".join(of_version_1)).partition(" ")
         # The root group of version 2 has no cpu.max, because it cannot be limited.
-        known = known or bool(quota) or (group / "cgroup.controllers").exists()
+        is_known = is_known or bool(quota) or (group / "cgroup.controllers").exists()
         if quota.isdecimal() and period.isdecimal():
             quotas.append(int(quota) / int(period))
-    return min(quotas, default=None), known
+    return min(quotas, default=None), is_known
 
 
 def memory_left(root: Path = Path("/")) -> int:
@@ -164,11 +164,6 @@ def make_scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-"))
 
 
-def is_empty_scratch(directory: Path) -> bool:
-    """Whether the directory is still there, usable and empty."""
-    return os.access(directory, os.R_OK | os.W_OK | os.X_OK) and not os.listdir(directory)
-
-
 def remove_scratch(directory: Path) -> None:
     """Remove the directory with its content as far as possible. What is nested too deeply for Python stays."""
     with contextlib.suppress(RecursionError):
@@ -197,7 +192,7 @@ def escaped_cell(cell: Any) -> Any:
     Control characters other than tabs and line breaks become escapes such as `\\x1b`.
     """
     if isinstance(cell, str):
-        cell = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", cell)
+        cell = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", cell)
         if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
             return f"'{cell}"
     return cell

@@ -38,9 +38,9 @@ class FileModel(OpenModel):
         return content
 
 
-def one_of(known: Collection[str]) -> pydantic.AfterValidator:
+def one_of(names: Collection[str]) -> pydantic.AfterValidator:
     """The validator of a text that must be one of the known names."""
-    return pydantic.AfterValidator(lambda name: _check_name(name, known))
+    return pydantic.AfterValidator(lambda name: _check_name(name, names))
 
 
 def validator(function: Callable[_Given, _Held]) -> Callable[_Given, _Held]:
@@ -73,9 +73,9 @@ def checked(kind: type[_Held], content: object) -> _Held:
         raise Damaged(message) from invalid
 
 
-def _check_name(name: Any, known: Collection[str]) -> Any:
-    if name not in known:
-        raise ValueError(f"unknown '{str(name)[:_MOST_OF_A_KEY]}'{did_you_mean(str(name), known)}")
+def _check_name(name: Any, names: Collection[str]) -> Any:
+    if name not in names:
+        raise ValueError(f"unknown '{str(name)[:_MOST_OF_A_KEY]}'{did_you_mean(str(name), names)}")
     return name
 
 

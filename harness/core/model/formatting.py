@@ -212,10 +212,10 @@ def shortened(impl: str) -> str:
     name = printable(impl)
     if len(name) <= LONGEST_NAME:
         return name
-    module, colon, own = name.rpartition(":")
-    room = LONGEST_NAME - len(own) - 2
+    module, colon, class_name = name.rpartition(":")
+    room = LONGEST_NAME - len(class_name) - 2
     if colon and room >= 4:
-        return f"{module[:room]}…:{own}"
+        return f"{module[:room]}…:{class_name}"
     half = (LONGEST_NAME - 1) // 2
     return f"{name[: LONGEST_NAME - 1 - half]}…{name[-half:]}"
 

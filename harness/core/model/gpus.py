@@ -125,10 +125,10 @@ def one_trial_on(device: str, variables: Mapping[str, str] = os.environ) -> Iter
         _release(path)
 
 
-def take_free_gpu(kind: str, known: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> int:
-    """Wait for a GPU among `known` that no other shard has, and take it until this process ends. Return its place."""
+def take_free_gpu(kind: str, visible: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> int:
+    """Wait for a GPU among `visible` that no other shard has, and take it until this process ends. Return its place."""
     while True:
-        for place, entry in enumerate(known):
+        for place, entry in enumerate(visible):
             path = _path(f"shard-{kind}", kind, entry)
             if path not in _held and _take(path):
                 return place

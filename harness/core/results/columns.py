@@ -380,7 +380,7 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
     records = table[[name for name in COLUMNS if name in table.columns]].astype(object).to_dict("records")
-    return lines_of_records(records, bounded={"time_lo_s", "time_hi_s"} <= set(table.columns))
+    return lines_of_records(records, bounded=set(_ENDS) <= set(table.columns))
 
 
 def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> list[CaseResult]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, create_model
 
 from harness.core.config.machine import part
-from harness.core.model.errors import UsageError
+from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_io import read_bytes
 from harness.core.model.file_validation import Damaged, OpenModel, checked, known_machine
 from harness.core.model.formatting import counted
@@ -93,7 +93,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     write the file, or if no benchmark has a `seq_len`.
     """
     file = _content(path)
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     without = from_rounds = 0
     damaged: list[str] = []
     for benchmark in file.benchmarks:
@@ -110,22 +110,22 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             damaged.append(f"{benchmark}: {damage}")
             continue
         from_rounds += is_from_rounds
-        found.append(record)
-    if not found:
+        records.append(record)
+    if not records:
         unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
         raise UsageError(f"{path}: {[*damaged, unsized][0]}")
     notices = [f"left out: {text}" for text in damaged]
     notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
-    return _lines(path, found), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
+    return _lines(path, records), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
 
 def _content(path: Path) -> _File:
+    with usage_error_about(path):
+        content = read_bytes(path)
     try:
-        return checked(_File, json.loads(read_bytes(path)))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        return checked(_File, json.loads(content))
     except Damaged as damage:
         written = f"write one with --benchmark-json={path.name}"
         raise UsageError(f"{path} is not a pytest-benchmark file: {written} ({damage})") from damage
@@ -135,10 +135,10 @@ def _content(path: Path) -> _File:
 
 def _record(benchmark: _Benchmark) -> dict[str, Any]:
     """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
-    params, extra = (one or {} for one in (benchmark.params, benchmark.extra_info))
-    given = {**{axis: value for axis, value in params.items() if axis in AXES}, **extra}
-    known = {name: value for name, value in given.items() if value is not None and value == value}
-    record = checked(_Record, known).model_dump(exclude_unset=True)
+    params, extra = (entries or {} for entries in (benchmark.params, benchmark.extra_info))
+    stated = {**{axis: value for axis, value in params.items() if axis in AXES}, **extra}
+    values = {name: value for name, value in stated.items() if value is not None and value == value}
+    record = checked(_Record, values).model_dump(exclude_unset=True)
     own_name = str(benchmark).partition("[")[0].removeprefix("test_").encode("utf-8", "replace").decode()
     return {"impl": own_name or "layer", "trials": 1, **record, "status": "ok"}
 
@@ -188,7 +188,7 @@ def _machine(file: _File) -> dict[str, Any]:
     info, commit = part(content, "machine_info"), part(content, "commit_info")
     cpu = part(info, "cpu")
     commit_id = commit.get("id") if commit.get("id") not in ("unversioned", "unknown") else None
-    known = {
+    entries = {
         "host": info.get("node"),
         "cpu": {"model": cpu.get("brand_raw") or info.get("processor"), "threads": cpu.get("count")},
         "kernel": " ".join(str(info[name]) for name in ("system", "release") if info.get(name)),
@@ -196,4 +196,4 @@ def _machine(file: _File) -> dict[str, Any]:
         "user_commit": f"{commit_id}{'-dirty' if commit.get('dirty') else ''}" if commit_id else None,
         "torch": {"version": info["torch"]} if info.get("torch") else None,
     }
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in entries.items() if value}

@@ -180,8 +180,7 @@ class Reading:
 
 def row_paths(run: Path) -> list[Path]:
     """The files of the run's rows, in order. Files that are copies of others are left out."""
-    paths, _ = without_duplicates(_files(run))
-    return paths
+    return without_duplicates(_files(run))[0]
 
 
 def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
@@ -212,8 +211,8 @@ def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None
 
 def duplicate_notices(run: Path) -> list[str]:
     """One sentence for each file in `rows/` that is a copy of another or not a regular file."""
-    others = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
-    return [*without_duplicates(_files(run))[1], *(f"{path}: not a regular file, left out" for path in others)]
+    irregular = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
+    return [*without_duplicates(_files(run))[1], *(f"{path}: not a regular file, left out" for path in irregular)]
 
 
 def _files(run: Path) -> list[Path]:

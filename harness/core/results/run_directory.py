@@ -9,7 +9,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -258,16 +258,6 @@ def machines(run: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     return hosts, notices
 
 
-def set_machine_entry(run: Path, name: str, what: Mapping[str, Any]) -> None:
-    """Set the entry `name` of the run's `machine.json`.
-
-    Raises UsageError if the file cannot be read or written, and ValueError if it is not JSON.
-    """
-    with usage_error_about(f"out={run}"):
-        machine = file_io.read_json(run / MACHINE)
-        file_io.write_json(run / MACHINE, {**machine, name: what})
-
-
 def set_aside(out: Path) -> Path:
     """Move the contents of the run, except its lock, to a new directory beside it. Return that directory."""
     named = out if out.name else out.absolute()
@@ -281,10 +271,9 @@ def set_aside(out: Path) -> Path:
 
 def unused_path(prefix: str = "") -> Path:
     """A new directory in `results/`, named after the current time. Creates nothing."""
-    named = RESULTS / f"{prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}"
-    return _unused(
-        itertools.chain([named], (named.with_name(f"{named.name}-{number}") for number in itertools.count(2)))
-    )
+    name = f"{prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return _unused(map(RESULTS.joinpath, itertools.chain([name], numbered)))
 
 
 def make_unused(path: Path) -> Path:

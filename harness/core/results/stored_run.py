@@ -121,13 +121,11 @@ def read_run_directory(path: Path) -> StoredRun:
     if not published:
         check_run(path)
     config, precision = _checked_config(path)
-    lines, notices = (
-        (_read_published(path / "summary.csv"), list[str]())
-        if published
-        else summarise_run(path, precision)  # the precision determines why each case stopped
-    )
     if published:
-        notices.append(f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
+        lines = _read_published(path / "summary.csv")
+        notices = [f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case"]
+    else:
+        lines, notices = summarise_run(path, precision)  # the precision determines why each case stopped
     machine, damages = read_machine(path / MACHINE)
     hosts, of_hosts = machines(path)
     notices += [*host_notices(lines, hosts), *dict.fromkeys([*damages, *of_hosts])]
@@ -139,15 +137,14 @@ def read_run_directory(path: Path) -> StoredRun:
 
 def _read_published(path: Path) -> list[CaseResult]:
     """Read the lines of a run that kept only its tables."""
-    try:
-        text = read_text(path)
-        if text and not text.endswith("\n"):
-            raise UsageError(f"{path} is not whole: it ends within a line")
-        return lines_of_table(from_csv(text))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, not a table, or not a table of lines
-        raise UsageError(f"{path} is not a run's summary") from error
+    with usage_error_about(path):
+        try:
+            text = read_text(path)
+            if text and not text.endswith("\n"):
+                raise UsageError(f"{path} is not whole: it ends within a line")
+            return lines_of_table(from_csv(text))
+        except ValueError as error:  # not UTF-8, not a table, or not a table of lines
+            raise UsageError(f"{path} is not a run's summary") from error
 
 
 def _checked_config(run: Path) -> tuple[dict[str, Any], Precision]:

@@ -122,15 +122,15 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
     such a call at any size, its graphs count at all sizes. The cost over the size then has no jump. The times with a
     warm cache and with a clean one are its graph's too, or missing if those were not taken.
     """
-    held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
-    if not (held == 0).any():
+    queue_held, graph_s = (records[:, RECORD.index(name)] for name in ("queue_held", "graph_s"))
+    if not (queue_held == 0).any():
         return records
     layer = _numbered(impls)[cases]
-    chosen = np.isin(layer, layer[held == 0]) & ~np.isnan(graph_s)
+    chosen = np.isin(layer, layer[queue_held == 0]) & ~np.isnan(graph_s)
     records = records.copy()
     for name in ("value_s", "median_s"):
         records[chosen, RECORD.index(name)] = graph_s[chosen]
-    chosen &= held > 0  # those of a trial that could not be held are its graph's already
+    chosen &= queue_held > 0  # those of a trial that could not be held are its graph's already
     for name in ("hot_gpu_s", "clean_gpu_s"):
         records[chosen, RECORD.index(name)] = records[chosen, RECORD.index(f"graph_{name}")]
     return records
@@ -138,9 +138,9 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
 
 def _gpu_time_by(group: Group) -> list[str | None]:
     """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
-    held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
-    on_cpu, as_graph = np.isnan(held).all(axis=1), (graph_s == value_s).any(axis=1)
-    ways = [on_cpu, as_graph, (held > 0).all(axis=1)]
+    queue_held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
+    on_cpu, as_graph = np.isnan(queue_held).all(axis=1), (graph_s == value_s).any(axis=1)
+    ways = [on_cpu, as_graph, (queue_held > 0).all(axis=1)]
     return np.select(ways, ["", "graph", "held"], np.array(None)).tolist()
 
 

@@ -49,14 +49,10 @@ class CompilePolicy:
     """
 
     def __init__(self, timeout_s: float, compile_timeout_s: float, cache: Path | None) -> None:
-        self._timeout_s, self.compile_timeout_s = timeout_s, compile_timeout_s
+        self.timeout_s, self.compile_timeout_s = timeout_s, compile_timeout_s
         self._cache = cache.absolute() if cache is not None else None
         self._found: set[str] = set()
         self._compile_s: dict[Case, float] = {}
-
-    def with_cache(self, cache: Path) -> "CompilePolicy":
-        """The same limits with another directory, and without knowledge about layers."""
-        return CompilePolicy(self._timeout_s, self.compile_timeout_s, cache)
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
@@ -71,10 +67,10 @@ class CompilePolicy:
         with a second layer. The compile time of the case is therefore added twice.
         """
         if not self.is_due(purpose, case):
-            return self._timeout_s
+            return self.timeout_s
         if kind_of(purpose).is_timed and case is not None:
-            return self._timeout_s + 2 * self._compile_s.get(case, 0.0)
-        return max(self._timeout_s, self.compile_timeout_s)
+            return self.timeout_s + 2 * self._compile_s.get(case, 0.0)
+        return max(self.timeout_s, self.compile_timeout_s)
 
     def directory(self, purpose: str, case: Case | None) -> str | None:
         """The directory in which the case's trials keep compiled code; None for torch's own.
@@ -170,8 +166,9 @@ class Executor:
         The copy shares no knowledge about layers, since another path has other layers. Its trials import their layer's
         module themselves, even if it is slow to import.
         """
-        other = copy(self)
-        other._path, other._compiling = path, self._compiling.with_cache(compile_cache)
+        other, limits = copy(self), self._compiling
+        other._compiling = CompilePolicy(limits.timeout_s, limits.compile_timeout_s, compile_cache)
+        other._path = path
         other._checked, other._slow_imports, other.code = set(), set(), {}
         return other
 

@@ -229,27 +229,22 @@ def _grown(values: Sequence[float], case: Case, small: SmallFacts, terms: _Terms
 def reference_verify_s(case: Case) -> float:
     """Seconds that the reference takes while the small case of `case` is verified."""
     small = case.small()
-    return _VERIFIED * _loop_s(small, small.seq_len)
+    return _REFERENCE_OPERATION_S * _loop_ops(small) * _VERIFIED * small.seq_len
 
 
 def reference_accuracy_s(case: Case) -> float:
     """Seconds that the reference takes to measure the accuracy of the case, in float64 and in the dtype of the case."""
-    if case.impl not in IMPLS or case.mode == "decode":
-        return 0.0
-    n, ops = case.seq_len, _passes(case) * OPS_A_TOKEN.get(IMPLS[case.impl].reference, 0)
+    n, ops = case.seq_len, 0 if case.mode == "decode" else _loop_ops(case)
     most = _MOST_OPS / ops if ops else math.inf
     tokens = n if n <= max(most, _FEW) else 2 ** int(math.log2(most))
     beside = min(tokens, _FEW) if case.mode == "forward" else tokens
-    return _loop_s(case, tokens + beside)
+    return _REFERENCE_OPERATION_S * ops * (tokens + beside)
 
 
-def _loop_s(case: Case, tokens: int) -> float:
+def _loop_ops(case: Case) -> int:
+    """The operations for each token of a reference that loops over tokens; 0 of any other."""
     reference = IMPLS[case.impl].reference if case.impl in IMPLS else ""
-    return _REFERENCE_OPERATION_S * _passes(case) * OPS_A_TOKEN.get(reference, 0) * tokens
-
-
-def _passes(case: Case) -> int:
-    return 3 if case.trains else 1
+    return OPS_A_TOKEN.get(reference, 0) * (3 if case.trains else 1)
 
 
 # Of the two other kinds of trials: seconds for each operation, the number of calls, and the seconds of the reference.

@@ -141,7 +141,7 @@ def _refuse_constant(name: str) -> None:
 def _is_plain(value: Any, deepest: int) -> bool:
     if isinstance(value, dict | list):
         values = value.values() if isinstance(value, dict) else value
-        return deepest > 0 and all(_is_plain(one, deepest - 1) for one in values)
+        return deepest > 0 and all(_is_plain(item, deepest - 1) for item in values)
     return math.isfinite(value) if type(value) is float else type(value) is not int or abs(value) < LARGEST
 
 

@@ -17,7 +17,7 @@ from harness.core.config.schema import HERE
 from harness.core.layers import layer_files, layer_lookup
 from harness.core.layers.layer_lookup import Traits
 from harness.core.model import file_io
-from harness.core.model.errors import UsageError, ended_by_changed_code, notify
+from harness.core.model.errors import UsageError, ended_by_changed_code, notify, usage_error_about
 from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import DEFAULTS, Case
 from harness.core.results import run_directory, summarise
@@ -146,7 +146,9 @@ class OutputDirectory:
         if self.continues:
             self._update_paper()
             if self._changed(code):
-                run_directory.set_machine_entry(self.path, CODE, code)
+                with usage_error_about(f"out={self.path}"):
+                    stored = file_io.read_json(self.path / run_directory.MACHINE)
+                    file_io.write_json(self.path / run_directory.MACHINE, {**stored, CODE: code})
             return
         if run_directory.is_run(self.path) or run_directory.lacks_config(self.path):
             if not self.fresh:
@@ -189,9 +191,10 @@ class OutputDirectory:
             return ResumeState()
         past, notices = read_resume_state(self.path)
         notify(*notices)
-        known = past.trials.keys() | past.failures.keys() | past.facts
-        begun = known.intersection(cases)
-        grown = f", and {len(known) - len(begun)} more, to which it has grown" if len(known) > len(begun) else ""
+        with_rows = past.trials.keys() | past.failures.keys() | past.facts
+        begun = with_rows.intersection(cases)
+        more = len(with_rows) - len(begun)
+        grown = f", and {more} more, to which it has grown" if more else ""
         console.out(f"{self.path}: continued; {len(begun)} of {len(cases)} cases have rows{grown}")
         left = Counter(past.failures[case][0] for case in begun & past.failures.keys())
         again = [status for status in left if status not in ("unsupported", *self.config.retry)]

@@ -13,7 +13,7 @@ unfinished cases again and measures only the missing trials.
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -97,20 +97,6 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
         facts=frozenset(cases[number] for number in accumulated.facts),
     )
     return past, [*notices, *duplicate_row_notices(run, accumulated, timed)]
-
-
-def largest_along(axis: str, cases: Iterable[Case]) -> list[Case]:
-    """The largest case of each group of cases that differ in this axis alone."""
-    ends: dict[Case, Case] = {}
-    for case in sorted(cases):
-        ends[case.at(axis, 1)] = case
-    return list(ends.values())
-
-
-def doubled_along(axis: str, cases: Iterable[Case]) -> set[Case]:
-    """The cases at twice their size, without those above the upper limit of the axis."""
-    doubled = {case.at(axis, 2 * getattr(case, axis)) for case in cases}
-    return {case for case in doubled if getattr(case, axis) <= AXES[axis].most}
 
 
 class TrialExecutor(Protocol):
@@ -266,12 +252,14 @@ class Scheduler:
 
     def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
-        largest = {case for case in largest_along(axis, self._cases) if case in self._trials}
+        ends = {case.at(axis, 1): case for case in sorted(self._cases)}
+        largest = {case for case in ends.values() if case in self._trials}
         while largest:
             self._watcher.starting("grow", len(largest))
             for case in self._shuffled({case for case in largest if not self._trials[case]}):
                 self._time(case)
-            larger = doubled_along(axis, (case for case in largest if case in self._trials))
+            doubled = {case.at(axis, 2 * getattr(case, axis)) for case in largest if case in self._trials}
+            larger = {case for case in doubled if getattr(case, axis) <= AXES[axis].most}
             self._watcher.added(larger)
             self._open_cases(larger)
             self._prepare(larger)

@@ -96,17 +96,18 @@ class DescribedLayers:
         """
         names = dict.fromkeys(chain(*map(options_of, sorted(config.axes["options"]))))
         layers = product(config.axes["impl"], self._executor.environments) if names else ()
-        options = {layer: self.options(*layer) for layer in layers}
+        every = {layer: self.options(*layer) for layer in layers}
+        options = {layer: defaults for layer, defaults in every.items() if defaults is not None}
         lacked: dict[str, list[str]] = {}
         for name in names:
-            without = {impl: known for (impl, _), known in options.items() if known is not None and name not in known}
-            others = [layer for layer, known in options.items() if known is not None and layer[0] not in without]
-            are_sizes = [name in own_axes.axes_of_text(self.axes_text(*layer)) for layer in others]
-            if without and others and all(are_sizes):
+            without = {impl: defaults for (impl, _), defaults in options.items() if name not in defaults}
+            layers_with_it = [layer for layer in options if layer[0] not in without]
+            are_sizes = [name in own_axes.axes_of_text(self.axes_text(*layer)) for layer in layers_with_it]
+            if without and layers_with_it and all(are_sizes):
                 lacked[name] = list(without)
             elif without and is_strict:
                 instead = f": measure them apart, or declare '{name}' in the axes of the others"
-                if not others:
+                if not layers_with_it:
                     instead = did_you_mean(name, dict.fromkeys(chain(*without.values())))
                 verb = "has" if len(without) == 1 else "have"
                 raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
@@ -134,14 +135,14 @@ class Plan:
     """What a sweep would measure.
 
     - `cases`: all of the grid. `left`: those to measure.
-    - `finished`: those that an earlier sweep finished.
+    - `finished`: the status of those that an earlier sweep finished.
     - `refused`: the status and reason of each case that cannot be measured.
     - `expected`: how long the cases that are left take
     """
 
     cases: Sequence[Case]
     left: Sequence[Case]
-    finished: Collection[Case]
+    finished: Mapping[Case, str]
     refused: Mapping[Case, tuple[str, str]]
     expected: ExpectedTime
 
@@ -227,7 +228,7 @@ class Session:
         refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 
-    def plan(self, cases: Sequence[Case], finished: Collection[Case]) -> Plan:
+    def plan(self, cases: Sequence[Case], finished: Mapping[Case, str]) -> Plan:
         """What a sweep of the cases would measure, and how long that would take. Nothing is timed.
 
         To know what calls do, this counts the facts of each layer at three small sizes.
@@ -338,7 +339,7 @@ def _no_gpu(kind: str, where: str, seen: Mapping[str, Any], is_published: bool) 
     """What is wrong with a kind of GPU that torch does not see, and what to type."""
     instead = "; scale=cpu is for a machine without one" if is_published else ""
     lacking = seen.get(kind, {}).get("lacking")
-    usable = [other for other, one in seen.items() if one.get("count")]
+    usable = [other for other, of_kind in seen.items() if of_kind.get("count")]
     typed = f"; type 'device={(*usable, 'cpu')[0]}'" if kind != "cuda" else ""
     if kind == "cuda" and not lacking:
         typed = "; check the driver by 'nvidia-smi', and the variable CUDA_VISIBLE_DEVICES, or type 'device=cpu'"

@@ -112,9 +112,9 @@ def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats
     """
     position = np.arange(1, values.shape[1] + 1)
     number = numbers[:, None]
-    known = position <= number
-    mean = np.where(known, values, 0.0).sum(axis=1, keepdims=True) / number
-    centred = np.where(known, values - mean, 0.0)
+    is_counted = position <= number
+    mean = np.where(is_counted, values, 0.0).sum(axis=1, keepdims=True) / number
+    centred = np.where(is_counted, values - mean, 0.0)
     sums = np.cumsum(centred, axis=1)
     whole = sums[:, -1:]
     before, cut = sums[:, :-1], position[:-1]
@@ -125,8 +125,8 @@ def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats
 
 def _cause(fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]) -> str | None:
     """A sentence about the counter that distinguishes the groups most clearly; None without one."""
-    found = [seen for counter in COUNTERS if (seen := _separation(counter, fast, slow))]
-    return max(found)[1] if found else None
+    separations = [seen for counter in COUNTERS if (seen := _separation(counter, fast, slow))]
+    return max(separations)[1] if separations else None
 
 
 def _separation(

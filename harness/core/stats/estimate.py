@@ -176,16 +176,17 @@ def estimate(trials: Sequence[Trial], best_probe_s: float | None = None) -> Esti
         raise ValueError("an estimate needs at least one trial")
     medians_s = [[trial.median_s for trial in trials]]
     values_s = [[trial.value_s for trial in trials]]
-    found = trial_statistics(np.array(values_s), np.array(medians_s), are_quiet(trials, best_probe_s)[None])
-    return estimates(found)[0]
+    statistics = trial_statistics(np.array(values_s), np.array(medians_s), are_quiet(trials, best_probe_s)[None])
+    return estimates(statistics)[0]
 
 
-def estimates(found: TrialStatistics, distances: Floats | None = None) -> list[Estimate]:
+def estimates(statistics: TrialStatistics, distances: Floats | None = None) -> list[Estimate]:
     """Estimates from the statistics and the log distances down and up to the ends of the intervals (2, cases).
 
     Without `distances`, each case's interval is from its own trials.
     """
-    of_cases = (found.time_s, *(found.own_distances if distances is None else distances), found.medians_s)
+    down, up = statistics.own_distances if distances is None else distances
+    of_cases = statistics.time_s, down, up, statistics.medians_s
     return [_estimate(*of_case) for of_case in zip(*(values.tolist() for values in of_cases), strict=True)]
 
 

@@ -75,7 +75,7 @@ class NoisePrior:
         spreads = np.maximum(spreads, np.exp(self.log_sigma(times_s) - _FARTHEST))
         for number in np.unique(numbers[(numbers > 1) & (numbers < FEWEST_FREE)]).tolist():
             here = numbers == number
-            borrowed, usual = (one._borrowed(number, spreads[here], times_s[here]) for one in (self, USUAL))
+            borrowed, usual = (prior._borrowed(number, spreads[here], times_s[here]) for prior in (self, USUAL))
             share = self._unexpected(np.log(spreads[here]) - self.log_sigma(times_s[here]), number)
             distances[:, here] = (1 - share) * borrowed + share * usual
         return distances
@@ -84,7 +84,7 @@ class NoisePrior:
         """Distances under this prior (2, cases), for cases of one number of trials."""
         at, factors = _table(number, round(self.scale, 2))
         above = np.log(spreads) - self.log_sigma(times_s)
-        return _INFLATION * spreads * np.array([np.interp(above, at, one) for one in factors])
+        return _INFLATION * spreads * np.array([np.interp(above, at, multiples) for multiples in factors])
 
     def _unexpected(self, above: Floats, number: int) -> Floats:
         """How far log spreads (cases,) lie beyond what this prior lets expect: 0 to 1."""
@@ -117,12 +117,12 @@ def _table(number: int, scale: float) -> tuple[Floats, Floats]:
     ratio, log_spreads = ratio[order], np.log(spreads[order])
     at = np.linspace(-_FARTHEST, _FARTHEST, _NODES)
     tail = (1 - CONFIDENCE) / 2
-    found = np.empty((2, _NODES))
+    factors = np.empty((2, _NODES))
     for node, distance in enumerate(at):
         total = np.cumsum(_density(distance - log_spreads, scale))
         up, down = np.interp((tail, 1 - tail), total / total[-1], ratio)
-        found[:, node] = down, max(0.0, -up)
-    return at, found
+        factors[:, node] = down, max(0.0, -up)
+    return at, factors
 
 
 def learn(spreads: Floats, numbers: Numbers, times_s: Floats) -> NoisePrior:

@@ -27,6 +27,7 @@ from harness.core.config import SweepConfig
 from harness.core.config.schema import PROCESSES, SLURM, Launcher
 from harness.core.model.background_process import search_path
 from harness.core.model.errors import UsageError, notify
+from harness.core.model.formatting import counted
 from harness.core.model.sweep_axes import Case
 from harness.core.run.output_directory import OutputDirectory
 from harness.core.run.session import Session
@@ -188,8 +189,9 @@ def _submitit(launcher: Launcher) -> Any:
 def job_of(shard: Shard) -> Job | None:
     """The current or last job of the shard; None if its state cannot be queried from here."""
     state, submission = shard_files.read_state(shard.run, shard.index), shard_files.submitted(shard.run, shard.index)
-    launcher = shard.config.launcher
-    number = state.job if state is not None else submission[0] if submission is not None else ""
+    launcher, number = shard.config.launcher, submission[0] if submission else ""
+    if state is not None:
+        number = state.job
     if launcher.cluster == SLURM and number:
         _submitit(launcher)
         return SlurmJob(number, shard.run / LOGS)
@@ -349,9 +351,8 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
     tell = console.out
-    several = "shards" if len(plan) > 1 else "shard"
     begun = f"{len(plan) - len(left)} have ended, {len(busy)} are under way"
-    tell(f"{out}: {len(plan)} {several}; {begun}, {len(missing)} to submit")
+    tell(f"{out}: {counted(len(plan), 'shard')}; {begun}, {len(missing)} to submit")
     for shard in missing:
         if (silent := job_of(shard)) is not None:
             silent.cancel()  # two jobs for one shard would measure everything twice

@@ -193,8 +193,8 @@ class Quantity:
         """
         case = _fail_on_error(lambda: self._request.at(sizes))
         if self._metric == "time":
-            own = own_axes.sizes_of(case, self._request.own_axes)
-            at, fitted = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own), self._found()
+            own_size = own_axes.sizes_of(case, self._request.own_axes)
+            at, fitted = (case.seq_len, case.d_model, case.num_heads, case.batch_size, own_size), self._found()
             if at in self._measured():
                 return self._measured()[at]
             return predictor_of(fitted.series, fitted.law, fitted.expected)(*at).value
