@@ -60,16 +60,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         if not target.uses_launcher:
             session.check_devices(config)
         if options.dry_run:
-            finished = target.finished()
-            plan = session.plan(cases, finished)
-            if options.verbose:
-                notes = dict.fromkeys(plan.finished, "finished")
-                notes |= {case: ": ".join(why) for case, why in plan.refused.items()}
-                for case in plan.cases:  # each line can be pasted after `sweep`
-                    print(case.key + (f"   # {notes[case]}" if case in notes else ""))
-            show(plan_parts(plan), console)
-            statuses = {*finished.values(), *(status for status, _ in plan.refused.values())}
-            return CASES_FAILED if statuses.intersection(BAD_STATUSES) else DONE
+            return _show_plan(session.plan(cases, target.finished()), options.verbose, console)
         machine = session.machine()
         target.check_machine(machine)
         if config.out is None:
@@ -95,16 +86,28 @@ def run_sweep(options: argparse.Namespace) -> int:
                 except OSError as error:  # such as another user's link
                     notify(f"the link latest still points elsewhere: {error.strerror}")
             show_report(contents, target.path, target.path, written, console)
-    if options.open and trials is not None:
-        open_report(target.path)
     if trials is None:
         notify("interrupted; the measurements so far are reported")
         return INTERRUPTED
+    if options.open:
+        open_report(target.path)
     unfinished = target.unfinished(cases, contents.lines, trials) if is_complete else ""
     if unfinished:
         notify(unfinished)
     is_bad = unfinished or not is_complete or any(line.status in BAD_STATUSES for line in contents.lines)
     return CASES_FAILED if is_bad else DONE
+
+
+def _show_plan(plan: Plan, is_verbose: bool, console: Console) -> int:
+    """Print what a dry run would measure. Return 3 if a case is known to fail."""
+    if is_verbose:
+        notes = dict.fromkeys(plan.finished, "finished")
+        notes |= {case: ": ".join(why) for case, why in plan.refused.items()}
+        for case in plan.cases:  # each line can be pasted after `sweep`
+            print(case.key + (f"   # {notes[case]}" if case in notes else ""))
+    show(plan_parts(plan), console)
+    statuses = {*plan.finished.values(), *(status for status, _ in plan.refused.values())}
+    return CASES_FAILED if statuses.intersection(BAD_STATUSES) else DONE
 
 
 def plan_parts(plan: Plan) -> list[Table | str]:

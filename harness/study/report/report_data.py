@@ -4,7 +4,7 @@ import re
 import shlex
 import textwrap
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -119,12 +119,16 @@ def show_answer(contents: Contents, console: Console) -> None:
     Tables over own axes follow.
     """
     about = " · ".join(text for text in contents.about if not text.startswith("harness "))
-    blocks: list[Sequence[Table | str]] = [[about, *contents.quality]]
-    blocks += [[answer.table] for answer in contents.drawn_answers]
-    blocks.append([] if contents.answers else ["Nothing was timed."])
-    blocks.append(_sentences(contents, console.width))
-    blocks += [[table] for table in contents.over_own_axes[:_MOST_SETTINGS]]
-    blocks.append([*filter(None, [_more(len(contents.over_own_axes), "own-axis table", _MOST_SETTINGS).text])])
+    own_axes = contents.over_own_axes
+    left = _more(len(own_axes), "own-axis table", _MOST_SETTINGS).text
+    blocks: list[Sequence[Table | str]] = [
+        [about, *contents.quality],
+        *([answer.table] for answer in contents.drawn_answers),
+        [] if contents.answers else ["Nothing was timed."],
+        _sentences(contents, console.width),
+        *([table] for table in own_axes[:_MOST_SETTINGS]),
+        [left] if left else [],
+    ]
     first, *following = filter(None, blocks)
     show([*first, *(part for block in following for part in ("", *block))], console)
 
@@ -132,34 +136,23 @@ def show_answer(contents: Contents, console: Console) -> None:
 def _sentences(contents: Contents, width: int) -> list[str]:
     """The most important sentences, in the order: fastest, crossovers, claims, remarks about the numbers, failures.
 
-    If they take too many lines of this width, the first of each kind that fit stay, a refuted claim before all others.
-    Every reason of a failure stays, and so do times without a limit. Neither takes room from the others.
+    Of those that take too many lines of this width, some stay: see `_fitting`. Every reason of a failure stays, and so
+    do times without a limit. Neither takes room from the others.
     """
     answers = [(f"{answer.title}: " if len(contents.answers) > 1 else "", answer) for answer in contents.answers]
     crossovers = [f"{title}{sentence}" for title, answer in answers for sentence in answer.crossovers]
-    by_kind: dict[str, list[str]] = {
-        "fastest layer": [f"{title}{answer.fastest}" for title, answer in answers if answer.fastest],
-        "crossover": [*filter(None, [*crossovers, contents.apart])],
-        **{more.kind: [*more.sentences] for more in contents.findings.more},
-        "count of claims": [*filter(None, [contents.verdicts])],
+    texts: dict[str, Sequence[str]] = {
+        "fastest layer": [answer.fastest and f"{title}{answer.fastest}" for title, answer in answers],
+        "crossover": [*crossovers, contents.apart],
+        **{more.kind: more.sentences for more in contents.findings.more},
+        "count of claims": [contents.verdicts],
         _FIRST: contents.refuted,
-        "caution": [*filter(None, [cautions.caution_summary(contents.lines, contents.above_roof)])],
+        "caution": [cautions.caution_summary(contents.lines, contents.above_roof)],
     }
-    room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
-    if sum(_height(sentence, width) for sentences in by_kind.values() for sentence in sentences) > room:
-        room -= 1  # for the line that counts the others
-    chosen: dict[str, list[str]] = {kind: [] for kind in by_kind}
-    waiting = {kind: deque(sentences) for kind, sentences in by_kind.items() if sentences}
-    while waiting:
-        kind = min(waiting, key=lambda kind: (len(chosen[kind]), kind != _FIRST))
-        sentence = waiting[kind].popleft()
-        if _height(sentence, width) <= room:
-            room -= _height(sentence, width)
-            chosen[kind].append(sentence)
-        if not waiting[kind]:
-            del waiting[kind]
+    by_kind = {kind: [*filter(None, sentences)] for kind, sentences in texts.items()}
+    chosen = _fitting(by_kind, width)
     shown = [
-        *chain.from_iterable(chosen.values()),
+        *chain(*chosen.values()),
         *cautions.unchecked_times(contents.lines, contents.provenance.machine),
         *cautions.other_kernels(contents.lines),
         *contents.failed,
@@ -171,6 +164,23 @@ def _sentences(contents: Contents, width: int) -> list[str]:
         short = f"Left out: {counted(sum(left.values()), 'finding')}: see report.md."
         shown.append(text if len(text) <= width else short)
     return shown
+
+
+def _fitting(by_kind: Mapping[str, Sequence[str]], width: int) -> dict[str, list[str]]:
+    """The first sentences of each kind, in turn, that fit on a terminal of this width; a refuted claim comes first."""
+    room = _MOST_LINES if width >= _NARROW else _MOST_NARROW_LINES
+    if sum(_height(sentence, width) for sentence in chain(*by_kind.values())) > room:
+        room -= 1  # for the line that counts the others
+    chosen: dict[str, list[str]] = {kind: [] for kind in by_kind}
+    waiting = {kind: deque(sentences) for kind, sentences in by_kind.items()}
+    while any(waiting.values()):
+        kinds = [kind for kind, sentences in waiting.items() if sentences]
+        kind = min(kinds, key=lambda kind: (len(chosen[kind]), kind != _FIRST))
+        sentence = waiting[kind].popleft()
+        if _height(sentence, width) <= room:
+            room -= _height(sentence, width)
+            chosen[kind].append(sentence)
+    return chosen
 
 
 def _height(sentence: str, width: int) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from markupsafe import Markup
 
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
-from harness.study.laws.predict import HeldOut
 from harness.study.report.document import Table, grouped
 from harness.study.report.figure_panels import BEYOND, HOLLOW
 from harness.study.report.provenance import calibration
@@ -97,6 +97,8 @@ _BASE = re.compile(r"\blog_(\w)\b")
 def page(contents: Contents) -> str:
     """Return the text of report.html."""
     charts, findings = chart_data(contents), contents.findings
+    by_metric = grouped(cost_models.worst_first(findings.held_out), attrgetter("metric"))
+    named = [prediction for of_metric in by_metric.values() for prediction in of_metric[:_MOST_NAMED]]
     values = {
         **vars(contents),
         "charts": charts,
@@ -104,7 +106,7 @@ def page(contents: Contents) -> str:
         "beyond": claims.order_table(findings.beyond_table1),
         "claims": claims.claims_table(findings.verdicts),
         "laws": cost_models.laws_table(findings.laws),
-        "predictions": cost_models.held_out_table(worst_predictions(findings.held_out)),
+        "predictions": cost_models.held_out_table(named),
         "unknown_exponent": costs.UNKNOWN_EXPONENT,
         "beyond_axis": BEYOND.capitalize(),
         "hollow": HOLLOW.capitalize(),
@@ -133,21 +135,15 @@ def rendered(template: str, scripts: Sequence[str], data: Mapping[str, Any], val
 _MOST_NAMED = 3
 
 
-def worst_predictions(held_out: Sequence[HeldOut]) -> list[HeldOut]:
-    """The predictions of each cost with the largest errors, the worst first."""
-    by_metric = grouped(cost_models.worst_first(held_out), lambda prediction: prediction.metric)
-    return [prediction for of_metric in by_metric.values() for prediction in of_metric[:_MOST_NAMED]]
-
-
 def embedded_json(data: Mapping[str, Any]) -> Markup:
-    """Return data as JSON that no HTML parser takes for markup: `<`, `>` and `&` become JSON escapes.
+    """Return data as JSON that no HTML parser takes for markup: `<`, `>`, `&` and `'` become JSON escapes.
 
     Raises ValueError for a number that is not finite, since JSON has no such numbers.
     """
-    text = json.dumps(_visible(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(text)
+    from jinja2.utils import htmlsafe_json_dumps
+
+    compact = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    return htmlsafe_json_dumps(_visible(data), json.dumps, **compact)
 
 
 def _visible(data: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from statistics import median
 from typing import Any
@@ -188,25 +188,23 @@ def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
 
 def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:
     """All cautions in one sentence: how many cases each kind concerns, and the first of them. Empty without any."""
-    kinds: dict[str, list[CaseResult]] = {}
-    for line in lines:
-        concerns = {
-            "bimodal": line.bimodal,
-            "without a faster kernel": line.backend_fallback,
-            "with unknown facts": line.facts_unknown,
-            "without a GPU time": _is_without_gpu_time(line),
-            "host-bound": line.host_bound and not _is_without_gpu_time(line),
-            "compared in their first tokens alone": _is_by_first(line),
-            "without a reference": is_by_itself(line),
-            "much less exact than the plain layer": is_inexact(line),
-            "suspect": line.suspect,
-        }
-        for kind in filter(concerns.get, concerns):
-            kinds.setdefault(kind, []).append(line)
+    lines = list(lines)
+    concerns: dict[str, Callable[[CaseResult], Any]] = {
+        "bimodal": attrgetter("bimodal"),
+        "without a faster kernel": attrgetter("backend_fallback"),
+        "with unknown facts": attrgetter("facts_unknown"),
+        "host-bound": _is_host_bound,
+        "without a GPU time": _is_without_gpu_time,
+        "compared in their first tokens alone": _is_by_first,
+        "without a reference": is_by_itself,
+        "much less exact than the plain layer": is_inexact,
+        "suspect": attrgetter("suspect"),
+    }
     text = []
-    for kind, alike in kinds.items():
-        why = f": {printable(alike[0].suspect or '')}" if kind == "suspect" else ""
-        text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
+    for kind, is_concerned in concerns.items():
+        if alike := [*filter(is_concerned, lines)]:
+            why = f": {printable(alike[0].suspect or '')}" if kind == "suspect" else ""
+            text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
     text += ["speeds above the machine's peak"] if above_roof else []
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
 
@@ -264,9 +262,13 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
 
 
 def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
-    bound = [line for line in lines if line.host_bound and not _is_without_gpu_time(line)]
+    bound = [*filter(_is_host_bound, lines)]
     why = "launching takes longer than the GPU's work, whose time the table shows"
     return _remark("host-bound", bound, f"{why}; calls back to back take {_wall_call(bound)}.")
+
+
+def _is_host_bound(line: CaseResult) -> bool:
+    return bool(line.host_bound) and not _is_without_gpu_time(line)
 
 
 def _is_without_gpu_time(line: CaseResult) -> bool:
@@ -338,11 +340,11 @@ def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     calibrated = " ".join(advice.get("text") or "" for advice in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in calibrated or "clock rate is not locked" in calibrated:
         return []
-    rates: dict[str, list[float]] = {}
-    for line in lines:
-        if line.device.startswith("cuda") and line.sm_clock_mhz:
-            rates.setdefault(line.device, []).append(line.sm_clock_mhz)
-    advice = [lock_advice(gpu_state_of(machine, device) or {}, seen) for device, seen in rates.items()]
+    clocked = [line for line in lines if line.device.startswith("cuda") and line.sm_clock_mhz]
+    advice = []
+    for device, alike in grouped(clocked, attrgetter("device")).items():
+        rates_mhz = [line.sm_clock_mhz or 0.0 for line in alike]
+        advice.append(lock_advice(gpu_state_of(machine, device) or {}, rates_mhz))
     return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
 
 
