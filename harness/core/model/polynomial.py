@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from math import comb
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -194,9 +195,8 @@ class Polynomial:
 
     def by_growth(self) -> "Polynomial":
         """The same sum, with the highest power of n first: `4n²d + 8nd²`."""
-        return Polynomial(
-            dict(sorted(self.coefficients.items(), key=lambda part: (-part[0].n, -part[0].log, -part[0].d, -part[0].h)))
-        )
+        terms = sorted(self.coefficients, key=attrgetter("n", "log", "d", "h"), reverse=True)
+        return Polynomial({term: self.coefficients[term] for term in terms})
 
     def __str__(self) -> str:
         return self.text or sum_text((value, _part_text(term, value)) for term, value in self.coefficients.items())
@@ -263,18 +263,18 @@ def parse(text: str, letters: Mapping[str, Polynomial] | None = None) -> Polynom
     signed, factor = _patterns(names, "".join(("h", *divisors)))
     total, products, place = Polynomial({}), 0, 0
     while place < len(text.rstrip()) or not products:
-        found = signed.match(text, place)
-        if not found or (products and not found[1]):
+        match = signed.match(text, place)
+        if not match or (products and not match[1]):
             raise _malformed(text, place, names)
-        product = constant(-1 if found[1] in ("−", "-") else 1)
-        for number, prefix, name, power in filter(any, factor.findall(found[2])):
+        product = constant(-1 if match[1] in ("−", "-") else 1)
+        for number, prefix, name, power in filter(any, factor.findall(match[2])):
             times = constant(int(number)) if number else symbols[prefix + name]
             for _ in range(_POWERS[power[-1:]]):
                 product *= times
         too_large = any(not -(2**63) < factor < 2**63 for factor in product.coefficients.values())
         if too_large or any(term.log > 1 or max(term.powers.values()) > max(_SUPERSCRIPT) for term in product.terms):
             raise _malformed(text, 0, names)
-        total, products, place = total + product, products + 1, found.end()
+        total, products, place = total + product, products + 1, match.end()
     summed = len(total.terms) < products or any(letter in text for letter in letters or ())
     return total if summed else replace(total, text=text)
 

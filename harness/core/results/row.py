@@ -206,8 +206,9 @@ def _json_of(fits: Check) -> Check:
     return is_json
 
 
-def object_of(fits: Check) -> Check:
-    return lambda value: type(value) is dict and all(map(fits, value.values()))
+def texts_by_name(value: Any) -> bool:
+    """Whether it is an object with text alone."""
+    return type(value) is dict and all(map(TEXT, value.values()))
 
 
 def _status_and_reason(value: Any) -> bool:
@@ -223,7 +224,7 @@ _FACT_CHECKS = {
     **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
     "transient_bytes": _whole,  # the remainder of a peak may be negative
     "block_sizes": _json_of(rows_of(COUNT, COUNT)),
-    "claims": _json_of(object_of(TEXT)),
+    "claims": _json_of(texts_by_name),
     "own_axes": _json_of(lambda value: OBJECT(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
 }
 
@@ -267,7 +268,7 @@ KINDS = {
             **dict.fromkeys(("forkable", "has_heads", "compiled"), FLAG),
             "family": TEXT,
             **dict.fromkeys(("refused", "file"), none_or(TEXT)),
-            "files": object_of(TEXT),
+            "files": texts_by_name,
             "imports": none_or(list_of(TEXT)),
         },
         builds_layer=False,
@@ -336,7 +337,7 @@ KINDS = {
         {
             **dict.fromkeys(("call", "summary", "equation", "family", "reference", "place"), TEXT),
             **dict.fromkeys(("has_heads", "causal", "compiled"), FLAG),
-            "claims": object_of(TEXT),
+            "claims": texts_by_name,
             "axes": rows_of(TEXT, TEXT, lambda value: type(value) in (int, float, bool, str, type(None))),
             "inputs": rows_of(TEXT, TEXT, TEXT),
             **dict.fromkeys(("modes", "masks", "takes"), LIST),

@@ -113,12 +113,19 @@ class RowSink(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives the progress of a sweep."""
+    """Receives the progress of a sweep. A subclass ignores what it does not define."""
 
-    def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
-    def finished(self, case: Case, status: str) -> None: ...
-    def added(self, cases: Collection[Case]) -> None: ...
+    def starting(self, phase: str, number: int) -> None:
+        return
+
+    def trial(self, case: Case, outcome: TrialOutcome) -> None:
+        return
+
+    def finished(self, case: Case, status: str) -> None:
+        return
+
+    def added(self, cases: Collection[Case]) -> None:
+        return
 
 
 # Seconds between two probes while waiting for a quiet machine. Disturbances last for seconds.

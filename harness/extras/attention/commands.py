@@ -135,17 +135,17 @@ def _gradient_reach(parser: argparse.ArgumentParser) -> None:
 
 def run_gradient_reach(options: argparse.Namespace) -> int:
     """Measure and draw how far back gradients reach."""
-    given = read_keys(options.keys, _GRADIENT_REACH_KEYS)
-    directory = _output_directory(given["out"], "gradient_reach.csv")
-    n, d, h = (given[name] for name in ("seq_len", "d_model", "num_heads"))
+    keys = read_keys(options.keys, _GRADIENT_REACH_KEYS)
+    directory = _output_directory(keys["out"], "gradient_reach.csv")
+    n, d, h = (keys[name] for name in ("seq_len", "d_model", "num_heads"))
     from harness.core.run.executor import short_executor
 
     with short_executor() as executor:
         executor.start()
         from .pictures import gradient_finding
 
-        cases = [Case(impl, n, d, h, mode="train", dtype="float64") for impl in given["impl"]]
-        outcomes = {case.impl: _gradients(case, given["seeds"], executor) for case in cases}
+        cases = [Case(impl, n, d, h, mode="train", dtype="float64") for impl in keys["impl"]]
+        outcomes = {case.impl: _gradients(case, keys["seeds"], executor) for case in cases}
     failed = {impl: of_seeds[-1] for impl, of_seeds in outcomes.items() if not of_seeds[-1].ok}
     for impl, outcome in failed.items():
         if len(failed) == len(outcomes):

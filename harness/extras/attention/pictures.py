@@ -55,9 +55,9 @@ def _escaped(cell: Any) -> Any:
     return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
 
 
-def _whose(own: bool, seeds: str) -> str:
+def _whose(is_own: bool, seeds: str) -> str:
     """Whose weights the layer had, in words. Random weights do not show what a layer learns."""
-    return "own weights" if own else f"untrained, {seeds}"
+    return "own weights" if is_own else f"untrained, {seeds}"
 
 
 def gradient_finding(outcomes: Mapping[str, Sequence[Mapping[str, Any]]], n: int, d: int) -> Finding:

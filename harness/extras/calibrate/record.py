@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.core.config.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
 from harness.core.model import file_io, formatting
-from harness.core.model.errors import UsageError
+from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.formatting import NamedTexts
 from harness.core.model.sweep_axes import Case
 from harness.core.results.run_directory import check_writable
@@ -294,14 +294,13 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
     from harness.core.model.file_validation import Damaged, checked
 
     try:
-        data = file_io.read_json(path)
+        with usage_error_about(path):
+            data = file_io.read_json(path)
         if not isinstance(data, dict) or data.get("kind") != "calibration":
             raise UsageError(f"{path}: not a calibration")
         if data.get("schema") != SCHEMA:
             raise UsageError(f"{path}: a calibration of schema {data.get('schema')}, not {SCHEMA}: make it anew")
         return data, checked(Calibration, data)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     except Damaged as damage:
         raise UsageError(f"{path}: a calibration that does not fit ({damage}): make it anew") from damage
     except ValueError as error:

@@ -114,21 +114,19 @@ class TimeChange:
 def fact_changes(history: History) -> list[FactChange]:
     """All changes of facts, layers and cost models, in the order of the commits."""
     changes: list[FactChange] = []
-    keys = dict.fromkeys(key for commit in history.commits for key in commit.cases)
-    for key in keys:
-        cases = [commit.cases.get(key) for commit in history.commits]
+    cases_of = history.cases()
+    for key, cases in cases_of.items():
         statuses = [None if case is None else case.reason or MEASURED for case in cases]
         changes += _changes(history, (key, impl_of(key), STATUS), statuses, _judge_status)
         for name, title in FACT_TITLES.items():
             facts = [_fact(case, name) for case in cases]
             judge, text = partial(_judge_fact, name), partial(fact_text, name)
             changes += _changes(history, (key, impl_of(key), title), facts, judge, text)
-    for impl in dict.fromkeys(map(impl_of, keys)):
+    for impl in dict.fromkeys(map(impl_of, cases_of)):
         layers = [_layer(impl, commit) for commit in history.commits]
         changes += _changes(history, (f"impl={impl}", impl, LAYER), layers, _judge_status)
-    for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
+    for key, models in history.models().items():
         subject, _, metric = key.rpartition(" of=")
-        models = [commit.models.get(key) for commit in history.commits]
         about = subject, parse_finding_id(key).impl, f"Cost model of {metric}"
         changes += _changes(history, about, models, _judge_model, _model_text)
     return sorted(changes, key=lambda change: history.commits.index(change.after))
@@ -164,7 +162,8 @@ def fact_text(name: str, value: int | str) -> str:
 def _model_text(model: CostModel) -> str:
     exponents = dict(model.exponents)
     along_n = [f"exponent {exponents.pop('n'):.3g}"] if "n" in exponents else []
-    return ", ".join([model.law, *along_n, *(f"exponent in {axis} {own:.3g}" for axis, own in exponents.items())])
+    along_own = (f"exponent in {axis} {exponent:.3g}" for axis, exponent in exponents.items())
+    return ", ".join([model.law, *along_n, *along_own])
 
 
 @cache

@@ -202,6 +202,16 @@ class History:
         elif isinstance(line, Blessing):
             self.blessed[line.blessed] = line.reason
 
+    def cases(self) -> dict[str, list[MeasuredCase | None]]:
+        """What each commit has of every case that any commit has."""
+        keys = dict.fromkeys(key for commit in self.commits for key in commit.cases)
+        return {key: [commit.cases.get(key) for commit in self.commits] for key in keys}
+
+    def models(self) -> dict[str, list[CostModel | None]]:
+        """What each commit has of every cost model that any commit has."""
+        keys = dict.fromkeys(key for commit in self.commits for key in commit.models)
+        return {key: [commit.models.get(key) for commit in self.commits] for key in keys}
+
     def find(self, ref: str) -> CommitLine | None:
         """The commit that a full hash or its beginning names; None without one. Raises UsageError for several."""
         matching = [commit for commit in self.commits if len(ref) >= 4 and commit.commit.startswith(ref.lower())]

@@ -64,7 +64,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         *_charts("exponents", "Scaling exponent in n at the largest length.", _exponents(history)),
         *_ratio_charts(history, series, times),
     ]
-    impls = {impl_of(key) for commit in history.commits for key in commit.cases}
+    impls = set(map(impl_of, history.cases()))
     values = {
         "name": history.path.name,
         "about": _about(history),
@@ -254,12 +254,11 @@ def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]
 
 def _relative_counts(history: History) -> _SeriesByTitle:
     """Each count over its first value, at the largest length of each layer."""
-    keys = dict.fromkeys(key for commit in history.commits for key in commit.cases)
-    largest = {impl_of(key): key for key in keys}  # cases come in ascending order
+    # Cases come in ascending order.
+    largest = {impl_of(key): cases for key, cases in history.cases().items()}
     series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
-        for impl, key in largest.items():
-            cases = [commit.cases.get(key) for commit in history.commits]
+        for impl, cases in largest.items():
             counts = [case.facts.get(name) if case else None for case in cases]
             positive = [value for value in counts if isinstance(value, int) and value > 0]
             if positive:
@@ -280,9 +279,8 @@ def _changes(series: Mapping[str, Any]) -> bool:
 
 def _exponents(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
-    for key in dict.fromkeys(key for commit in history.commits for key in commit.models):
+    for key, models in history.models().items():
         subject, _, metric = key.rpartition(" of=")
-        models = [commit.models.get(key) for commit in history.commits]
         values = [model.exponent_n if model else None for model in models]
         if any(value is not None for value in values):
             texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]

@@ -218,8 +218,8 @@ def read_comparison_request(
     impls, sides = None, _settings_of_sides(keys, texts, settings, config_dir)
     if keys["ref"] is None and sides is None:
         impls = _two_sides([text for text in settings if text.startswith("impl=")])
-        others = (text for text in settings if not text.startswith("impl="))
-        settings = [*others, f"impl={','.join(dict.fromkeys(impls))}"]
+        without_impl = (text for text in settings if not text.startswith("impl="))
+        settings = [*without_impl, f"impl={','.join(dict.fromkeys(impls))}"]
     # With more blocks than usual, the looks go on at the same ratio: a case is still stopped soon after it is decided.
     looks, most = list(_RULES.looks), -(-keys["blocks"] // _RULES.generation)
     while looks[-1] < most:

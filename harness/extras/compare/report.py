@@ -330,8 +330,8 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
                 "quiet."
             )
     if comparison.control == HELD:
-        held = formatting.counted(sum(control.held for _, control in comparison.controls), "case")
-        yield f"The A/A control held: {held}, measured against the base once more."
+        cases = formatting.counted(sum(control.held for _, control in comparison.controls), "case")
+        yield f"The A/A control held: {cases}, measured against the base once more."
     carry_overs = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
     if carry_overs:
         ratio, lo, hi = max(carry_overs)

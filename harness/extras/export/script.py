@@ -129,8 +129,8 @@ def _listed(lines: Sequence[CaseResult]) -> str:
 
 def _check(lines: Sequence[CaseResult]) -> None:
     """Raise UsageError with the reason if the script cannot hold these cases."""
-    first, *others = lines
-    for other in others:
+    first, *further = lines
+    for other in further:
         for axis in AXES:
             if axis not in _OF_A_SIDE and getattr(first, axis) != getattr(other, axis):
                 raise UsageError(f"both cases of a script have the same sizes and setting: these differ in {axis}")
@@ -199,8 +199,8 @@ def _truths(references: Mapping[str, Any], built: dict[str, Any]) -> dict[str, s
 
     Sides with equal references share it.
     """
-    first, *others = references.values()
-    shared = first is not None and all(other == first for other in others)
+    first, *further = references.values()
+    shared = first is not None and all(other == first for other in further)
     names = {
         name: script_parts.REFERENCE if shared else f"{script_parts.REFERENCE} of {name}"
         for name, reference in references.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.model.sweep_axes import Case
-from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, TEXT, TrialKind, list_of, none_or, object_of
+from harness.core.results.row import AT_LEAST_0, COUNT, FLAG, LIST, OBJECT, TrialKind, list_of, none_or, texts_by_name
 
 # The package of the project's layers, and the name under which pip installs it.
 _LAYERS, _PROJECT = "impls", "attn-harness"
@@ -112,7 +112,7 @@ DESCRIBE_CALL = TrialKind(
         "output": none_or(list_of(list_of(COUNT))),
         "lengths": none_or(list_of(LIST)),
         **dict.fromkeys(("tolerance", "gradient_tolerance"), AT_LEAST_0),
-        "modules": object_of(TEXT),
+        "modules": texts_by_name,
     },
     builds_layer=False,
     handler="harness.extras.export.trials:describe_call",
@@ -199,9 +199,9 @@ def differing(described: Sequence[Description]) -> str | None:
 
 def _takes_packed(layer: Description, inputs: Sequence[Any]) -> bool:
     """Whether a layer without weights takes the q, k and v of a function side by side, (b, n, 3d)."""
-    sizes, *others = inputs[0]
+    sizes, *described = inputs[0]
     heads = layer["arguments"].get("num_heads")
-    alike = len(inputs) == 3 and inputs[0] == inputs[1] == inputs[2] and others == ["", True, "normal", ""]
+    alike = len(inputs) == 3 and inputs[0] == inputs[1] == inputs[2] and described == ["", True, "normal", ""]
     return layer["target"].startswith("impls.sdpa.") and alike and len(sizes[0]) == 4 and sizes[0][2] == heads
 
 

@@ -50,19 +50,16 @@ def measured_value(
         there = {_place(value.line, False, against): value for value in elsewhere}
         here = measured_value(lines, quantity, of, over, at)
         both = [(value, there.get(_place(value.line, False, against))) for value in here]
-        return [_divided(one.line, one, other) for one, other in both if other is not None]
-    mine = sorted((line for line in lines if line.impl == of and is_at_size(line, at)), key=lambda line: line.seq_len)
+        return [_divided(value.line, value, other) for value, other in both if other is not None]
+    of_layer = (line for line in lines if line.impl == of)
+    matching = (line for line in of_layer if all(_value(line, axis) in values for axis, values in at.items()))
+    mine = sorted(matching, key=attrgetter("seq_len"))
     if not over:
         return [_known(line, quantity) for line in mine]
     any_heads = bool({of, over} & layers_without_heads(lines))
     divisors = {_place(line, any_heads): line for line in lines if line.impl == over}
     pairs = [(line, divisors.get(_place(line, any_heads))) for line in mine]
     return [_ratio(line, other, quantity) for line, other in pairs if other is not None]
-
-
-def is_at_size(line: CaseResult, at: Size) -> bool:
-    """Whether a line matches `at` on every axis named there."""
-    return all(_value(line, axis) in values for axis, values in at.items())
 
 
 def _value(line: CaseResult, axis: str) -> Any:
@@ -233,21 +230,22 @@ def judged_claims_table(judged: Sequence[JudgedClaim]) -> "pd.DataFrame":
     """Return the verdicts as a tidy DataFrame: `published_claims.csv`."""
     import pandas as pd
 
-    rows = [
-        {
-            **vars(judged_claim.claim),
-            **vars(judged_claim.judgement),
-            "claim": judged_claim.claim.says,
-            "kind": judged_claim.claim.kind,
-            "impl": judged_claim.claim.of[0],
-            "over": judged_claim.claim.of[1],
-            "at": size_text(judged_claim.claim.at),
-            "against": size_text(judged_claim.claim.against),
-            "wanted": " ".join(f"{number:g}" for number in judged_claim.claim.wanted),
-        }
-        for judged_claim in judged
-    ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame([_claim_row(each.claim, each.judgement) for each in judged], columns=list(COLUMNS))
+
+
+def _claim_row(claim: Claim, judgement: Judgement) -> dict[str, object]:
+    impl, over = claim.of
+    return {
+        **vars(claim),
+        **vars(judgement),
+        "claim": claim.says,
+        "kind": claim.kind,
+        "impl": impl,
+        "over": over,
+        "at": size_text(claim.at),
+        "against": size_text(claim.against),
+        "wanted": " ".join(f"{number:g}" for number in claim.wanted),
+    }
 
 
 @dataclass(frozen=True)
@@ -346,19 +344,20 @@ class PublishedFindings:
             + (f". Changed settings: {' '.join(paper.changed)}" if paper.changed else ""),
             *(note.rstrip(".") for note in paper.notes),
         ]
-        columns = {"the paper's claim": "claim", "verdict": "verdict", "measured": "formula", "why": "why"}
-        of = attrgetter("verdict", "measured", "reason")
-        sourced = any(of_claim.claim.source for of_claim in self.claims)
-        judged = [
-            (of_claim.claim.says, *of(of_claim.judgement), *([of_claim.claim.source] if sourced else []))
-            for of_claim in self.claims
-        ]
+        columns = {
+            "the paper's claim": "claim",
+            "verdict": "verdict",
+            "measured": "formula",
+            "why": "why",
+            "source": "why",
+        }
+        of = attrgetter("claim.says", "judgement.verdict", "judgement.measured", "judgement.reason", "claim.source")
         return Section(
             f"Published, and measured: {paper.name}" + (f" (scale={paper.scale})" if paper.scale else ""),
             [
                 *(Sentence(f"{sentence}.") for sentence in about if sentence),
                 Sentence(self.sentences[0]),
-                Table(columns | {"source": "why"} if sourced else columns, judged),
+                Table(columns, [*map(of, self.claims)]).without_empty("source"),
                 *_figure_tables(self.figures),
             ],
         )

@@ -150,9 +150,9 @@ def _layers(name: Any) -> tuple[str, str]:
 
 
 @validator
-def _values(axis: str, given: Sequence[Any]) -> tuple[Any, ...]:
-    values = check_axis("d_model" if axis == "head_dim" else axis, given)
-    if len(values) != len(given):
+def _values(axis: str, stated: Sequence[Any]) -> tuple[Any, ...]:
+    values = check_axis("d_model" if axis == "head_dim" else axis, stated)
+    if len(values) != len(stated):
         raise ValueError(f"{axis} has a value twice")
     return values
 

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from itertools import accumulate, pairwise
@@ -30,7 +30,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.results.row_files import StoredRow
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
-from harness.core.run.outcome import TrialOutcome
+from harness.core.run.scheduler import Watcher
 from harness.core.run.session import Phase, Session
 
 _SEED = 0
@@ -144,13 +144,8 @@ class _Rows:
         self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))
 
 
-class _NoScreen:
+class _NoScreen(Watcher):
     """A watcher that shows nothing: pytest owns the screen."""
-
-    def starting(self, phase: str, number: int) -> None: ...
-    def trial(self, case: Case, outcome: TrialOutcome) -> None: ...
-    def finished(self, case: Case, status: str) -> None: ...
-    def added(self, cases: Collection[Case]) -> None: ...
 
 
 def impl_name_of(layer: object) -> str:
