@@ -127,7 +127,7 @@ def show_answer(contents: Contents, console: Console) -> None:
         [] if contents.answers else ["Nothing was timed."],
         _sentences(contents, console.width),
         *([table] for table in own_axes[:_MOST_SETTINGS]),
-        [left] if left else [],
+        [*filter(None, [left])],
     ]
     first, *following = filter(None, blocks)
     show([*first, *(part for block in following for part in ("", *block))], console)
@@ -174,8 +174,7 @@ def _fitting(by_kind: Mapping[str, Sequence[str]], width: int) -> dict[str, list
     chosen: dict[str, list[str]] = {kind: [] for kind in by_kind}
     waiting = {kind: deque(sentences) for kind, sentences in by_kind.items()}
     while any(waiting.values()):
-        kinds = [kind for kind, sentences in waiting.items() if sentences]
-        kind = min(kinds, key=lambda kind: (len(chosen[kind]), kind != _FIRST))
+        kind = min(filter(waiting.get, waiting), key=lambda kind: (len(chosen[kind]), kind != _FIRST))
         sentence = waiting[kind].popleft()
         if _height(sentence, width) <= room:
             room -= _height(sentence, width)

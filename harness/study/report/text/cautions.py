@@ -343,8 +343,8 @@ def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     clocked = [line for line in lines if line.device.startswith("cuda") and line.sm_clock_mhz]
     advice = []
     for device, alike in grouped(clocked, attrgetter("device")).items():
-        rates_mhz = [line.sm_clock_mhz or 0.0 for line in alike]
-        advice.append(lock_advice(gpu_state_of(machine, device) or {}, rates_mhz))
+        rates_mhz = map(attrgetter("sm_clock_mhz"), alike)
+        advice.append(lock_advice(gpu_state_of(machine, device) or {}, [*rates_mhz]))
     return [f"clock rate: {text}" for text in dict.fromkeys(filter(None, advice))]
 
 
