@@ -230,7 +230,7 @@ def judge_law(
         if before is not None and is_time:
             # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
             before = replace(before, hi=max(before.hi, *_growth(was.law, axis)))
-        finding = judge_exponent(metric, before, after, grown, eased(axis))
+        finding = judge_exponent(metric, before, after, grown, not is_time and eased(axis))
         if finding is None:
             continue
         verdict, why = finding
@@ -267,14 +267,11 @@ def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
     return sizes[axis], replace(case, options=options or NO_OPTIONS)
 
 
-def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str | None, axis: str) -> bool:
+def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str, axis: str) -> bool:
     """Whether no cost in the column increased and no step to the next size along `axis` became larger.
 
-    The exponent may still be larger: attention without its projections has only the n² term left. For time, which has
-    no `column`, the answer is always False, because `check` compares no times.
+    The exponent may still be larger: attention without its projections has only the n² term left.
     """
-    if column is None:
-        return False
     # What each case costs less than before. All cases that differ only along the axis have the same key.
     saved: dict[Case, list[int]] = {}
     for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):
