@@ -203,7 +203,7 @@ _POWERS = " ²³⁴"
 
 def _growth(law: str, axis: str) -> tuple[int, bool]:
     """The power of an axis, and whether log n is a factor, in the fastest-growing term in the text of a law."""
-    factors = re.findall(rf"(?<![A-Za-z/])(log )?{axis}([²³⁴]?)(·log n)?", law)
+    factors = re.findall(rf"(?<![A-Za-z0-9/])(log )?{axis}(?![A-Za-z])([²³⁴]?)(·log n)?", law)
     growths = ((0, True) if log else (1 + _POWERS.index(sign or " "), bool(times)) for log, sign, times in factors)
     return max(growths, default=(0, False))
 
