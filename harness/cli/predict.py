@@ -5,7 +5,7 @@ Both take a size and one of the run's settings. Neither measures anything.
 
 import argparse
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from harness.core.model.formatting import BYTE_UNITS, NumberText
 from harness.core.model.sweep_axes import SETTINGS
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import read_run_directory
-from harness.study.laws import crossovers, predict
+from harness.study.laws import predict
 from harness.study.laws.fitted_laws import SAYS_NOTHING, FittedLaw, Prediction, fit_laws
 from harness.study.laws.predict import Recommendation, SizeRequest
 from harness.study.laws.roofline import roofs, with_suspects
@@ -57,10 +57,9 @@ def run_predict(options: argparse.Namespace) -> int:
     """Print the cost of a layer at each size."""
     values, lines, laws, sizes = _read(options, Key("impl", many=True))
     requested = predict.laws_requested(values["impl"], laws, sizes[0].setting, options.run)
-    without_heads = crossovers.layers_without_heads(lines)
-    predicted = [(where, *predict.predict_each(requested, where, without_heads)) for where in sizes]
+    predicted = [(where, *predict.predict_each(requested, where, lines)) for where in sizes]
     if not any(of_laws for _, of_laws, _ in predicted):
-        raise UsageError(predicted[0][2][0])
+        raise UsageError(next(map(": ".join, predicted[0][2].items())))
     parts = [part for at_size in predicted for part in predictions(*at_size)]
     show([*parts, *held_out_sentences(predict.hold_out(lines))], Console())
     return DONE
@@ -74,11 +73,11 @@ def run_recommend(options: argparse.Namespace) -> int:
     for where in sizes:
         recommended = predict.recommend(lines, laws, where, memory)
         if reason := no_recommendation(recommended, memory):
-            refused.append(f"At {where}: {reason}." if len(sizes) > 1 else reason)
+            refused.append(f"At {where}: {reason}.")
         else:
             parts += recommendation(recommended, where, memory)
-    if len(refused) == len(sizes):
-        raise UsageError(refused[0])
+    if not parts:
+        raise UsageError(reason)
     show([*parts, *refused], Console())
     return DONE
 
@@ -90,9 +89,9 @@ _LEAST_SHARE = 0.5
 
 
 def predictions(
-    where: SizeRequest, of_laws: Sequence[tuple[FittedLaw, Prediction]], unknown: Iterable[str]
+    where: SizeRequest, of_laws: Sequence[tuple[FittedLaw, Prediction]], unknown: Mapping[str, str]
 ) -> list[Table | str]:
-    """The predictions at a size, the layers without one, and the warnings, equal ones merged."""
+    """The predictions at a size, the layers without one or beyond their limits, and the warnings, equal ones merged."""
     columns = {"impl": "layer", "cost": "", "value": "n", "with 95 %": "n", "": ""}
     rows = []
     metrics_of: dict[str, list[str]] = {}
@@ -102,7 +101,7 @@ def predictions(
         for warning in prediction.warnings:
             metrics_of.setdefault(f"{impl}: {warning}", []).append(metric)
     warnings = [f"{text} ({', '.join(metrics)})" for text, metrics in metrics_of.items()]
-    return [f"At {where}:", Table(columns, rows), *unknown, *warnings]
+    return [f"At {where}:", Table(columns, rows), *map(": ".join, unknown.items()), *warnings]
 
 
 def _cells(metric: str, cost: Prediction) -> tuple[str, str, str]:
@@ -152,26 +151,27 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
 
 
 def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
-    first = recommended.ranked[0]
+    first, share, ratio = recommended.ranked[0], recommended.share, recommended.ratio
     between = _between(first.time, formatting.seconds)
     text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({between})."]
     if first.time.too_uncertain:
         text = [f"No recommendation at {where}: every layer's time is {_TOO_UNCERTAIN}. Measure closer sizes."]
-    elif recommended.share is not None and recommended.share < _LEAST_SHARE:
+    elif share is None or ratio is None:
+        text.append("It is the only one to choose from.")
+    elif share < _LEAST_SHARE:
         text = [
             f"No clear recommendation at {where}: {first.impl} has the lowest expected time, and is the fastest with "
-            f"probability {recommended.share:.2f}."
+            f"probability {share:.2f}."
         ]
-    elif recommended.share is None or recommended.ratio is None:
-        text.append("It is the only one to choose from.")
     else:
-        second, ratio = recommended.ranked[1], recommended.ratio
+        second = recommended.ranked[1]
         faster = f"{ratio.value:.2f} times as fast as {second.impl}"
         if ratio.hi < SAYS_NOTHING * ratio.value < SAYS_NOTHING**2 * ratio.lo:
             faster += f" ({ratio.lo:.2f} to {ratio.hi:.2f})"
         if second.time.too_uncertain:
             faster = f"The time of {second.impl} is {_TOO_UNCERTAIN}"
-        text.append(f"{faster}; {recommended.how_sure}: the fastest with probability {recommended.share:.2f}.")
+        but = ", apart from the remarks below" if recommended.is_open else ""
+        text.append(f"{faster}; {recommended.how_sure}: the fastest with probability {share:.2f}{but}.")
     for layer in recommended.too_large:
         if layer.memory and memory is not None:
             needs = f"may need {formatting.size(layer.memory.hi)}, more than {formatting.size(memory)}"

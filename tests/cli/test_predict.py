@@ -3,9 +3,11 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import rows
 from cli.known_runs import SIZES, cases, write
 from screens.text_file import printed as text_on
 from screens.text_file import terminal
@@ -80,6 +82,14 @@ def test_a_prediction_too_uncertain_is_said_to_be_that_and_has_no_number() -> No
     (row,) = [line for line in text.splitlines() if line.startswith("layer.1 ")]
     assert row.split()[1:5] == ["too", "uncertain", "to", "predict"]
     assert printed(ranked(vague, vague)).startswith("No recommendation at n = 512")
+
+
+def test_a_warning_qualifies_the_probability() -> None:
+    first, later = (Prediction(value, 0.9 * value, 1.1 * value, False) for value in (1e-3, 2e-3))
+    assert "; sure: the fastest with probability 1.00.\n" in printed(ranked(first, later))
+    text = printed(ranked(first, replace(later, warnings=("a guess",))))
+    assert "; likely: the fastest with probability 1.00, apart from the remarks below." in " ".join(text.split())
+    assert "layer.1: time: a guess" in text
 
 
 def test_layers_are_ordered_by_expected_time_with_the_probability_of_each() -> None:
@@ -160,7 +170,24 @@ def test_no_source_is_predicted_of_a_run_without_one_nor_another_of_a_run_with_o
     assert main(["predict", str(one), "n=512"]) == 0
     assert "source of 128" in capsys.readouterr().out
     assert main(["predict", str(one), "n=512", "kv_len=64"]) == 2
-    assert "kv_len=64 was requested and only kv_len=128 measured" in capsys.readouterr().err
+    assert "kv_len=64 was requested, and the law of time knows kv_len=128 only" in capsys.readouterr().err
+
+
+def test_a_failure_at_a_smaller_size_is_said_beside_a_prediction_and_prevents_a_recommendation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write(tmp_path / "run", cases())
+    with (run / "rows" / "host-1.jsonl").open("a") as file:
+        failed = rows.row(Case("rnn.torch", 3000, 256, 1), "facts", status="timeout", reason="no answer within 9 s")
+        file.write(json.dumps({"schema": 2, **failed}) + "\n")
+    size = ["seq_len=4096", "d_model=256", "num_heads=4"]
+    assert main(["predict", str(run), "impl=rnn.torch", *size]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert " rnn.torch: timeout at n=3000 d=256: no answer within 9 s " in out
+    assert main(["recommend", str(run), *size]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("Use attention.fused at n = 4096")
+    assert "Left out: rnn.torch: timeout at n=3000 d=256: no answer within 9 s." in out
 
 
 def test_a_layer_is_recommended_for_a_source(over_sources: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -182,6 +182,20 @@ def test_the_next_command_names_the_run_and_the_setting_of_the_first_answer() ->
     )
 
 
+@pytest.mark.parametrize(
+    ("chosen", "end"),
+    [
+        ({"seq_len": 512}, "Next:   measure more lengths, such as seq_len=512,1024,2048"),
+        ({"batch_size": 1}, "seq_len=4096 d_model=256 num_heads=8 batch_size=1"),
+    ],
+)
+def test_the_next_command_is_one_that_the_run_can_answer(chosen: dict[str, int], end: str) -> None:
+    lines = [*usual(), *(replace(line, batch_size=2) for line in usual() if "batch_size" in chosen)]
+    lines = [line for line in lines if line.seq_len == chosen.get("seq_len", line.seq_len)]
+    contents = Contents(lines, analyse(lines))
+    assert next_steps(contents, Path("run"), Path("run"), [])[-1].endswith(end)
+
+
 def test_many_times_that_cannot_be_compared_are_measured_again_with_more_precision() -> None:
     lines = [replace(line, time_lo_s=(line.time_s or 0.0) / 20) for line in usual()]
     origin = replace(some_origin(), command="python -m harness sweep impl=rnn.torch precision=quick")

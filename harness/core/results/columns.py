@@ -202,7 +202,7 @@ class CaseResult(Case):
         "CPU time of threads after a call, over the time of the call or watched", "1", "median"
     )
     suspect: str | None = _column(
-        "why `time_s` cannot be right: the case then has no rank, and is compared with no other"
+        "why `time_s` cannot be right, or not be compared: the case then has no rank, and is compared with no other"
     )
     output_error: float | None = _unheld(
         "the RMS error of the output against the reference in float64, as a share of the output's RMS, at the size "

@@ -116,10 +116,23 @@ def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
     points = [(value.line, value.known) for value in values if value.known is not None]
     if not points:
         return Judgement("", UNDETERMINED, f"no number was measured: {values[0].ended}")
-    along_n = {"exponent": _exponent, "overtakes": _overtakes}
-    if claim.kind in along_n:
-        return along_n[claim.kind](claim, _along_n(points))
-    return _value_claim(claim, _widest(points))
+    if claim.kind == "exponent":
+        return _exponent(claim, _along_n(points))
+    if claim.kind == "overtakes":
+        points = _along_n(points)
+        judgement = _overtakes(claim, points)
+    else:
+        points = _widest(points)
+        judgement = _value_claim(claim, points)
+    missing = [value for value in values if value.known is None and _size(value.line) >= _size(points[0][0])]
+    if judgement.verdict != CONFIRMED or not missing:
+        return judgement
+    reason = f"no number was measured at n = {missing[0].line.seq_len}: {missing[0].ended}"
+    return replace(judgement, verdict=UNDETERMINED, reason=reason)
+
+
+def _size(line: CaseResult) -> tuple[int, int]:
+    return line.d_model, line.num_heads
 
 
 _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
@@ -127,8 +140,8 @@ _OTHERS = tuple(axis for axis in AXES if axis not in ("impl", "seq_len"))
 
 def _widest(points: _Points) -> _Points:
     """The points with the largest width and, of these, the most heads."""
-    widest = max((line.d_model, line.num_heads) for line, _ in points)
-    return [(line, value) for line, value in points if (line.d_model, line.num_heads) == widest]
+    widest = max(_size(line) for line, _ in points)
+    return [(line, value) for line, value in points if _size(line) == widest]
 
 
 def _along_n(points: _Points) -> _Points:
@@ -167,9 +180,11 @@ def _value_claim(claim: Claim, points: _Points) -> Judgement:
 
 def _exponent(claim: Claim, points: _Points) -> Judgement:
     by_n = {line.seq_len: of_n for line, of_n in points}
-    if len(by_n) < 2:
-        return Judgement("", UNDETERMINED, "n was not varied alone")
-    small, large = sorted(by_n)[-2:]
+    large = max(by_n)
+    # Steps of blocks hide the power between lengths that are close together.
+    small = max((n for n in by_n if 2 * n <= large), default=None)
+    if small is None:
+        return Judgement("", UNDETERMINED, "n was not varied alone, by a factor of 2 at least")
     run = math.log(large / small)
     if min(*by_n[small][:2], *by_n[large][:2]) <= 0 or math.inf in (by_n[small][2], by_n[large][2]):
         return Judgement("", UNDETERMINED, "one trial has no interval")

@@ -66,19 +66,19 @@ def judge_case(
         if before is not None and after is not None and before != after:
             grows = growth.get(_METRICS.get(column, ""), "") if verdict is not Verdict.EQUIVALENT else ""
             reason = f"{quantity} {_change(before, after, written)} at {at}{grows}{note}"
-        texts = [formatting.if_known(value, written) for value in (before, after)]
-        yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
+        earlier, later = (formatting.if_known(value, written) for value in (before, after))
+        yield Outcome(str(case), quantity, verdict, earlier, later, reason)
     for column in ERRORS:
         errors = getattr(was, column), getattr(now, column)
         finding = check_rules.judge_error(case.dtype, *errors, error_factor)
         if finding is None:
             continue
         verdict, reason = finding
-        texts = [formatting.if_known(error, "{:.1e}".format) for error in errors]
+        earlier, later = (formatting.if_known(error, "{:.1e}".format) for error in errors)
         quantity = column.replace("_", " ")
         if verdict is Verdict.WORSE:
-            reason = f"{quantity} {' → '.join(texts)} at {at}, by more than error_factor={error_factor:g}{note}"
-        yield Outcome(str(case), quantity, verdict, texts[0], texts[1], reason)
+            reason = f"{quantity} {earlier} → {later} at {at}, by more than error_factor={error_factor:g}{note}"
+        yield Outcome(str(case), quantity, verdict, earlier, later, reason)
 
 
 def _status(name: str, was: Facts, now: Facts | None, note: str) -> Outcome:
@@ -139,7 +139,7 @@ def judge_baseline(
         return name.group in whole and (timed or not name.of_time)
 
     for name in filter(is_judged, was.laws):
-        eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what))
+        eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what, ""))
         has_grown = (name.group, name.what) in grown
         outcomes += check_rules.judge_law(name, was.laws[name], now.laws.get(name), has_grown, eased, note)
     return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, filter(is_judged, was.claims), note)]

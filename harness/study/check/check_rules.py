@@ -87,6 +87,7 @@ _SLACK = {"memory": RESOLUTION, "flops": 0.005, "depth": 0.005, TIMED: 0.0}
 # Kernels that never write the n × n scores, or the intermediates of a recurrent step, to memory.
 FUSED = ("flash", "efficient", "cudnn", "oneDNN")
 
+_EASED = "it is less at every size, and rises by no more"
 Finding = tuple[Verdict, str]  # the verdict and its reason; the reason is empty if the numbers suffice
 
 
@@ -159,8 +160,7 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
     lo, hi = (now.lo, now.hi) if metric == TIMED else (now.value, now.value)
     if lo > was.hi + _SLACK[metric]:
         # Only work that grows more slowly was removed, which is no regression.
-        why = "it is less at every size, and rises by no more"
-        return (Verdict.EQUIVALENT, why) if eased else (Verdict.WORSE, "")
+        return (Verdict.EQUIVALENT, _EASED) if eased else (Verdict.WORSE, "")
     if hi < was.lo - _SLACK[metric]:
         # Only work that grows more slowly was added, which is no improvement.
         return (Verdict.EQUIVALENT, "it grows slower, and is more") if grown else (Verdict.BETTER, "")
@@ -201,10 +201,11 @@ def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, 
 _POWERS = " ²³⁴"
 
 
-def _highest_power(law: str, axis: str) -> int:
-    """The highest power of an axis in the text of a law; 0 without any."""
-    signs = re.findall(rf"(?<![A-Za-z]){axis}([²³⁴]?)", law)
-    return max((1 + _POWERS.index(sign or " ") for sign in signs), default=0)
+def _growth(law: str, axis: str) -> tuple[int, bool]:
+    """The power of an axis, and whether log n is a factor, in the fastest-growing term in the text of a law."""
+    factors = re.findall(rf"(?<![A-Za-z0-9/])(log )?{axis}(?![A-Za-z])([²³⁴]?)(·log n)?", law)
+    growths = ((0, True) if log else (1 + _POWERS.index(sign or " "), bool(times)) for log, sign, times in factors)
+    return max(growths, default=(0, False))
 
 
 def judge_law(
@@ -221,18 +222,22 @@ def judge_law(
         why = "it had a law, and has none any more"
         yield Outcome(name.subject, f"law of {metric}", Verdict.UNMEASURED, was.law, "", f"{why}{note}")
         return
-    vague = [when for law, when in ((was, "in the baseline"), (now, "now")) if metric == TIMED and not law.determined]
+    is_time = metric == TIMED
+    sides = (was, "in the baseline"), (now, "now")
+    vague = [when for law, when in sides if not (law.determined and (law.exact or is_time))]
     for axis in was.axes:
         before, after = was.exponent(axis), now.exponent(axis)
-        if before is not None and metric == TIMED:
+        if before is not None and is_time:
             # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
-            before = replace(before, hi=max(before.hi, _highest_power(was.law, axis)))
-        finding = judge_exponent(metric, before, after, grown, eased(axis))
+            before = replace(before, hi=max(before.hi, *_growth(was.law, axis)))
+        finding = judge_exponent(metric, before, after, grown, not is_time and eased(axis))
         if finding is None:
             continue
         verdict, why = finding
-        if vague:
-            verdict, why = Verdict.UNDECIDED, f"the law of time is not determined {vague[0]}"
+        if vague and (is_time or why == _EASED):
+            verdict, why = Verdict.UNDECIDED, f"the law of {metric} is not determined {vague[0]}"
+        elif not (vague or is_time or verdict is Verdict.WORSE) and _growth(now.law, axis) > _growth(was.law, axis):
+            verdict, why = Verdict.WORSE, f"it changes its scaling: the law was {was.law}, is {now.law}"
         quantity, texts = f"exponent of {metric} in {axis}", (exponent_text(before), exponent_text(after))
         if verdict is not Verdict.EQUIVALENT and not why:
             laws = f"; the law was {was.law}, is {now.law}" if was.law != now.law else ""
@@ -262,14 +267,11 @@ def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
     return sizes[axis], replace(case, options=options or NO_OPTIONS)
 
 
-def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str | None, axis: str) -> bool:
+def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str, axis: str) -> bool:
     """Whether no cost in the column increased and no step to the next size along `axis` became larger.
 
-    The exponent may still be larger: attention without its projections has only the n² term left. For time, which has
-    no `column`, the answer is always False, because `check` compares no times.
+    The exponent may still be larger: attention without its projections has only the n² term left.
     """
-    if column is None:
-        return False
     # What each case costs less than before. All cases that differ only along the axis have the same key.
     saved: dict[Case, list[int]] = {}
     for case in sorted(cases, key=lambda case: _size_along(was, case, axis)[0]):

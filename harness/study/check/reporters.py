@@ -172,7 +172,9 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Raise UsageError if an output file cannot be written: before minutes of measuring, not after."""
     summary = os.environ.get(SUMMARY)
     named = [(f"--{flag} {path}", path) for flag, path in _requested_outputs(options)]
-    for name, path in [*named, *([(f"${SUMMARY} {summary}", Path(summary))] if summary else [])]:
+    if summary:
+        named.append((f"${SUMMARY} {summary}", Path(summary)))
+    for name, path in named:
         if path.is_dir():
             raise UsageError(f"{name}: it is a directory, name a file")
         if not path.absolute().parent.is_dir():

@@ -95,7 +95,7 @@ class FittedLaw:
         position = self._position(size)
         found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
         one = found[0] if len(found) == 1 else _either(*found)
-        smaller = [point for point in self._rising if _is_at_most(point.size, size)]
+        smaller = [point for point in self._rising if is_at_most(point.size, size)]
         # The highest of many measurements is high by chance. All lower ends hold together with 95 % (Bonferroni).
         reach = float(ndtri(1 - (1 - CONFIDENCE) / 2 / max(len(smaller), 1))) / NORMAL
         least = [(point.value, point.value * (point.lo / point.value) ** reach) for point in smaller]
@@ -130,12 +130,12 @@ class FittedLaw:
         points = self.series.points
         fell = 0
         for point in points:
-            if any(other.hi < point.lo and _is_at_most(point.size, other.size) for other in points):
+            if any(other.hi < point.lo and is_at_most(point.size, other.size) for other in points):
                 fell = max(fell, point.n)
         return [point for point in points if point.n > fell]
 
 
-def _is_at_most(small: Size, large: Size) -> bool:
+def is_at_most(small: Size, large: Size) -> bool:
     """Whether a size is at most another one along n, d and b, with the same heads and own sizes.
 
     More heads share the same width and may cost less, as may larger blocks.
@@ -185,7 +185,8 @@ class _Piece:
         at = sizes_by_letter(size)
         # No law can predict the cost along an axis of which one value was measured.
         fixed = [
-            f"{self._key(axis)}={at[axis]:g} was requested and only {self._key(axis)}={values[0]:g} measured"
+            f"{self._key(axis)}={at[axis]:g} was requested, and the law of {self.fitted.series.metric} knows "
+            f"{self._key(axis)}={values[0]:g} only: measure it too"
             for axis, values in self.measured.items()
             if len(values) == 1 and values != [at[axis]]
         ]
@@ -236,7 +237,7 @@ class _Piece:
             warnings.append(f"the law is undetermined: {self.law.reason}")
             if self.law.varied == ("n",):  # of several axes, another than n may leave the law undetermined
                 low, *_, high = self.measured["n"]
-                sizes = f"{len(self.measured['n'])} values of seq_len from {low} to {high}"
+                sizes = f"it knows {len(self.measured['n'])} values of seq_len from {low} to {high}"
                 more = f",{4 * high}" if at["n"] >= 4 * high else ""
                 warnings[-1] += f"; {sizes}: measure seq_len={2 * high}{more} too"
         return warnings

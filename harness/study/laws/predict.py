@@ -20,7 +20,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import NORMAL
 
 from .crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions
-from .fitted_laws import FittedLaw, Prediction, laws_of_layer
+from .fitted_laws import FittedLaw, Prediction, is_at_most, laws_of_layer
 from .laws import Range
 from .series import Series, point_of, series_groups, series_of, unlikeness
 
@@ -67,13 +67,15 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     if given.get("impl"):  # the sizes of other layers do not matter
         there = [series for series in there if series.impl in given["impl"]] or there
     points = [point for series in there for point in series.points]
-    d = _given_value("d_model", given, {point.d for point in points})
+    d = _one_value("d_model", given["d_model"], {point.d for point in points})
     # Layers without heads are measured at one head.
     heads = [{point.h for point in series.points} for series in there]
-    h = _given_value("num_heads", given, set().union(*(of_layer for of_layer in heads if of_layer != {1})) or {1})
+    h = _one_value(
+        "num_heads", given["num_heads"], set().union(*(of_layer for of_layer in heads if of_layer != {1})) or {1}
+    )
     if d % h:
         raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
-    b = _given_value("batch_size", given, {point.b for point in points})
+    b = _one_value("batch_size", given["batch_size"], {point.b for point in points})
     known: dict[str, set[float]] = {}
     impls = given.get("impl") or {series.impl for series in held}
     for series in held:  # a layer without any time has counts along its own axes
@@ -108,12 +110,8 @@ def _own_values(run: object, options: str | None, timed: Sequence[Series]) -> tu
     return given, others or (NO_OPTIONS if has_none else None)
 
 
-def _given_value(name: str, given: Mapping[str, Any], known: Collection[int]) -> int:
+def _one_value(name: str, given: Any, known: Collection[float]) -> Any:
     """The given value, or the only value in the run. Raises UsageError if the run has several."""
-    return int(_one_value(name, given[name], known))
-
-
-def _one_value(name: str, given: float | None, known: Collection[float]) -> float:
     if given is not None:
         return given
     if len(known) > 1:
@@ -171,18 +169,43 @@ def laws_requested(
 
 
 def predict_each(
-    laws: Iterable[FittedLaw], where: SizeRequest, without_heads: Collection[str]
-) -> tuple[list[tuple[FittedLaw, Prediction]], list[str]]:
-    """Each law's prediction at a size, and a sentence for each layer that has none there."""
+    laws: Iterable[FittedLaw], where: SizeRequest, lines: Sequence[CaseResult]
+) -> tuple[list[tuple[FittedLaw, Prediction]], dict[str, str]]:
+    """Each law's prediction at a size, and by layer why it has none or why the size may be beyond it.
+
+    `lines` are those of the run.
+    """
     found = []
-    unknown: dict[str, None] = {}
+    unknown: dict[str, str] = {}
+    without_heads = layers_without_heads(lines)
     for law in laws:
         impl = law.series.impl
+        size = where.of_layer(law.series, without_heads)
         try:
-            found.append((law, law.predict(*where.of_layer(law.series, without_heads))))
+            found.append((law, law.predict(*size)))
         except ValueError as error:
-            unknown[f"{impl}: {error}"] = None
-    return found, list(unknown)
+            unknown.setdefault(impl, str(error))
+        of_layer = [line for line in lines if line.impl == impl and line.law_setting == where.setting]
+        if why := _why_unreliable(of_layer, size):
+            unknown[impl] = why
+    return found, unknown
+
+
+def _why_unreliable(lines: Sequence[CaseResult], size: Size) -> str:
+    """Why no law of one layer is to be relied on at a size; empty if nothing speaks against it.
+
+    The layer failed there or at a smaller size, is incorrect anywhere, or has a time that cannot be right. A size that
+    was measured speaks for itself.
+    """
+    is_measured = any(line.size == size for line in lines)
+    for line in lines:
+        place = f"at n={line.seq_len} d={line.d_model}"
+        if line.suspect:
+            return f"its time {place} is suspect: {line.suspect}"
+        reaches = line.status == "incorrect" or (line.status != "unsupported" and is_at_most(line.size, size))
+        if line.status != "ok" and (line.size == size if is_measured else reaches):
+            return f"{line.status} {place}" + (f": {line.reason}" if line.reason else "")
+    return ""
 
 
 METRICS = ("time", "memory")
@@ -258,8 +281,8 @@ def _hold_out_layer(lines: Sequence[CaseResult]) -> list[HeldOut]:
                 predicted = fitted.predict(*point.size)
             except ValueError:  # no prediction, for a width measured only at the largest n, for example
                 continue
-            costs = (predicted.value, predicted.lo, predicted.hi, point.value)
-            found.append(HeldOut(one.impl, one.setting, one.metric, *point.size[:4], one.largest.n, *costs, point.own))
+            case = one.impl, one.setting, one.metric, *point.size[:4], one.largest.n
+            found.append(HeldOut(*case, predicted.value, predicted.lo, predicted.hi, point.value, point.own))
     return found
 
 
@@ -320,11 +343,18 @@ class Recommendation:
         return self.shares[0] if self.shares else None
 
     @property
+    def is_open(self) -> bool:
+        """Whether anything that is said beside the times may change which layer is the fastest."""
+        return bool(self.unlike) or any(one.time.warnings for one in self.ranked)
+
+    @property
     def how_sure(self) -> str:
         """`sure`, `likely` or `too close to call`; `the only one` if no second layer fits."""
         if self.share is None:
             return "the only one"
-        return "sure" if self.share >= SURE else "likely" if self.share >= LIKELY else "too close to call"
+        if self.share >= SURE and not self.is_open:
+            return "sure"
+        return "likely" if self.share >= LIKELY else "too close to call"
 
 
 def recommend(
@@ -334,72 +364,39 @@ def recommend(
 
     A layer fits if the upper end of its predicted peak bytes is at most `memory`. Layers with unknown memory then do
     not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
-    Layers that failed at exactly this size are not predicted, nor are those with a suspect time anywhere.
+    Layers whose laws are not to be relied on there, as after a failure at a smaller size, are not ranked.
     """
     of_run = list(lines)
+    fitted = [law for law in laws if law.series.setting == where.setting and law.series.metric in METRICS]
+    predicted, unknown = predict_each(fitted, where, of_run)
     without = layers_without_heads(of_run)
-    fitted = [law for law in laws if law.series.setting == where.setting]
-    series = {law.series.impl: law.series for law in fitted}
-    sizes = {impl: where.of_layer(one, without) for impl, one in series.items()}
-    left_out = _suspects(of_run, where.setting) | _failed(of_run, where.setting, sizes)
-    in_law = [line for line in of_run if line.time_in_law_s is not None]
-    measured = {(line.impl, line.law_setting, line.size): line.best_known_time for line in in_law}
-    by_impl: dict[str, dict[str, FittedLaw]] = {}
-    for law in fitted:
-        by_impl.setdefault(law.series.impl, {})[law.series.metric] = law
-    candidates, unknown = [], list(left_out.items())
-    for impl, own in by_impl.items():
-        if "time" in own and impl not in left_out:
-            size = sizes[impl]
-            try:
-                bytes_ = own["memory"].predict(*size) if "memory" in own else None
-                time = own["time"].predict(*size)
-                known = measured.get((impl, where.setting, size))
-                if time.measured and known is not None:
-                    time = replace(time, value=known[0], lo=known[1], hi=known[2])
-                candidates.append(Candidate(impl, time, bytes_))
-            except ValueError as error:
-                unknown.append((impl, str(error)))
-    if memory is not None:
-        unfit = "its memory is not known, nor whether it fits"
-        unknown += [(one.impl, unfit) for one in candidates if one.memory is None]
-    fitting = (one for one in candidates if one.fits(memory))
-    ranked = sorted(fitting, key=lambda one: (one.time.too_uncertain, one.time.value, one.impl))
-    too_large = tuple(one for one in candidates if one.memory is not None and not one.fits(memory))
-    found = tuple(ranked), too_large, tuple(unknown)
-    if len(ranked) < 2:
-        return Recommendation(*found)
-    costs = [one.time for one in ranked]
-    first, second = ((cost.value, cost.lo, cost.hi) for cost in costs[:2])
+    sizes = {law.series.impl: where.of_layer(law.series, without) for law in fitted}
     timed = [line for line in of_run if line.time_s and line.law_setting == where.setting]
     timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
     decisive = {line.impl: line for line in timed}
+    costs = {(law.series.impl, law.series.metric): cost for law, cost in predicted}
+    candidates = []
+    for (impl, metric), time in costs.items():
+        if metric == "time" and impl not in unknown:
+            line = decisive[impl]
+            if time.measured and line.time_in_law_s is not None and (known := line.best_known_time):
+                time = replace(time, value=known[0], lo=known[1], hi=known[2])
+            candidates.append(Candidate(impl, time, costs.get((impl, "memory"))))
+    if memory is not None:
+        without_memory = (one.impl for one in candidates if one.memory is None)
+        unknown |= dict.fromkeys(without_memory, "its memory is not known, nor whether it fits")
+    fitting = (one for one in candidates if one.fits(memory))
+    ranked = sorted(fitting, key=lambda one: (one.time.too_uncertain, one.time.value, one.impl))
+    too_large = tuple(one for one in candidates if one.memory is not None and not one.fits(memory))
+    found = tuple(ranked), too_large, tuple(unknown.items())
+    if len(ranked) < 2:
+        return Recommendation(*found)
+    first, second = ((one.time.value, one.time.lo, one.time.hi) for one in ranked[:2])
     known_by = [decisive[one.impl] for one in ranked]
     unlike = [unlikeness(known_by[0], line) for line in known_by]
-    return Recommendation(
-        *found,
-        probabilities_of_least(costs, unlike),
-        Range(*ratio_at(0, second, first, unlike[1]).ratio),
-        unlike_conditions([known_by]),
-    )
-
-
-def _suspects(lines: Iterable[CaseResult], setting: Setting) -> dict[str, str]:
-    """The layers with a time that cannot be right in this setting. Their laws are fitted to such times."""
-    return {
-        line.impl: f"its time at n={line.seq_len} d={line.d_model} is suspect: {line.suspect}"
-        for line in lines
-        if line.suspect and line.law_setting == setting
-    }
-
-
-def _failed(lines: Iterable[CaseResult], setting: Setting, sizes: Mapping[str, Size]) -> dict[str, str]:
-    """The failures at the size of each layer."""
-    return {
-        line.impl: f"{line.status} there" + (f": {line.reason}" if line.reason else "")
-        for line in lines
-        if line.status != "ok" and line.law_setting == setting and line.size == sizes.get(line.impl)
-    }
+    shares = probabilities_of_least([one.time for one in ranked], unlike)
+    ratio = Range(*ratio_at(0, second, first, unlike[1]).ratio)
+    return Recommendation(*found, shares, ratio, unlike_conditions([known_by]))
 
 
 def probabilities_of_least(costs: Sequence[Prediction], unlike: float | Sequence[float] = 0.0) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ difference between two measurements of the same thing.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from statistics import median
 
 from harness.core.config.machine import Machine, part
 from harness.core.model.formatting import counted
@@ -139,12 +140,26 @@ _TOO_FAST = {
 }
 
 
+# An interval that spans more than this factor says that its value cannot be compared with others.
+WIDEST = 10.0
+TOO_WIDE = f"the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases: measure again"
+
+
+def interval_widths(lines: Iterable[CaseResult]) -> list[float]:
+    """The ratios of the ends of the times' intervals, in ascending order."""
+    return sorted(line.time_hi_s / line.time_lo_s for line in lines if line.time_hi_s and line.time_lo_s)
+
+
 def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines, with the reason in `suspect` where the time cannot be right.
 
     It is surely above its roof, or threads of the layer work beside those of the case or after a call has returned.
+    If the intervals of most times of the run are too wide, no time can be compared.
     """
-    return [replace(line, suspect=_why_suspect(line, known)) for line in lines]
+    of_run = list(lines)
+    widths = interval_widths(of_run)
+    why = TOO_WIDE if widths and median(widths) > WIDEST else None
+    return [replace(line, suspect=_why_suspect(line, known) or (why if line.time_s else None)) for line in of_run]
 
 
 def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:

@@ -19,7 +19,7 @@ from harness.core.model.formatting import NumberText
 from harness.core.model.sweep_axes import SETTINGS, setting_text
 from harness.core.results.columns import CaseResult
 from harness.study.laws.crossovers import Crossover, layers_without_heads
-from harness.study.laws.roofline import Roof, RoofPoint
+from harness.study.laws.roofline import WIDEST, Roof, RoofPoint
 
 from .document import grouped
 from .layer_looks import Looks, looks_of_run
@@ -352,8 +352,6 @@ class Curve:
 
 # The ends of an interval, None if they are not known.
 Ends = tuple[float | None, float | None]
-# An interval that spans more than this factor says that its value cannot be compared with others.
-WIDEST = 10.0
 
 
 def too_wide(lo: float | None, hi: float | None) -> bool:

@@ -18,7 +18,7 @@ from .document import grouped
 from .figure_panels import Axis
 from .layer_looks import Looks
 from .text.cost_models import law_formula
-from .text.costs import Laws, near_fastest
+from .text.costs import Laws, close_to
 from .text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 
 # The costs of the overview, from left to right, with their metrics.
@@ -126,8 +126,8 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
     if axis is None:
         return None
-    keys = {line.impl: (line.impl, line.law_setting, metric) for line in panel.lines}
-    fitted = {impl: laws[key] for impl, key in keys.items() if key in laws}
+    keys = [(line.impl, line.law_setting, metric) for line in panel.lines]
+    fitted = {key[0]: laws[key] for key in keys if key in laws}
     shown = [curve.impl for curve in curves]
     if metric == "depth":
         exact = {impl: law_formula(law) for impl, law in fitted.items() if law.law.exact and not law.law.breaks}
@@ -180,10 +180,12 @@ def _fastest(panel: parts.Panel, crossovers: Iterable[Crossover]) -> tuple[Cross
     Which layer is the fastest is decided as for the table below. The sentence is empty for a single layer.
     """
     last = max((line.seq_len for line in panel.lines if line.time_s is not None), default=0)
-    impls = [line.impl for line in panel.lines if line.seq_len == last and line.time_s is not None]
+    at_last = [line for line in panel.lines if line.seq_len == last and line.best_known_time]
+    at_last.sort(key=attrgetter("time_s"))
+    impls = [line.impl for line in at_last]
     if len(impls) < 2:
         return None, ""
-    winner, *close = near_fastest(panel.lines, last)
+    winner, close = impls[0], close_to(at_last[0], at_last)
     if close:
         names = names_of([winner, *close], impls)
         return None, f"No clear winner at n = {last}: {names} are within measurement error."

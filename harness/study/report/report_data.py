@@ -200,16 +200,21 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
         lines.append(f"Next:   {more_precise}")
     elif contents.answers and contents.findings.laws:
         panel = (contents.drawn_answers or contents.answers)[0].panel
-        largest = max(panel.lines, key=lambda line: line.seq_len)
-        varying = [axis for axis in SETTINGS if len({getattr(line, axis) for line in contents.lines}) > 1]
-        sizes = f"seq_len={2 * largest.seq_len} d_model={panel.d_model} num_heads={panel.num_heads}"
+        timed = [line for line in panel.lines if line.time_s]
+        largest = max(timed, key=lambda line: line.seq_len)
+        n = largest.seq_len
+        if all(line.seq_len == n for line in timed):
+            return ["", *lines, f"Next:   measure more lengths, such as seq_len={n},{2 * n},{4 * n}"]
+        varying = [
+            axis for axis in (*SETTINGS, "batch_size") if len({getattr(line, axis) for line in contents.lines}) > 1
+        ]
+        sizes = f"seq_len={2 * n} d_model={panel.d_model} num_heads={panel.num_heads}"
         setting = [f"{axis}={getattr(largest, axis)}" for axis in varying if axis != "options"]
         if "options" in varying:  # a value of each option of any layer: the largest line's own comes last
-            timed = (line for line in (*contents.lines, largest) if line.time_s is not None)
-            options = {name: value for line in timed for name, value in options_of(line.options).items()}
+            with_time = (line for line in (*contents.lines, largest) if line.time_s is not None)
+            options = {name: value for line in with_time for name, value in options_of(line.options).items()}
             setting += [f"layer.{name}={value_text(value)}" for name, value in options.items()]
-        impls = {line.impl for line in panel.lines if line.time_s}
-        command = "recommend" if len(impls) > 1 else "predict"
+        command = "recommend" if len({line.impl for line in timed}) > 1 else "predict"
         typed = f"./{run}" if str(run).startswith("-") else str(run)
         lines.append(f"Next:   python -m harness {command} {shlex.quote(typed)} {sizes} {shlex.join(setting)}".rstrip())
     return ["", *lines]

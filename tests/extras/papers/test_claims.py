@@ -29,7 +29,7 @@ def pair(ratio: Callable[[int], float]) -> list[CaseResult]:
 
 
 RATIO = "sdpa.naive / sdpa.flash"
-ALONE = "n was not varied alone"
+ALONE = "n was not varied alone, by a factor of 2 at least"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_about_a_number_is_within_a_share_of_it(ratio: float, verdict: str) -> N
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(2.0, CONFIRMED), (1.0, REFUTED), (1.91, UNDETERMINED)])
-def test_a_power_of_n_is_read_between_the_two_largest(power: float, verdict: str) -> None:
+def test_a_power_of_n_is_read_between_the_largest_and_half_of_it(power: float, verdict: str) -> None:
     one = judge(timed("sdpa.naive", lambda n: 1e-9 * n**power), exponent=2, within=0.1)
     assert one.verdict == verdict
     assert one.measured.startswith(f"n^{power:.2f}")
@@ -131,6 +131,26 @@ def test_of_what_was_not_measured_nothing_is_claimed() -> None:
     assert judge([], at_least=1) == Judgement("", NOT_MEASURED, "no case of it was measured")
     broken = [replace(line, time_s=None, status="oom") for line in timed("sdpa.naive", lambda n: 1.0)]
     assert judge(broken, at_least=1) == Judgement("", UNDETERMINED, "no number was measured: oom")
+
+
+@pytest.mark.parametrize("status", ["oom", "incorrect", "timeout"])
+@pytest.mark.parametrize("claim", [{"at_least": 1}, {"overtakes": [0, 512]}, {"about": 2.0, "within": 0.1}])
+def test_no_claim_is_confirmed_where_a_case_has_no_number(claim: dict[str, Any], status: str) -> None:
+    lines = pair(lambda n: 2.0)
+    assert judge(lines, RATIO, **claim).verdict == CONFIRMED
+    failed = [replace(line, time_s=None, status=status) if line.seq_len == 2048 else line for line in lines]
+    judged = judge(failed, RATIO, **claim)
+    ended = f"sdpa.naive {status}, sdpa.flash {status}"
+    assert (judged.verdict, judged.reason) == (UNDETERMINED, f"no number was measured at n = 2048: {ended}")
+    assert judge(failed, RATIO, at_least=3).verdict == REFUTED
+
+
+def test_steps_of_blocks_between_lengths_close_together_refute_no_power() -> None:
+    lines = [
+        replace(line, peak_bytes=100 * 64 * -(-line.seq_len // 64) - 200)
+        for line in timed("sdpa.naive", lambda n: 1.0, sizes=(256, 512, 1000, 1024))
+    ]
+    assert judge(lines, quantity="memory_MiB", exponent=1, within=0.01).verdict == CONFIRMED
 
 
 def test_a_single_trial_decides_nothing() -> None:

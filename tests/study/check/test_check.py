@@ -1,13 +1,27 @@
 """Two baselines side by side: what got worse is named, with size and factor."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from study.check.baselines import CASES, MEMORY, TIME, baseline, facts, facts_of, group, law, wanting, with_counts
+from rows import attention_time, lines
+from study.check.baselines import (
+    CASES,
+    MACHINE,
+    MEMORY,
+    TIME,
+    baseline,
+    facts,
+    facts_of,
+    group,
+    law,
+    wanting,
+    with_counts,
+)
 
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
-from harness.study.check.baseline import Baseline, ClaimKept, FindingId
+from harness.study.check.baseline import Baseline, ClaimKept, FindingId, baseline_of
 from harness.study.check.check import (
     check_remarks,
     choose_cases,
@@ -17,6 +31,7 @@ from harness.study.check.check import (
     with_confirmation,
 )
 from harness.study.check.check_rules import Outcome, Verdict, exit_status
+from harness.study.laws.fitted_laws import fit_laws
 
 
 def changed(**values: object) -> Baseline:
@@ -41,6 +56,43 @@ def test_memory_that_grows_faster_is_a_regression() -> None:
     )
     *_, of_law = wanting(baseline(), now)
     assert (of_law.verdict.outcome, of_law.quantity) == ("regression", "exponent of memory in n")
+
+
+Bytes = Callable[[Case], int]
+CONSTANT_TOO: Bytes = lambda case: 2**20 + 8 * case.seq_len * case.d_model  # noqa: E731
+SQUARE: Bytes = lambda case: 4 * case.seq_len**2  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "lengths", "outcome", "said"),
+    [
+        # Up to n = d it is less and rises by less from size to size. At n = 4,096, it is 67 MB instead of 18 MB.
+        (CONSTANT_TOO, SQUARE, 6, "regression", "it changes its scaling: the law was "),
+        # As one length of two tells no law.
+        (CONSTANT_TOO, SQUARE, 2, "undecided", "the law of memory is not determined in the baseline"),
+        # Its exponent falls from 1 to 0.6, and it is less everywhere. At n = 1,024, it is 1 GB instead of 205 MB.
+        (lambda case: 200_000 * case.seq_len, lambda case: 2**20 + case.seq_len**3, 4, "regression", "it changes its"),
+        # Parts that are left out make exponents larger, and costs no dearer anywhere.
+        (CONSTANT_TOO, lambda case: 8 * case.seq_len * case.d_model, 6, "passed", "it is less at every size"),
+        (lambda case: SQUARE(case) + 16 * case.seq_len * case.d_model, SQUARE, 6, "passed", "it is less at every size"),
+        (lambda case: 9 * case.seq_len**2, SQUARE, 6, "passed", ""),
+        (SQUARE, lambda case: 4 * case.seq_len, 6, "improved", "exponent of memory in n 2.00 → 1.00"),
+    ],
+)
+def test_less_memory_that_grows_faster_changes_its_scaling(
+    was: Bytes, now: Bytes, lengths: int, outcome: str, said: str
+) -> None:
+    cases = [Case("attention.fused", 8 * 2**i, d, 2) for i in range(lengths) for d in (256, 512, 1024)]
+
+    def of(memory: Bytes) -> Baseline:
+        measured = lines(cases, attention_time, memory)
+        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+
+    outcomes = {one.quantity: one for one in judge_baseline(of(was), of(now), cases, timed=False)}
+    found = outcomes["exponent of memory in n"]
+    assert found.verdict.outcome == outcome
+    assert said in found.reason
+    assert outcomes["peak memory"].verdict.outcome == "improved"
 
 
 def test_one_operation_more_is_a_regression_and_one_less_an_improvement() -> None:

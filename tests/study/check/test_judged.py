@@ -5,7 +5,14 @@ import math
 import pytest
 
 from harness.study.check.baseline import ClaimKept
-from harness.study.check.check_rules import judge_claim, judge_count, judge_error, judge_exponent, judge_kernel
+from harness.study.check.check_rules import (
+    _growth,
+    judge_claim,
+    judge_count,
+    judge_error,
+    judge_exponent,
+    judge_kernel,
+)
 from harness.study.laws.laws import Range
 
 
@@ -156,3 +163,18 @@ def test_an_error_may_grow_by_a_factor(was: float, now: float | None, factor: fl
 
 def test_an_error_that_the_baseline_does_not_know_is_not_judged() -> None:
     assert judge_error("float32", None, 1.0, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("law", "axis", "growth"),
+    [
+        ("2.9e-08 n/w + 1e-05", "w", (0, False)),
+        ("3e-11 n²·d + page faults", "p", (0, False)),
+        ("1e-06 n·log n", "l", (0, False)),
+        ("1e-05 n", "e", (0, False)),
+        ("3e-11 n²·d + 1e-06 n·log n", "n", (2, False)),
+        ("1e-06 n·log n + 4 log n", "n", (1, True)),
+    ],
+)
+def test_the_growth_along_an_axis_is_read_from_its_letter_alone(law: str, axis: str, growth: tuple[int, bool]) -> None:
+    assert _growth(law, axis) == growth

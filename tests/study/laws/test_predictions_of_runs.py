@@ -113,7 +113,7 @@ def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on
 
 
 def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:
-    with pytest.raises(ValueError, match="batch_size=4 was requested and only batch_size=1 measured"):
+    with pytest.raises(ValueError, match="the law of time knows batch_size=1 only: measure it too"):
         law().predict(1024, 256, 8, 4)
 
 
@@ -294,7 +294,7 @@ def test_multiples_of_the_common_divisor_and_a_cost_that_is_the_same_at_all_of_t
 
 def kind(found: FittedLaw, said: Prediction) -> str:
     """What `predict` calls a prediction."""
-    _, table, *_ = predictions(SizeRequest((96, 64, 1, 1), Setting()), [(found, said)], [])
+    _, table, *_ = predictions(SizeRequest((96, 64, 1, 1), Setting()), [(found, said)], {})
     assert isinstance(table, Table)
     return str(table.rows[0][-1])
 
@@ -342,7 +342,7 @@ def test_an_axis_that_takes_one_value_where_the_law_holds_is_one_of_which_nothin
     cases += [Case("attention.fused", n, 64, 1) for n in (1024, 2048, 4096)]
     found = law(of=lines(cases, lambda c: 1e-8 * c.seq_len * c.d_model * (4 if c.seq_len > 512 else 1), lambda c: 8))
     assert [one.n for one in found.law.breaks] == [1024]
-    with pytest.raises(ValueError, match="d_model=256 was requested and only d_model=64 measured"):
+    with pytest.raises(ValueError, match="d_model=256 was requested, and the law of time knows d_model=64 only"):
         found.predict(3000, 256, 1, 1)
     assert found.predict(300, 256, 1, 1).value == pytest.approx(1e-8 * 300 * 256, rel=0.02)
 

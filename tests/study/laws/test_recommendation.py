@@ -190,7 +190,42 @@ def failed(impl: str, **at: object) -> list[CaseResult]:
 def test_what_failed_at_that_very_size_is_not_recommended_there(impl: str) -> None:
     found = recommend(failed(impl), laws(), WHERE, None, lambda one, *size: TIMES[one.series.impl])
     assert impl not in [one.impl for one in found.ranked]
-    assert (len(found.ranked), found.unknown) == (2, ((impl, "oom there: can't allocate"),))
+    assert (len(found.ranked), found.unknown) == (2, ((impl, "oom at n=512 d=256: can't allocate"),))
+
+
+@pytest.mark.parametrize(
+    ("status", "at", "why"),
+    [
+        ("oom", {"seq_len": 384, "d_model": 128}, "oom at n=384 d=128: too large"),
+        ("timeout", {"seq_len": 384}, "timeout at n=384 d=256: too large"),
+        ("error", {"seq_len": 384}, "error at n=384 d=256: too large"),
+        ("incorrect", {"seq_len": 4096}, "incorrect at n=4096 d=256: too large"),
+        # Larger ones, those with other heads, and what the layer does not support say nothing of this size.
+        ("oom", {"seq_len": 4096}, None),
+        ("error", {"seq_len": 4096}, None),
+        ("timeout", {"num_heads": 2}, None),
+        ("unsupported", {"seq_len": 100}, None),
+    ],
+)
+def test_what_failed_at_a_smaller_size_or_is_incorrect_is_not_predicted_beyond(
+    status: str, at: dict[str, object], why: str | None
+) -> None:
+    (there,) = (line for line in LINES if line.impl == FUSED and line.size == (*SIZE, ()))
+    beside = replace(there, status=status, reason="too large", time_s=None, **at)
+    measured = recommend([*LINES, beside], laws(), WHERE, None, lambda one, *size: TIMES[one.series.impl])
+    assert measured.unknown == (), "this size was measured, whatever happened elsewhere"
+    lines = [beside if line is there else line for line in LINES]
+    found = recommend(lines, laws(), WHERE, None, lambda one, *size: TIMES[one.series.impl])
+    assert found.unknown == (((FUSED, why),) if why else ())
+    assert (FUSED in [one.impl for one in found.ranked]) is (why is None)
+
+
+@pytest.mark.parametrize("impl", TIMES)
+def test_nothing_is_sure_beside_a_warning_about_a_time(impl: str) -> None:
+    guess = replace(TIMES[impl], warnings=("far outside what was measured: take it as a guess",))
+    found = recommended(TIMES | {impl: guess})
+    assert (found.share, found.how_sure, found.is_open) == (1.0, "likely", True)
+    assert not recommended(TIMES).is_open
 
 
 @pytest.mark.parametrize("elsewhere", [{"seq_len": 4096}, {"dtype": "bfloat16"}, {"batch_size": 2}])

@@ -11,6 +11,7 @@ from syrupy import SnapshotAssertion
 
 from harness.core.results.columns import CaseResult
 from harness.study.laws.roofline import (
+    TOO_WIDE,
     Roof,
     points_above_roof,
     roof_points,
@@ -236,6 +237,16 @@ def test_a_time_that_cannot_be_is_suspect(changed: dict[str, Any], why: str | No
     assert (found.suspect or "").startswith(why or "")
     assert bool(found.suspect) is bool(why)
     assert (found.best_known_time is None) is bool(why)
+
+
+@pytest.mark.parametrize(("wide", "is_suspect"), [(2, True), (1, False)])
+def test_if_most_intervals_are_too_wide_no_time_of_the_run_is_compared(wide: int, is_suspect: bool) -> None:
+    too_wide = replace(line(), time_lo_s=0.03, time_hi_s=0.31)
+    lines = [too_wide] * wide + [line()] * (3 - wide)
+    timed = with_suspects(lines, [])
+    assert {one.suspect for one in timed} == {TOO_WIDE if is_suspect else None}
+    failed = replace(line(), status="oom", time_s=None, time_lo_s=None, time_hi_s=None)
+    assert with_suspects([*lines, failed], [])[-1].suspect is None
 
 
 def test_without_a_calibration_no_speed_is_suspect() -> None:

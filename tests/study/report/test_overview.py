@@ -98,7 +98,12 @@ def test_without_a_clear_winner_the_title_names_the_layers_that_the_table_marks_
         crossed("attention.fused", "rnn.torch", None, 128.0, None),
         lines=alike,
     )
-    assert found.title == "No clear winner at n = 2048: attention.fused and rnn.torch are within measurement error"
+    assert found.title == "No clear winner at n = 2048: rnn.torch and attention.fused are within measurement error"
+
+
+def test_layers_with_suspect_times_alone_have_no_fastest() -> None:
+    suspects = [replace(line, suspect="too fast") for line in usual_lines()]
+    assert known_overview(suspects).title.startswith("From n = 64 to 2048, the time per call grows ")
 
 
 def test_a_single_layer_has_its_growth_as_title_and_not_twice() -> None:

@@ -16,6 +16,7 @@ from harness.core.model.sweep_axes import AXES
 from harness.core.results.columns import CaseResult
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.predict import HeldOut
+from harness.study.laws.roofline import WIDEST
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
@@ -188,7 +189,7 @@ def chart_data(contents: Contents) -> Chart:
     overview = overviews.get(opening.name) if opening else None
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
-        "widest": parts.WIDEST,
+        "widest": WIDEST,
         "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": opens.index(True) if opens else 0,

@@ -15,9 +15,9 @@ from harness.core.model.sweep_axes import AXES, GROWING, SIZES, Case
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import is_masked
 from harness.study.laws.crossovers import unlike_conditions
-from harness.study.laws.roofline import roof_of, roofs, why_no_roof
+from harness.study.laws.roofline import TOO_WIDE, WIDEST, interval_widths, roof_of, roofs, why_no_roof
 from harness.study.report.document import Cell, Table, grouped
-from harness.study.report.figure_panels import WIDEST, Lines
+from harness.study.report.figure_panels import Lines
 from harness.study.report.point_charts import approximations, is_by_itself, is_inexact
 
 # Statuses that a large size can cause. Errors and incorrect results have other causes.
@@ -83,13 +83,10 @@ def quality_sentences(
     asked for intervals within ± `target`, a share; 0 if nothing was asked for.
     """
     timed = [line for line in lines if line.time_s is not None]
-    widths = sorted(line.time_hi_s / line.time_lo_s for line in timed if line.time_hi_s and line.time_lo_s)
+    widths = interval_widths(timed)
     text = []
     if widths and median(widths) > WIDEST:
-        text.append(
-            f"Measurement: the 95 % interval of a time spans a factor of over {WIDEST:.0f} in most cases. "
-            "Do not compare these times: measure again on a machine that does nothing else."
-        )
+        text.append(f"Measurement: {TOO_WIDE}, on a machine that does nothing else. Do not compare these times.")
     elif widths:
         nine_in_ten = math.ceil(0.9 * len(widths)) - 1
         narrow = bisect_right(widths, (1 + target) ** 2)

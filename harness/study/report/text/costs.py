@@ -162,12 +162,6 @@ def _rank(line: CaseResult) -> float:
     return math.inf if line.time_s is None or line.suspect else line.time_s
 
 
-def near_fastest(lines: Iterable[CaseResult], n: int) -> list[str]:
-    """The fastest layer at this n, and those whose times cannot be told from its time."""
-    timed = sorted((line for line in lines if line.seq_len == n and line.best_known_time), key=_rank)
-    return [timed[0].impl, *close_to(timed[0], timed)] if timed else []
-
-
 def close_to(reference: CaseResult, at_n: parts.Lines) -> list[str]:
     """The other layers whose times cannot be told from the reference's: noise alone could explain the difference."""
     ratios = {line.impl: time_ratio(line, reference) for line in at_n if line is not reference}
@@ -198,7 +192,7 @@ def _cost_table(setting: parts.PanelSetting, panel: parts.Panel, at_n: parts.Lin
     for line in at_n:
         near = "~" if line.impl in close else ""
         fitted = laws.get((line.impl, line.law_setting, "time"))
-        exponent = exponent_of(fitted.law, "n", *line.size) if fitted else None
+        exponent = exponent_of(fitted.law, "n", *line.size) if fitted and line.time_s else None
         time = Cell("not timed") if line.status == "ok" else Cell(line.status, "bad")
         rows.append(
             (

@@ -9,10 +9,11 @@ from study.report.found import FORWARD, some_findings
 from harness.study.analyse import Analysis
 from harness.study.claims.claims_table import NOT_CLAIMED, ClaimVerdict
 from harness.study.laws.crossovers import Crossover
+from harness.study.laws.fitted_laws import fit_laws
 from harness.study.report.figure_panels import panel_settings
 from harness.study.report.report_data import Contents
 from harness.study.report.text.cautions import caution_summary, report_cautions, unchecked_times
-from harness.study.report.text.costs import COST_TEXTS, answers, possible_crossings
+from harness.study.report.text.costs import COST_TEXTS, answers, laws_by_series, possible_crossings
 
 FOUND = some_findings([])
 
@@ -57,6 +58,20 @@ def test_a_suspect_case_has_no_rank_and_its_reason_is_told() -> None:
     assert str(answer.table.rows[-1][3]) == "suspect"
     assert any(text.startswith("suspect, without a rank: ") and "too fast" in text for text in report_cautions(lines))
     assert ": too fast). See report.md." in caution_summary(lines, [])
+
+
+@pytest.mark.parametrize("failed", [{"status": "incorrect"}, {}])
+def test_a_case_without_a_time_has_no_exponent_in_the_table_of_costs(failed: dict[str, str]) -> None:
+    largest = max(line.seq_len for line in usual_lines())
+    untimed = {"time_s": None, "time_lo_s": None, "time_hi_s": None, **failed}
+    lines = [
+        replace(line, **untimed) if line.impl == "attention.naive" and line.seq_len == largest else line
+        for line in usual_lines()
+    ]
+    (answer, *_) = answers(panel_settings(lines), {}, laws_by_series(fit_laws(lines)))
+    exponents = {str(row[0]): str(row[-1]) for row in answer.table.rows}
+    assert exponents.pop("attention.naive") == ""
+    assert all(exponents.values())
 
 
 def test_a_caution_names_the_options_of_its_case() -> None:
