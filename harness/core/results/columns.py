@@ -98,7 +98,9 @@ class CaseResult(Case):
     depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
-    weights_bytes: int | None = _fact("parameters, buffers, and packed weights such as quantized ones", "B")
+    weights_bytes: int | None = _fact(
+        "parameters, buffers, tensors in other attributes, and packed weights such as quantized ones", "B"
+    )
     inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
     saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")
     transient_bytes: int | None = _fact("the rest of the peak", "B")

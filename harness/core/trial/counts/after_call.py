@@ -12,7 +12,7 @@ and so do those that wait for Python's lock while this module looks.
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -23,13 +23,14 @@ from unittest.mock import patch
 import torch
 from numpy import ndarray
 from torch import Tensor, UntypedStorage, nn
+from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
-from .operations import Unobservable, bytes_of
+from .operations import MemoryRange, Unobservable, memory_of, size_of
 
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
@@ -124,26 +125,66 @@ _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
 def reachable_bytes() -> int:
-    """Return the bytes of all tensors, storages and numpy arrays that Python can reach."""
+    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep."""
     gc.collect()
-    objects = gc.get_objects()
-    # The garbage collector knows an array only by what refers to it, and its memory by its views.
-    arrays = [one for one in gc.get_referents(*objects) if type(one) is ndarray]
-    arrays += [one.base for one in arrays]  # type: ignore[misc]
-    owned = {id(one): one.nbytes for one in arrays if type(one) is ndarray and one.base is None}
-    return sum(owned.values()) + bytes_of(
-        (one for one in objects if type(one) in _REAL_TENSORS),
-        (one for one in objects if type(one) is UntypedStorage and one.device.type != "meta"),
-    )
+    objects = _reachable()
+    tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
+    for script in [thing for thing in objects if isinstance(thing, RecursiveScriptModule)]:
+        names = script._concrete_type.get_attributes() if script._concrete_type else ()
+        tensors += _tensors([getattr(script, name) for name in names])
+    storages = [thing for thing in objects if type(thing) is UntypedStorage]
+    return size_of(memory_of([*tensors, *_saved_by_graphs(tensors)], storages) | _memory_of_arrays(objects))
 
 
-def weights_bytes(work: Workload) -> int:
-    """Return the bytes of parameters and buffers, those of modules in plain lists and dictionaries too."""
+def _tensors(parts: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
+
+
+def _reachable() -> list[Any]:
+    """Return what the garbage collector tracks, and the arrays and containers of arrays in it, which it does not."""
+    objects = newest = gc.get_objects()
+    while newest:
+        held = gc.get_referents(*newest)
+        newest = [thing for thing in held if type(thing) in (dict, tuple, ndarray) and not gc.is_tracked(thing)]
+        objects = [*objects, *newest]
+    return objects
+
+
+def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
+    arrays = [thing for thing in objects if type(thing) is ndarray]
+    bases = [array.base for array in arrays]  # the collector does not know that a view refers to it
+    owners = [thing for thing in (*arrays, *bases) if type(thing) is ndarray and thing.base is None]
+    return {("cpu", array.ctypes.data, array.ctypes.data + array.nbytes) for array in owners}
+
+
+def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the tensors that the graphs of `tensors` keep. Most of them have no Python object until somebody asks."""
+    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
+    nodes, saved = {None}, list[Any]()
+    while newest := newest - nodes:
+        nodes |= newest
+        for node in newest:
+            for name in dir(node):
+                if name.startswith("_saved_") or name == "saved_tensors":
+                    with suppress(RuntimeError):  # a backward pass has freed it
+                        saved.append(getattr(node, name))
+        newest = {node for one in newest for node, _ in one.next_functions}
+    return _tensors(saved)
+
+
+def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
+    """Return the memory of parameters and buffers, and that of tensors in other attributes.
+
+    So that of modules in plain lists and dictionaries counts as well.
+    """
     modules = list(work.layer.modules())
+    attributes: list[Tensor] = []
     for module in modules:  # the list grows
         parts = tree_leaves(vars(module))
         modules += [part for part in parts if isinstance(part, nn.Module) and part not in modules]
-    return bytes_of(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+        attributes += _tensors(parts)
+    registered = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    return memory_of(registered), memory_of(attributes) - memory_of([*registered, *work.inputs, *work.constants])
 
 
 # A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps
@@ -211,13 +252,17 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
         # Only a backward pass frees what a hook saves as it is.
         train = train_call(forward, [], gradient)
         with_graph = allocator_peak(keep_graph, device).kept_bytes
+        arrays = size_of(_memory_of_arrays(_reachable()))
         graph.clear()
+        arrays -= size_of(_memory_of_arrays(_reachable()))
         after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
         again = allocator_peak(keep_graph, device).kept_bytes
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
+    if arrays:
+        raise Unobservable("its graph keeps arrays of numpy")
     if again != with_graph or after_backward[0] != after_backward[1]:
         raise Unobservable("its calls keep unlike amounts of memory")
     return with_graph - after_backward[0]

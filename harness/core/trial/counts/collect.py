@@ -25,7 +25,7 @@ from harness.core.trial.workload import Unsupported, Workload, build, counted_to
 from . import after_call
 from .flops import Flops, claimed_work
 from .opaque_kernels import Fallback, PackedWeights, backend_name
-from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, tensors_of
+from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, size_of, tensors_of
 
 
 class Observation(NamedTuple):
@@ -149,7 +149,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     | `fused_depth_declared` | whether opaque kernels declare any |
     | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
     | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
-    | `weights_bytes` | parameters, buffers, and packed weights such as quantized ones |
+    | `weights_bytes` | parameters, buffers, tensors in other attributes before the first call, and packed weights |
     | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
     | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
     | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
@@ -182,7 +182,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     changed = [*work.inputs, *work.varying]
     first = [tensor.detach().clone() for tensor in changed]
     drawn = torch.get_rng_state()
-    held_before = after_call.reachable_bytes() - after_call.weights_bytes(work)
+    weights, tables = after_call.memory_of_layer(work)
+    held_before = after_call.reachable_bytes() - size_of(weights)
     # The first call loads pools, caches and code, which are not the call's memory.
     y, has_threads = others.work_during(work.call)
     work.sync()
@@ -193,8 +194,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # It serves for the errors too, unless it depends on random numbers.
     y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
     work.forget()
-    reachable, weights_bytes = after_call.reachable_bytes(), after_call.weights_bytes(work)
-    held_before += weights_bytes + bytes_of(tensors_of(y))
+    reachable = after_call.reachable_bytes()
+    weights, _ = after_call.memory_of_layer(work)  # the first call may have grown them
+    held_before += size_of(weights) + bytes_of(tensors_of(y))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: device.resident_peak(work.call))
@@ -259,7 +261,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed,
         **lengths_facts(case),
-        "weights_bytes": None if packed is None else weights_bytes + packed,
+        "weights_bytes": None if packed is None else size_of(weights | tables) + packed,
         "inputs_bytes": bytes_of([*inputs, *tensors_of(work.gradient)]),
         "peak_bytes": traced + first_call_bytes,
         "saved_bytes": saved,

@@ -29,6 +29,16 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("KeepsOldStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("KeepsArrays", "forward", {"kept_bytes": X, "first_call_bytes": 0, "flops": None}),
         ("KeepsViewsOfArrays", "forward", {"kept_bytes": X, "flops": None}),
+        ("KeepsArraysInTuples", "forward", {"kept_bytes": 2 * X, "flops": None}),
+        ("KeepsAnArrayAndItsTensor", "forward", {"kept_bytes": X, "flops": None}),
+        ("KeepsMetaTensors", "forward", {"kept_bytes": 0}),
+        ("KeepsBlockSparse", "forward", {"kept_bytes": 4 * 4 * FLOAT + (2 + 2) * 8, "flops": None}),
+        ("KeepsOpaque", "forward", {"kept_bytes": X, "flops": None}),
+        # The softmax and the targets, the loss and the sum of the classes' weights.
+        ("KeepsLosses", "train", {"kept_bytes": X + 8 * N + 2 * FLOAT, "first_call_bytes": 0}),
+        ("KeepsInAScript", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
+        ("ATableOfTheConstructor", "forward", {"weights_bytes": W + 100 * D * FLOAT, "first_call_bytes": 0}),
+        ("SavesAnArray", "train", {"saved_bytes": None}),
         # The workspace is never there twice.
         ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),

@@ -1,5 +1,6 @@
 """Layers whose calls differ from one another, or do what few layers do. Each is a product with `w` and more."""
 
+import warnings
 from collections import deque
 from operator import mul
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Product(nn.Module):
@@ -90,6 +92,107 @@ class KeepsArrays(Keeps):
 class KeepsViewsOfArrays(Keeps):
     def kept_of(self, y: Tensor) -> Any:
         return y.numpy().copy()[0, :1].T
+
+
+class KeepsArraysInTuples(Keeps):
+    """The garbage collector does not track a tuple of arrays alone."""
+
+    def kept_of(self, y: Tensor) -> Any:
+        return y.numpy().copy(), y.numpy().copy()
+
+
+class KeepsAnArrayAndItsTensor(Keeps):
+    """Both have the same memory, and the tensor is a part of it."""
+
+    def kept_of(self, y: Tensor) -> Any:
+        array = y.numpy().copy()
+        return [array, torch.from_numpy(array[:, 1:])]
+
+
+class KeepsMetaTensors(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return y.to("meta")
+
+
+class KeepsBlockSparse(Keeps):
+    """A block of 4 × 4, two offsets of rows, and a column, for which torch makes room for two."""
+
+    def kept_of(self, y: Tensor) -> Any:
+        blocks = torch.zeros(4, 4)
+        blocks[0, 0] = 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls the format a beta
+            return blocks.to_sparse_bsr((4, 4))
+
+
+class KeepsOpaque(Keeps):
+    def kept_of(self, y: Tensor) -> Any:
+        return y.contiguous().to_mkldnn()
+
+
+class KeepsLosses(Product):
+    """Only the graph of a loss keeps the softmax and the targets."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.losses: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        targets = torch.zeros(y.shape[1], dtype=torch.long)
+        self.losses.append(functional.cross_entropy(y[0], targets))
+        return y
+
+
+class _Script(nn.Module):
+    kept: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept.append(x + 1)
+        return x
+
+
+class KeepsInAScript(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls scripts deprecated
+            self.script = torch.jit.script(_Script())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.script(super().forward(x))
+
+
+class ATableOfTheConstructor(Product):
+    """As the rotations of Llama's code: in an attribute, and no buffer."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.table = torch.ones(100, d_model)
+        self.same = {"weights": self.w, "rows": [self.table[:50]]}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.table[: x.shape[1]]
+
+
+class _TwiceByNumpy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.factors = np.full(1000, 2.0)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * float(ctx.factors[0])
+
+
+class SavesAnArray(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        return _TwiceByNumpy.apply(super().forward(x))
 
 
 class RenewsItsWorkspace(Product):
