@@ -60,6 +60,25 @@ class ForgetsTheKeys(NaiveAttention):
         return y + (y.detach() - y) * 0.5
 
 
+class _StopsAtItsInput(NaiveAttention):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.detach())
+
+
+class PassesAGradient(NaiveAttention):
+    """Right outputs, but a gradient of the input, which its reference lacks."""
+
+    reference = _StopsAtItsInput
+
+
+class Autocast(NoHeads):
+    """Right in bfloat16, and it declares no error."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.mix(x).to(x.dtype)
+
+
 class Sleeps(Identity):
     def forward(self, x: Tensor) -> Tensor:
         time.sleep(60)
@@ -141,6 +160,12 @@ class Drops(Identity):
 class HasAFloat32Constant(Identity):
     def forward(self, x: Tensor) -> Tensor:
         return x @ torch.eye(x.shape[-1])
+
+
+class TakesFloat32(Identity):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.dtype == torch.float32
+        return 2 * x
 
 
 class RaisesInColour(Identity):

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import flop_registry
 
 from harness.core.layers import layer_lookup
@@ -31,10 +31,10 @@ from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_protocol, packed_sequences, result_checks, verify, workload
-from .device import cast_layer, has_drawn, in_precision, to_float64
+from .device import EagerMode, cast_layer, has_drawn, to_float64
 from .function_layer import FunctionLayer, is_softmax
 from .layer_inputs import Input
-from .result_checks import WrongResult, check_finite, check_reference
+from .result_checks import WrongResult, check_finite, check_reference, gradient_pairs, in_float64, leaves_of
 from .sandbox import Answer, is_out_of_memory, time_limit
 from .workload import Workload
 
@@ -58,14 +58,10 @@ class NotCompared(Exception):
     """Raised with the reason why a case has no errors: a clause for the user."""
 
 
-class _WorkCounter(TorchDispatchMode):
+class _WorkCounter(EagerMode):
     """Counts the operations that torch dispatches, and their FLOPs."""
 
     operations = flops = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler, which takes 1.5 s in each trial: see `Observer`
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out, keywords = function(*args, **(kwargs or {})), kwargs or {}
@@ -109,10 +105,10 @@ _All = _Part("all tokens")
 
 @dataclass(frozen=True)
 class _Side:
-    """The outputs and gradients of one module, and how the gradients are named."""
+    """The outputs of one module, and the leaves that have its gradients, by name."""
 
     y: Tensor
-    gradients: dict[str, Tensor | None]
+    leaves: dict[str, Tensor]
 
 
 def measure_accuracy(
@@ -146,9 +142,9 @@ def _reason(error: Exception, what: str) -> str:
 
 
 def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]) -> Answer:
-    reference, against = verify.reference_of(case, work.layer)
+    reference, against = verify.reference_of(case, work.layer, seed)
     has_reference = against != layer_lookup.ITSELF
-    case = verify.as_masked(case, work.layer)
+    case = layer_protocol.as_masked(case, work.layer)
     given = [tensor.detach().clone() for tensor in work.inputs]  # a layer may change its input
     inputs = [to_float64(tensor) for tensor in given]
     # A loop over time has small operations, on which several threads would only wait for each other.
@@ -161,7 +157,9 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     draws = has_drawn(seed, case.device)
     if part.first is not None and draws:
         raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
-    with _limited(threads, _TOO_SLOW), result_checks.same_draws(case, draws):
+    # `in_float64` would take longer than the small operations of a loop. This kernel takes a mask of any dtype.
+    in_one_dtype = sdpa_kernel(SDPBackend.MATH) if loops_over_time and not draws else in_float64(case, draws)
+    with _limited(threads, _TOO_SLOW), in_one_dtype:
         wanted = _side(reference, case, seed, inputs, part, work.gradient)
     real = workload.counted_tokens(work.layer, case) if case.mode != "decode" else None
     real = None if real is None else part.of(real)
@@ -263,7 +261,7 @@ def _affordable_tokens(case: Case, reference: nn.Module, inputs: list[Tensor], f
     for length in _COUNTED:
         small = replace(case, seq_len=length, mode=mode, mask="none" if case.mask == "none" else "causal")
         try:
-            with _WorkCounter() as counter, torch.no_grad():
+            with in_float64(case), _WorkCounter() as counter, torch.no_grad():
                 verify.expected_output(reference, small, _first_tokens(reference, case, inputs, length))
         except NotCompared:
             raise
@@ -293,7 +291,8 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
     if not all(hasattr(work.layer, name) for name in ("start", "step", "prefill")):
         return None
     twin = cast_layer(deepcopy(work.layer), torch.float64)
-    with _limited(torch.get_num_threads(), f"the last {_LAST} tokens are too slow in float64"), torch.no_grad():
+    too_slow = f"the last {_LAST} tokens are too slow in float64"
+    with _limited(torch.get_num_threads(), too_slow), torch.no_grad(), in_float64(case):
         state = twin.prefill(x[:, :-_LAST].clone(), workload.start_decoding(twin, case, None))  # type: ignore[operator]
         wanted, _ = verify.decode(twin, x[:, -_LAST:], state)
         got = work.forward() if y is None else y
@@ -311,13 +310,7 @@ def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
     work.forget()
     y = work.forward()
     y.backward(part.alone(work.gradient))
-    return _Side(part.of(y).detach().clone(), _gradients(work.layer, work.described, work.inputs))
-
-
-def _gradients(layer: nn.Module, described: Sequence[Input], inputs: Sequence[Tensor]) -> dict[str, Tensor | None]:
-    named = [(one.name, tensor) for one, tensor in zip(described, inputs, strict=True) if one.grad]
-    leaves = [*named, *layer.named_parameters()]
-    return {name: None if leaf.grad is None else leaf.grad.detach().clone() for name, leaf in leaves}
+    return _Side(part.of(y).detach().clone(), leaves_of(work.layer, work.described, work.inputs))
 
 
 def _side(
@@ -336,7 +329,7 @@ def _side(
         return _Side(y, {})
     module.zero_grad()
     y.backward(part.of(gradient).to(y.dtype))
-    return _Side(y.detach(), _gradients(module, described, leaves))
+    return _Side(y.detach(), leaves_of(module, described, leaves))
 
 
 def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -> Tensor:
@@ -389,14 +382,11 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
     """RMS and largest error of the outputs, then of the gradients if there are any: of the worst of them."""
     y, wanted = (result_checks.without_padding(side.y, real) for side in (got, want))
     found = list(_error(y, wanted, 0.0, 0.0))
-    pairs = {name: (got.gradients[name], one) for name, one in want.gradients.items() if one is not None}
+    pairs = gradient_pairs(got.leaves, want.leaves)
     if pairs:
-        largest = result_checks.largest_norm(one for _, one in pairs.values())
+        largest = result_checks.largest_norm(expected for _, _, expected in pairs)
         rounding = 32 * torch.finfo(got.y.dtype).eps
-        errors = [_error(one, other, largest, rounding) for one, other in pairs.values() if one is not None]
-        if len(errors) < len(pairs):
-            lacking = next(name for name, (one, _) in pairs.items() if one is None)
-            raise WrongResult(f"no gradient reaches {lacking}")
+        errors = [_error(gradient, expected, largest, rounding) for _, gradient, expected in pairs]
         found += [max(column) for column in zip(*errors, strict=True)]
     return found
 
@@ -404,8 +394,7 @@ def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
 def _error(got: Tensor, want: Tensor, largest: float, rounding: float) -> tuple[float, float]:
     """The RMS and the largest error, both relative to the RMS of the expected values."""
     scale = result_checks.scale_of(want.norm().item(), largest, rounding)
-    dtype = in_precision(want, torch.float64)
-    off = got.to(dtype) - want.to(dtype)
+    off = to_float64(got) - to_float64(want)
     return off.norm().item() / scale, off.abs().max().item() * want.numel() ** 0.5 / scale
 
 

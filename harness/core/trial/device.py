@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.core.model.sweep_axes import DEVICES, MAPPED_FROM_BYTES
 
@@ -117,6 +118,16 @@ def cuda_uuid(index: int) -> str | None:
 def reference_device(device: str) -> str:
     """Where a float64 reference of a layer on this device runs: Apple's GPUs have no float64."""
     return "cpu" if device == "mps" else device
+
+
+class EagerMode(TorchDispatchMode):
+    """A mode of torch's dispatcher that does not import the compiler."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Torch would wrap the mode's method to keep the compiler out, and import the compiler for that: 0.7 s in each
+        # trial. `trace_call` disables the compiler if it is loaded.
+        return False
 
 
 def in_precision(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:

@@ -346,6 +346,18 @@ def is_causal(layer_class: Any) -> bool:
     return bool(getattr(layer_class, "causal", False))
 
 
+def as_masked(case: Case, layer: Any) -> Case:
+    """The case with the mask that a causal layer implies: without a mask, its outputs are those under a causal one."""
+    is_own = not case.kv_len or sees_a_chunk(layer, case)
+    is_implied = is_causal(layer) and case.mask == "none" and case.mode != "decode" and is_own
+    return replace(case, mask="causal") if is_implied else case
+
+
+def is_as_causal(reference: Any, layer: Any) -> bool:
+    """Whether the reference of a causal layer accepts no mask: then it is causal by nature as well."""
+    return is_causal(layer) and not accepts(reference, "attn_mask", "is_causal", "causal")
+
+
 def takes(layer_class: Any, name: str) -> bool:
     """Return whether the constructor of the class has a parameter of this name, such as `num_heads`."""
     parameters = inspect.signature(layer_class).parameters.values()

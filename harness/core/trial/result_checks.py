@@ -1,19 +1,19 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from harness.core.layers.layer_lookup import is_foreign
 from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_protocol
-from .device import in_precision, to_float64
+from .device import EagerMode, in_precision, to_float64
 
 
 class WrongResult(Exception):
@@ -88,36 +88,45 @@ def scale_of(norm: float, largest: float, rounding: float) -> float:
 _DRAWS = ("rand", "normal", "uniform", "exponential", "log_normal", "cauchy", "geometric", "bernoulli", "multinomial")
 
 
-class SameDraws(TorchDispatchMode):
-    """Draws the random numbers of a reference in the dtype of its layer: one seed gives others in float64."""
+class InFloat64(EagerMode):
+    """Runs a reference. Each operation computes in float64 if any argument is in it, and draws in the layer's dtype.
+
+    Torch itself promotes the arguments of some operations only. Others raise, and attention on a CPU reads a float32
+    mask of float64 queries as if it were float64. A seed gives other random numbers in float64 than in another dtype.
+    """
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self._dtypes = {torch.float64: dtype}
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # see `Observer`
-
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, keywords = function.name().partition(".")[0].removeprefix("aten::"), kwargs or {}
-        if not name.startswith(_DRAWS):
-            return function(*args, **keywords)
-        as_layer, named = tree_map(self._narrow, (args, keywords))
-        drawn = function(*as_layer, **named)
-        return args[0].copy_(drawn) if name.endswith("_") else drawn.to(in_precision(drawn, torch.float64))
+        if name.startswith(_DRAWS):
+            as_layer, named = tree_map(self._narrow, (args, keywords))
+            drawn = function(*as_layer, **named)
+            return args[0].copy_(drawn) if name.endswith("_") else _widened(drawn)
+        dtypes = {value.dtype for value in (*args, *keywords.values()) if isinstance(value, Tensor) and value.dim()}
+        if len(dtypes) > 1 and torch.float64 in dtypes and not function._schema.is_mutable:
+            with suppress(RuntimeError):  # a fake quantization needs its scale in float32
+                wide, named = tree_map(_widened, (args, keywords))
+                return function(*wide, **named)
+        return function(*args, **keywords)
 
     def _narrow(self, value: Any) -> Any:
         return value.to(self._narrow(value.dtype)) if isinstance(value, Tensor) else self._dtypes.get(value, value)
 
 
-def same_draws(case: Case, draws: bool) -> AbstractContextManager[Any]:
-    """The context in which a reference draws the numbers that the layer draws, if it `draws` any."""
-    return SameDraws(getattr(torch, case.dtype)) if draws else nullcontext()
+def _widened(value: Any) -> Any:
+    return value.to(in_precision(value, torch.float64)) if isinstance(value, Tensor) else value
+
+
+def in_float64(case: Case, draws: bool = False) -> AbstractContextManager[Any]:
+    """The context in which a reference runs. It is empty if the layer is the harness's own and draws no numbers."""
+    return InFloat64(getattr(torch, case.dtype)) if draws or is_foreign(case.impl) else nullcontext()
 
 
 # A smaller error may be of a correct formula, in another order or with fewer bits.
-_ROUNDING = 1e-4
+_ROUNDING = 0.03
 OTHER_LAYOUT = {"bhnd": "bnhd", "bnhd": "bhnd"}
 
 
@@ -129,12 +138,35 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     """
     scale = scale_of(want.norm().item(), largest, limit)
     error = (to_float64(got).to(want.device) - want.detach()).norm().item() / scale
-    if error != error or error == float("inf"):
+    if not error < float("inf"):
         raise WrongResult(f"{what} is not finite")
-    if not error <= limit:
+    if error > limit:
         text = f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated"
         raise WrongResult(text + hint if error < _ROUNDING else text)
     return error
+
+
+def leaves_of(layer: nn.Module, described: Sequence[Any], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The inputs with gradients and the weights, by name."""
+    with_gradient = {one.name: tensor for one, tensor in zip(described, inputs, strict=True) if one.grad}
+    return with_gradient | dict(layer.named_parameters())
+
+
+def gradient_pairs(
+    leaves: dict[str, Tensor], wanted: dict[str, Tensor], when: str = ""
+) -> list[tuple[str, Tensor, Tensor]]:
+    """(name, gradient, expected gradient) of the leaves of a layer and of its reference. `when` ends the names.
+
+    A leaf to which the reference passes no gradient has zeros. Raises WrongResult if an expected gradient is missing.
+    """
+    pairs = []
+    for name, leaf in leaves.items():
+        gradient, expected = leaf.grad, wanted[name].grad
+        if gradient is not None:
+            pairs.append((name + when, gradient, torch.zeros_like(gradient) if expected is None else expected))
+        elif expected is not None:
+            raise WrongResult(f"no gradient reaches {name}{when}")
+    return pairs
 
 
 def without_padding(y: Tensor, real: Tensor | None) -> Tensor:
@@ -200,8 +232,7 @@ def check_plain(y: Tensor) -> None:
 
 def check_finite(y: Tensor, real: Tensor | None, length: int) -> None:
     """Raise WrongResult if the output is not finite. `real` is False for padding, which is not checked."""
-    finite = y.detach().isfinite()
-    if not (finite if real is None else finite | ~real).all():
+    if not without_padding(y.detach(), real).isfinite().all():
         raise WrongResult(f"its output is not finite at n = {length}")
 
 

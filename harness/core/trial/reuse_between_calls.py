@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
 
@@ -304,36 +304,6 @@ def results_of(work: Workload, call: Call, seed: int) -> list[Tensor | None]:
     returned = call()
     tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
     return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]
-
-
-def gradient_pairs(work: Workload, reference: nn.Module, inputs: list[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
-    """(name, gradient, expected gradient) of inputs and weights. Raises WrongResult if an expected one is missing."""
-    wanted = dict(reference.named_parameters())
-    given = zip(work.described, work.inputs, inputs, strict=True)
-    pairs = [(one.name, got, want) for one, got, want in given if one.grad]
-    pairs += [(name, parameter, wanted[name]) for name, parameter in work.layer.named_parameters()]
-    found = []
-    for name, got, want in pairs:
-        if want.grad is None:
-            continue
-        if got.grad is None:
-            raise WrongResult(f"no gradient reaches {name}")
-        found.append((name, got.grad, want.grad))
-    return found
-
-
-def repeated_gradients(work: Workload, pairs: list[tuple[str, Tensor, Tensor]]) -> list[tuple[str, Tensor, Tensor]]:
-    """The same tuples for one more call of the timed backward pass."""
-    names = [one.name for one in work.described if one.grad]
-    names += [name for name, parameter in work.layer.named_parameters() if parameter.requires_grad]
-    got = dict(zip(names, work.call(), strict=True))
-    found = []
-    for name, _, want in pairs:
-        gradient = got[name]
-        if gradient is None:
-            raise WrongResult(f"no gradient reaches {name} in a backward pass alone")
-        found.append((f"{name} in a repeated backward pass", gradient, want))
-    return found
 
 
 def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor | None) -> list[float]:

@@ -3,7 +3,7 @@
 Outputs and gradients are compared with those of a reference in float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,20 +22,23 @@ from .compilation import uncompiled_calls
 from .counts.flops import watched_call
 from .device import cast_layer, fill_tensors, has_drawn, reference_device, to_float64
 from .function_layer import FunctionLayer, is_usual_reference, uncompiled
-from .result_checks import WrongResult, check_error, check_reference, same_draws
+from .result_checks import WrongResult, check_error, check_reference, gradient_pairs, in_float64, leaves_of
 from .sandbox import Answer
 from .workload import Workload, build
 
-# Up to this length, tokens change from every place on.
-_ALL_PLACES = 24
+# Tokens change from every place on up to this length, then from every tile on and from a few other places.
+_ALL_PLACES, _TILE = 24, 32
+# What changes of the inputs: views of them, and how much of each. With it comes what selects the outputs to compare.
+_Hidden = list[tuple[Tensor, Tensor | float]]
+_Change = tuple[_Hidden, Callable[[Tensor], Tensor]]
 
 
 def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
     """Verify the mask without a reference: changing hidden tokens must not change any visible output.
 
-    Under a causal mask, all tokens from a place on change, for each place, or for five of a long input: the second, the
-    last, and one inside a tile of a kernel are among them. Padding is hidden from all real tokens. Without a mask,
-    nothing is checked. Raises WrongResult if an output changes by more than `limit` of its norm.
+    Under a causal mask, all tokens from a place on change, for each place. Of a long input these are the first token of
+    each tile of a kernel, one inside a tile, the second token and the last. Padding is hidden from all real tokens.
+    Without a mask, nothing is checked. Raises WrongResult if an output changes by more than `limit` of its norm.
     """
     source_len = layer_protocol.kv_len(work.layer, case)
     is_chunk = layer_protocol.sees_a_chunk(work.layer, case)
@@ -44,26 +47,24 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
         dims = layer_protocol.output_dims(work.layer, case)
         if "n" not in dims:  # one token, which comes after all others
             return
-        at, reason = dims.index("n"), "it sees later tokens that the mask hides: {}"
-        places = range(1, n) if n <= _ALL_PLACES else {1, n // 4, (n // 2 - 1) | 1, 3 * n // 4, n - 1}
+        at, changes = dims.index("n"), []
+        places = range(1, n) if n <= _ALL_PLACES else {1, (n // 2 - 1) | 1, n - 1, *range(_TILE, n, _TILE)}
         for seen in sorted(places):
             hidden = _of_tokens(work, letters, seen)
             if is_chunk:
                 hidden += _of_tokens(work, ("m",), seen + case.kv_len - n)
-            _check_unchanged(work, hidden, partial(torch.narrow, dim=at, start=0, length=seen), seed, limit, reason)
+            changes.append((hidden, partial(torch.narrow, dim=at, start=0, length=seen)))
+        _check_unchanged(work, changes, seed, limit, "it sees later tokens that the mask hides: {}")
     elif case.mask == "padding":
         padding = ~workload.real_tokens(case, source_len or case.seq_len).to(work.x.device)
         counted = partial(result_checks.without_padding, real=workload.counted_tokens(work.layer, case))
-        letters = ("m",) if source_len else ("n", "m")
-        reason = "it sees padding that the mask hides: {}"
-        _check_unchanged(work, _of_tokens(work, letters, padding=padding), counted, seed, limit, reason)
+        hidden = _of_tokens(work, ("m",) if source_len else ("n", "m"), padding=padding)
+        _check_unchanged(work, [(hidden, counted)], seed, limit, "it sees padding that the mask hides: {}")
 
 
-def _of_tokens(
-    work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None
-) -> list[tuple[Tensor, Tensor | float]]:
+def _of_tokens(work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None) -> _Hidden:
     """Views of the inputs along tokens, from token `start` on, and how much of each changes: 1, or `padding`."""
-    found: list[tuple[Tensor, Tensor | float]] = []
+    found: _Hidden = []
     for tensor, one in zip(work.inputs, work.described, strict=True):
         at = one.dimension(*letters)
         if at is None or not one.is_free or (padding is not None and "b" not in one.shape):
@@ -77,37 +78,35 @@ def _of_tokens(
 _REJECT = "aten::poisson aten::binomial aten::_standard_gamma aten::_sample_dirichlet"
 
 
-def _check_unchanged(
-    work: Workload,
-    hidden: list[tuple[Tensor, Tensor | float]],
-    seen: Callable[[Tensor], Tensor],
-    seed: int,
-    limit: float,
-    reason: str,
-) -> None:
-    """Change each `hidden` view of an input by what is paired with it, and check that the `seen` outputs stay the same.
+def _check_unchanged(work: Workload, changes: Iterable[_Change], seed: int, limit: float, reason: str) -> None:
+    """Make each change, and check that the outputs that must not follow it stay the same.
 
-    It is a factor of random numbers: a normalisation would remove a change that is the same in all channels.
-    `reason` may contain `{}` for the error. Outputs are copied, because they may share memory with the input. The input
-    is restored after each call, because a layer may change it. A layer passes if values decide how much it draws.
+    A view changes by a factor of random numbers: a normalisation would remove a change that is the same in all
+    channels. `reason` may contain `{}` for the error. A layer passes if values decide how much it draws.
     """
     kept = [tensor.detach().clone() for tensor in work.inputs]
-    state = workload.copied_state(work.layer)
-    torch.manual_seed(seed)
-    before = to_float64(seen(work.forward()))
-    fill_tensors(work.inputs, kept)
-    workload.copy_weights(state, work.layer)
+    output_after = partial(_output_after, work, kept, workload.copied_state(work.layer), seed)
+    before = output_after([])
+    for hidden, seen in changes:
+        try:
+            check_error("its output", seen(output_after(hidden)), seen(before), limit)
+        except WrongResult as error:
+            if watched_call(work.forward)[1].intersection(_REJECT.split()):
+                return
+            check_error("with the same input again, its output", seen(output_after([])), seen(before), limit)
+            raise WrongResult(reason.format(error)) from None
+
+
+def _output_after(work: Workload, kept: list[Tensor], state: dict[str, Any], seed: int, hidden: _Hidden) -> Tensor:
+    """The output in float64 after a change of the inputs. A layer may change them and its buffers: all are restored."""
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
     torch.manual_seed(seed)
-    after = seen(work.forward()).detach().clone()
+    y = to_float64(work.forward())
     fill_tensors(work.inputs, kept)
-    try:
-        check_error("its output", after, before, limit)
-    except WrongResult as error:
-        if not watched_call(work.forward)[1].intersection(_REJECT.split()):
-            raise WrongResult(reason.format(error)) from None
+    workload.copy_weights(state, work.layer)
+    return y
 
 
 def check_batch(case: Case, seed: int, limit: float) -> None:
@@ -132,11 +131,12 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
         except Exception:  # of any kind, because a kernel compiler defines its own exceptions
             return
         free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+        changes: list[_Change] = []
         for changed in sorted({0, batch_size // 2, batch_size - 1}):
-            hidden: list[Any] = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
+            hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
             rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
-            others = partial(torch.index_select, dim=dims.index("b"), index=rest)
-            _check_unchanged(work, hidden, others, seed, limit, reason)
+            changes.append((hidden, partial(torch.index_select, dim=dims.index("b"), index=rest)))
+        _check_unchanged(work, changes, seed, limit, reason)
 
 
 # Number of generated tokens, and size of their vocabulary.
@@ -206,7 +206,8 @@ def generate(layer: nn.Module, case: Case, source: Tensor | None, seed: int) -> 
 def _all_at_once(reference: nn.Module, case: Case, x: Tensor, source: Tensor | None) -> Tensor:
     """Return the reference's output (b, n, d), with no token seeing a later one."""
     of_it = replace(case, seq_len=x.shape[1], mode="forward", mask="causal")
-    return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
+    with in_float64(case):
+        return expected_output(reference, of_it, [to_float64(one) for one in (x, source) if one is not None])
 
 
 _HINT = " (a layer that rounds more declares `allowed_error`)"
@@ -282,10 +283,10 @@ def _verify(case: Case, seed: int) -> Answer:
     side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
     """
     work = build(case, seed)
-    reference, against = reference_of(case, work.layer)
+    reference, against = reference_of(case, work.layer, seed)
     has_reference = against != layer_lookup.ITSELF
     state = workload.copied_state(work.layer)
-    case = as_masked(case, work.layer)
+    case = layer_protocol.as_masked(case, work.layer)
     dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = result_checks.limits(case, work.layer, has_reference)
     result: Answer = {"against": against, "tolerance": limit}
@@ -303,7 +304,7 @@ def _verify(case: Case, seed: int) -> Answer:
     draws = has_drawn(seed, case.device)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
     try:
-        with torch.set_grad_enabled(trains), same_draws(case, draws):
+        with torch.set_grad_enabled(trains), in_float64(case, draws):
             expected = expected_output(reference, case, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if has_reference:
@@ -314,6 +315,7 @@ def _verify(case: Case, seed: int) -> Answer:
             raise WrongResult("its output is not finite") from error
         reuse_between_calls.check_operation_counts(work, seed)
         # It may compute with few bits, and round by all values of a batch.
+        check_mask(case, work, seed, max(limit, result_checks.MOST))
         check_batch(case, seed, max(limit, result_checks.MOST))
         return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
     real = workload.counted_tokens(work.layer, case)
@@ -346,30 +348,38 @@ def _verify(case: Case, seed: int) -> Answer:
             tolerated = max(of_gradients, of_products)
             # Unless few bits explain the error of the output, the gradients are those of an approximation.
             if has_reference and result["output_error"] > of_products:
-                reference, _ = reference_of(case, work.layer, itself=True)
+                reference, _ = reference_of(case, work.layer, seed, itself=True)
                 torch.manual_seed(seed)
-                with same_draws(case, draws):
+                with in_float64(case, draws):
                     expected = expected_output(reference, case, inputs)
-        with same_draws(case, draws):  # a checkpointed part draws again
+        with in_float64(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
-        pairs = reuse_between_calls.gradient_pairs(work, reference, inputs)
+        leaves = leaves_of(work.layer, work.described, work.inputs)
+        leaves_of_reference = leaves_of(reference, work.described, inputs)
+        pairs = gradient_pairs(leaves, leaves_of_reference)
         if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
         if case.mode == "backward":  # the timed call repeats the backward pass through one graph
             workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
             work.call = work.remake()
-            pairs += [pair for _ in range(2) for pair in reuse_between_calls.repeated_gradients(work, pairs)]
+            trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
+            for _ in range(2):
+                for leaf, gradient in zip(trained, work.call(), strict=True):
+                    leaf.grad = gradient
+                pairs += gradient_pairs(leaves, leaves_of_reference, " in a repeated backward pass")
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
     reuse_between_calls.check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
-    another, _ = reference_of(case, work.layer)  # a new reference, which cannot have kept a result either
-    with same_draws(case, draws):
-        reuse_between_calls.check_second_input(
-            work, lambda inputs: expected_output(another, case, inputs), real, seed, limit
-        )
+    another, _ = reference_of(case, work.layer, seed)  # a new reference, which cannot have kept a result either
+
+    def expected_of(second: list[Tensor]) -> Tensor:
+        with in_float64(case, draws):
+            return expected_output(another, case, second)
+
+    reuse_between_calls.check_second_input(work, expected_of, real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
     return result
@@ -385,9 +395,9 @@ def project_reference(case: Case, seed: int) -> Answer:
     """
     case = replace(case, mode="forward", dtype="float32")
     work = build(layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case), seed)
-    reference, _ = reference_of(case, work.layer)
+    reference, _ = reference_of(case, work.layer, seed)
     torch.manual_seed(seed)
-    with torch.no_grad():
+    with torch.no_grad(), in_float64(case):
         y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
     real = workload.counted_tokens(work.layer, case)
     y = result_checks.without_padding(y, real).flatten().cpu()
@@ -404,8 +414,11 @@ def reference_class_of(case: Case, layer_class: type) -> type | None:
     return None if options_of(case.options).keys() - declared_axes(layer_class).keys() else found
 
 
-def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn.Module, str]:
-    """The reference in float64 with the layer's weights, and its name. With `itself`, the layer is its own."""
+def reference_of(case: Case, layer: nn.Module, seed: int, itself: bool = False) -> tuple[nn.Module, str]:
+    """The reference in float64 with the layer's weights, and its name. With `itself`, the layer is its own.
+
+    Its constructor draws what that of the layer drew, which may be in no state.
+    """
     reference_class = None if itself else reference_class_of(case, type(layer))
     options = layer_lookup.reference_options(case.impl)
     if reference_class is None:
@@ -414,28 +427,17 @@ def reference_of(case: Case, layer: nn.Module, itself: bool = False) -> tuple[nn
         options = layer_lookup.build_options(case.impl)
     else:
         against = reference_class.__name__
+    torch.default_generator.manual_seed(seed)
     reference = workload.build_layer(reference_class, case, **options).to(reference_device(case.device))
     reference = cast_layer(reference, torch.float64)
     if not isinstance(reference, FunctionLayer) or reference.state_dict():  # a function has no weights
         state = layer.state_dict()  # a module may keep more than tensors in it, and their versions beside it
         state.update((name, to_float64(value)) for name, value in state.items() if isinstance(value, Tensor))
         reference.load_state_dict(state)
-    if is_as_causal(reference, layer):
+    if layer_protocol.is_as_causal(reference, layer):
         reference.causal = True  # type: ignore[assignment]
     reference.train(layer.training)
     return reference, against
-
-
-def as_masked(case: Case, layer: Any) -> Case:
-    """The case with the mask that a causal layer implies: without a mask, its outputs are those under a causal one."""
-    is_own = not case.kv_len or layer_protocol.sees_a_chunk(layer, case)
-    is_implied = layer_protocol.is_causal(layer) and case.mask == "none" and case.mode != "decode" and is_own
-    return replace(case, mask="causal") if is_implied else case
-
-
-def is_as_causal(reference: Any, layer: Any) -> bool:
-    """Whether the reference of a causal layer accepts no mask: then it is causal by nature as well."""
-    return layer_protocol.is_causal(layer) and not layer_protocol.accepts(reference, "attn_mask", "is_causal", "causal")
 
 
 def expected_output(reference: nn.Module, case: Case, inputs: list[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.layer_protocol import input_width, inputs_of, is_function, what_supports_says
-from harness.core.trial.result_checks import WrongResult, tolerance
+from harness.core.trial.result_checks import WrongResult, in_float64, tolerance
 from harness.core.trial.sandbox import Answer
 from harness.core.trial.workload import Unsupported, build, build_layer
 
@@ -71,7 +71,7 @@ def _row_error(weights: Any, n: int) -> float:
     """
     if not isinstance(weights, Tensor):
         raise WrongResult(f"its attention_weights returned a {type(weights).__name__}, not a tensor")
-    if weights.dim() != 4 or (weights.shape[0], *weights.shape[2:]) != (1, n, n):
+    if weights.shape[:1] + weights.shape[2:] != (1, n, n):
         raise WrongResult(f"its attention_weights returned shape {tuple(weights.shape)}, not (1, heads, {n}, {n})")
     error = (weights.double().sum(-1) - 1).abs().max().item()
     if not error <= tolerance(weights.dtype, n):
@@ -104,15 +104,16 @@ def gradient_reach(case: Case, seed: int) -> Answer:
     work.layer.eval()  # without dropout
     with torch.no_grad():
         for tensor in work.inputs:
-            tensor.copy_(tensor[:1].expand_as(tensor).clone())
-    last = work.forward()[:, -1]  # (at_once, d)
-    norms = last.new_zeros(case.seq_len)
-    for first in range(0, case.d_model, at_once):
-        chosen = torch.zeros_like(last)
-        features = torch.arange(first, min(first + at_once, case.d_model))
-        chosen[features - first, features] = 1
-        (rows,) = torch.autograd.grad(last, work.x, chosen, retain_graph=True)  # (at_once, n, width of x)
-        norms = torch.hypot(norms, _norm(rows))
+            tensor[:] = tensor[:1].clone()
+    with in_float64(case):
+        last = work.forward()[:, -1]  # (at_once, d)
+        norms = last.new_zeros(case.seq_len)
+        for first in range(0, case.d_model, at_once):
+            chosen = torch.zeros_like(last)
+            features = torch.arange(first, min(first + at_once, case.d_model))
+            chosen[features - first, features] = 1
+            (rows,) = torch.autograd.grad(last, work.x, chosen, retain_graph=True)  # (at_once, n, width of x)
+            norms = torch.hypot(norms, _norm(rows))
     if not norms.isfinite().all():
         raise WrongResult("its gradient is not finite")
     return {"norms": norms.flip(0).tolist(), "own_weights": has_own_weights(work.layer, case, seed)}

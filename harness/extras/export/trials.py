@@ -57,14 +57,16 @@ def describe_call(case: Case) -> Answer:
         reference = None  # the gradients of an approximation are its own
         dtypes, _ = watched_call(workload.build(small, 0).forward)
         of_products = result_checks.limit_of_products(layer_class, dtypes, case.d_model)
-    limit, of_gradients = result_checks.limits(case, layer_class, has_reference=reference is not None)
+    limit, of_gradients = result_checks.limits(case, layer_class, reference is not None)
     limits = {"tolerance": limit, "gradient_tolerance": max(of_gradients, of_products), "small_len": small.seq_len}
     if case.is_padded and not knows_lengths(layer_class):
         raise Unsupported("a script has no padded batch: export a case of lengths=equal with another mask")
-    if case.kv_len and verify.as_masked(case, layer_class).mask == "causal":
+    if case.kv_len and layer_protocol.as_masked(case, layer_class).mask == "causal":
         raise Unsupported("a script has no causal mask over more keys than queries: export a case without kv_len")
     # Without a mask to pass, a reference is as causal as the layer.
-    of_reference = replace(case, mask="none") if reference and verify.is_as_causal(reference, layer_class) else case
+    of_reference = case
+    if reference and layer_protocol.is_as_causal(reference, layer_class):
+        of_reference = replace(case, mask="none")
     if issubclass(layer_class, FunctionLayer):
         call = _function_call(case, small, layer_class)
         call["reference"] = reference and _described_function(reference, of_reference, "")

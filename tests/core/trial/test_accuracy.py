@@ -71,6 +71,11 @@ def test_the_errors_are_those_of_rounding(impl: str, mask: str, mode: str, dtype
         assert eps / 20 < facts["gradient_error"] <= facts["gradient_error_max"]
 
 
+def test_a_gradient_that_the_reference_lacks_is_wrong_at_the_timed_size() -> None:
+    with pytest.raises(WrongResult, match="gradient is off by"):
+        facts_of(Case("planted:PassesAGradient", 96, 8, 2, mode="train"))
+
+
 def test_such_a_layer_gets_no_facts_from_a_trial_and_so_no_time(runner: Executor) -> None:
     outcome = runner.run("facts", late("LateRecurrence", 512))
     assert (outcome.status, outcome.reason.partition(" of its norm")[0][:16]) == ("incorrect", "output is off by")
@@ -91,7 +96,7 @@ def test_the_rows_of_a_reference_are_those_of_all_its_outputs() -> None:
     ):
         case = Case(impl, 24, 16, 2, mask="none" if "linear" in impl else "causal")
         work = build(case, seed=0)
-        reference, _ = verify.reference_of(case, work.layer)
+        reference, _ = verify.reference_of(case, work.layer, 0)
         x, rows = work.x.double(), torch.tensor([0, 3, 23])
         seen = torch.ones(24, 24, dtype=torch.bool).tril() if case.mask == "causal" else torch.ones(24, 24) > 0
         got = reference(x, attn_mask=seen[rows][None, None], rows=rows)

@@ -79,6 +79,24 @@ class SeesTheNext(PackedAttention):
         return torch.cat((y[:, :1] + x[:, 1:2], y[:, 1:]), dim=1)
 
 
+class SeesTheNextTile(Ignores):
+    """The last token of a tile of 32 sees the token after it, which is in the next tile."""
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        y, last = self.proj(x), torch.arange(31, x.shape[1] - 1, 32)
+        return y.index_add(1, last, x[:, last + 1])
+
+
+class ChangesFromCallToCall(Ignores):
+    """The outputs of every other call are larger by one half."""
+
+    calls = 0
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        self.calls += 1
+        return self.proj(x) + self.calls % 2 / 2
+
+
 class _UsedUp(torch.autograd.Function):
     """Its backward pass is right once."""
 
@@ -104,19 +122,33 @@ class GoesBackOnce(nn.Module):
         return _UsedUp.apply(self.proj(x))
 
 
-def verified(layer: type, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict:
+def verified(layer: type, monkeypatch: pytest.MonkeyPatch, n: int = 12, **asked: object) -> dict:
     monkeypatch.setattr("harness.core.trial.workload.layer_lookup.load_class", lambda name: layer)
     monkeypatch.setattr("harness.core.trial.verify.layer_lookup.load_class", lambda name: layer)
     if not hasattr(layer, "reference"):
         monkeypatch.setattr("harness.core.trial.verify.layer_lookup.load_reference", lambda name: None)
     heads = 2 if issubclass(layer, PackedAttention) else 1
-    return verify(Case("attention.packed", 12, 8, heads, **asked), seed=0)
+    return verify(Case("attention.packed", n, 8, heads, **asked), seed=0)
 
 
 @pytest.mark.parametrize("layer", [Ignores, Liar, IgnoresAfterANorm, SeesItsTile, SeesTheLast, SeesTheNext])
 def test_one_that_sees_later_tokens_is_wrong(layer: type, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongResult, match="it sees later tokens that the mask hides: its output is off by"):
         verified(layer, monkeypatch, mask="causal")
+
+
+@pytest.mark.parametrize("n", [96, 100, 256])
+def test_one_that_sees_the_next_tile_is_wrong(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongResult, match="it sees later tokens that the mask hides"):
+        verified(SeesTheNextTile, monkeypatch, n, mask="causal")
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_one_that_changes_from_call_to_call_is_not_said_to_see_too_much(
+    mask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(WrongResult, match=r"^with the same input again, its output is off by"):
+        verified(ChangesFromCallToCall, monkeypatch, mask=mask)
 
 
 def test_one_that_calls_itself_causal_sees_no_later_token_without_a_mask_either(

@@ -116,3 +116,15 @@ class BringsItsWeights(Uniform):
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.learned.to(x.dtype)
+
+
+class AveragesFour(Uniform):
+    """The average of the last four tokens, by a mask of float32."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, q = x.shape[1], torch.zeros_like(x)[:, None]
+        hidden = torch.ones(n, n, dtype=torch.bool).tril().triu(-3).logical_not()
+        mask = torch.zeros(n, n).masked_fill(hidden, -torch.inf)
+        return nn.functional.scaled_dot_product_attention(q, q, x[:, None], attn_mask=mask)[:, 0]

@@ -61,6 +61,11 @@ def test_what_each_step_keeps_is_seen_exactly() -> None:
     torch.testing.assert_close(norms("Fades"), 8**0.5 * 0.8 ** torch.arange(12, dtype=torch.float64))
 
 
+def test_a_float32_mask_hides_what_it_hides_in_the_layers_dtype() -> None:
+    expected = torch.tensor([8**0.5 / 4] * 4 + [0.0] * 44, dtype=torch.float64)
+    torch.testing.assert_close(norms("AveragesFour", n=48), expected)
+
+
 def test_what_is_too_small_for_a_square_is_still_seen() -> None:
     found = norms("FadesAway", n=18)
     torch.testing.assert_close((found[1:16] / found[:15]).log10(), torch.full((15,), -20.0, dtype=torch.float64))

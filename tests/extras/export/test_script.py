@@ -69,6 +69,15 @@ class UnderAutocast(Alone):
     def forward(self, x):
         with torch.autocast("cpu", torch.bfloat16):
             return self.inner(x).float()
+
+
+class Masks(Alone):
+    causal = True
+
+    def forward(self, x):
+        q = self.inner(x)[:, None]
+        mask = torch.full((x.shape[1], x.shape[1]), -torch.inf).triu(1)
+        return nn.functional.scaled_dot_product_attention(q, q, x[:, None], attn_mask=mask)[:, 0]
 """
 FUNCTIONS = """
 from functools import partial
@@ -319,6 +328,7 @@ KINDS = {
         f"under autocast, {mode}": [Case("mine_one:UnderAutocast", 20, 16, 1, mode=mode)]
         for mode in ("forward", "train", "backward")
     },
+    **{f"a float32 mask, {mode}": [Case("mine_one:Masks", 48, 16, 1, mode=mode)] for mode in ("forward", "train")},
     "described inputs": [function("decay", mode="train", dtype="bfloat16")],
     "a function and its reference in a file": [replace(FUSED, impl="./functions.py:doubled")],
     "two values of an option": [function("windowed"), function("windowed", options="window=5")],

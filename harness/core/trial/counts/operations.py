@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..device import EagerMode
 from .partial_reads import Cells, part_of
 
 # These write in place, and the old content does not enter the result.
@@ -196,7 +196,7 @@ class Unobservable(Exception):
     """Raised if the call does something that cannot be followed."""
 
 
-class Observer(TorchDispatchMode):
+class Observer(EagerMode):
     """`with Observer(storages, counts): call()`. `seen` holds each operator, also of views, and its tensors' shapes.
 
     `inside_s` is the time of torch's own operations. Each of `counts` is called with every operation, in the order of
@@ -212,12 +212,6 @@ class Observer(TorchDispatchMode):
         self.inside_s = 0.0
         self._storages = storages
         self._counts = tuple(counts)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Torch would wrap the method below to keep the compiler out, and import the compiler for that: 0.7 s in each
-        # trial. `trace_call` disables the compiler if it is loaded.
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for kind in types:
