@@ -119,12 +119,12 @@ def _judge_claim(claim: Claim, lines: Sequence[CaseResult]) -> Judgement:
     if claim.kind == "exponent":
         return _exponent(claim, _along_n(points))
     if claim.kind == "overtakes":
-        points = _along_n(points)
-        judgement = _overtakes(claim, points)
+        judged = _along_n(points)
+        judgement = _overtakes(claim, judged)
     else:
-        points = _widest(points)
-        judgement = _value_claim(claim, points)
-    missing = [value for value in values if value.known is None and _size(value.line) >= _size(points[0][0])]
+        judged = _widest(points)
+        judgement = _value_claim(claim, judged)
+    missing = [value for value in values if value.known is None and _size(value.line) >= _size(judged[0][0])]
     if judgement.verdict != CONFIRMED or not missing:
         return judgement
     reason = f"no number was measured at n = {missing[0].line.seq_len}: {missing[0].ended}"
