@@ -137,7 +137,7 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
         if layer.memory:
             warnings += [f"memory: {warning}" for warning in layer.memory.warnings]
         else:
-            warnings.append("its memory is not known")
+            warnings.append("it has no law of memory")
         for warning in warnings:
             impls_of.setdefault(warning, []).append(layer.impl)
         needs = formatting.size(layer.memory.value) if layer.memory else ""

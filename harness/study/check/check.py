@@ -49,8 +49,7 @@ def judge_case(
         return
     at = readable(case.as_dict())
     # The kernel comes first, because other differences often follow from it.
-    finding = check_rules.judge_kernel(was.backend, now.backend)
-    if finding is not None:
+    if finding := check_rules.judge_kernel(was.backend, now.backend):
         verdict, why = finding
         reason = f"{why}, at {at}{note}" if why else ""
         yield Outcome(str(case), "kernel", verdict, was.backend or "", now.backend or "", reason)
@@ -58,8 +57,7 @@ def judge_case(
         before, after = was.count(column), now.count(column)
         if column == "flops_full" and (before, after) == (was.count("flops"), now.count("flops")):
             continue  # without a mask both columns are equal
-        finding = check_rules.judge_count(column, before, after)
-        if finding is None:
+        if not (finding := check_rules.judge_count(column, before, after)):
             continue
         verdict, reason = finding
         written = formatting.size if COLUMNS[column].unit == "B" else formatting.count
@@ -70,8 +68,7 @@ def judge_case(
         yield Outcome(str(case), quantity, verdict, earlier, later, reason)
     for column in ERRORS:
         errors = getattr(was, column), getattr(now, column)
-        finding = check_rules.judge_error(case.dtype, *errors, error_factor)
-        if finding is None:
+        if not (finding := check_rules.judge_error(case.dtype, *errors, error_factor)):
             continue
         verdict, reason = finding
         earlier, later = (formatting.if_known(error, "{:.1e}".format) for error in errors)

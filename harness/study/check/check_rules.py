@@ -230,8 +230,7 @@ def judge_law(
         if before is not None and is_time:
             # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
             before = replace(before, hi=max(before.hi, *_growth(was.law, axis)))
-        finding = judge_exponent(metric, before, after, grown, not is_time and eased(axis))
-        if finding is None:
+        if not (finding := judge_exponent(metric, before, after, grown, not is_time and eased(axis))):
             continue
         verdict, why = finding
         if vague and (is_time or why == _EASED):

@@ -86,21 +86,27 @@ def ratio_at(
 
 
 def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
-    """Sentences about layers that are compared under unlike conditions; none if all are alike.
+    """Sentences about layers that are compared under unlike conditions, or disturbed alike; none otherwise.
 
     Each group holds the lines that are compared with each other.
     """
     usual = [(line, min(group, key=lambda one: one.probe_s or math.inf)) for group in groups for line in group]
-    unlike = [(unlikeness(*pair), pair[0].impl) for pair in usual]
+    unlike = [(unlikeness(*pair), pair[0]) for pair in usual]
     most = max((error for error, _ in unlike if error < math.inf), default=0.0)
     how = {
-        "on another host": {impl for error, impl in unlike if error == math.inf},
+        "on another host": {line.impl for error, line in unlike if error == math.inf},
         f"while the machine was up to {formatting.share(math.expm1(most + PROBE_NOISE))} slower": {
-            impl for error, impl in unlike if 0 < error < math.inf
+            line.impl for error, line in unlike if 0 < error < math.inf
+        },
+        "while the machine was slow in most trials": {
+            line.impl for error, line in unlike if error == 0 and (line.disturbed_share or 0.0) > 0.5
         },
     }
-    named = {conditions: formatting.listed(sorted(impls), "layer") for conditions, impls in how.items() if impls}
-    return [f"{names} ran {conditions}: comparisons allow for that." for conditions, names in named.items()]
+    return [
+        f"{formatting.listed(sorted(impls), 'layer')} ran {conditions}: comparisons allow for that."
+        for conditions, impls in how.items()
+        if impls
+    ]
 
 
 def log_distance(small: float, large: float) -> float:
@@ -307,9 +313,8 @@ def _compared(
                         (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
                         compared.append((n, cost, other_cost, unlikeness(line, other)))
                     if compared:
-                        yield _Compared(
-                            (slower, faster, setting, metric, d_model, h, batch_size), compared, (line, other)
-                        )
+                        pair = slower, faster, setting, metric, d_model, h, batch_size
+                        yield _Compared(pair, compared, (line, other))
 
 
 def _factor(compared: Iterable[_Compared]) -> float:
@@ -335,9 +340,8 @@ def _factor(compared: Iterable[_Compared]) -> float:
 
 
 def _widened(gap: CostRatio, factor: float) -> CostRatio:
-    return CostRatio(
-        gap.n, gap.value, gap.value - factor * (gap.value - gap.lo), gap.value + factor * (gap.hi - gap.value)
-    )
+    middle = gap.value
+    return CostRatio(gap.n, middle, middle - factor * (middle - gap.lo), middle + factor * (gap.hi - middle))
 
 
 def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:

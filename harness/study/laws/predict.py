@@ -384,7 +384,7 @@ def recommend(
             candidates.append(Candidate(impl, time, costs.get((impl, "memory"))))
     if memory is not None:
         without_memory = (one.impl for one in candidates if one.memory is None)
-        unknown |= dict.fromkeys(without_memory, "its memory is not known, nor whether it fits")
+        unknown |= dict.fromkeys(without_memory, "it has no law of memory, so whether it fits is not known")
     fitting = (one for one in candidates if one.fits(memory))
     ranked = sorted(fitting, key=lambda one: (one.time.too_uncertain, one.time.value, one.impl))
     too_large = tuple(one for one in candidates if one.memory is not None and not one.fits(memory))

@@ -91,6 +91,14 @@ def test_unlike_conditions_decide_nothing_and_are_said_beside(conditions: Any, s
     assert picture
 
 
+def test_layers_that_were_disturbed_alike_are_compared_and_none_is_surely_the_fastest() -> None:
+    disturbed = [replace(line, disturbed_share=0.8 if line.impl == SLOW else 0.4) for line in lines(time=1.4)]
+    sentence = f"{SLOW} ran while the machine was slow in most trials: comparisons allow for that."
+    assert answer(disturbed).fastest.endswith(f"takes 1.40 times as long. {sentence}")
+    found = recommended(disturbed)
+    assert (found.how_sure, found.unlike) == ("likely", [sentence])
+
+
 def test_a_crossover_of_times_is_open_and_one_of_memory_is_not() -> None:
     assert not crossing(lines(probe=1.4, time=1.4))[0].decided
     elsewhere = lines(time=1.4, hosts=("n1", "n2"))

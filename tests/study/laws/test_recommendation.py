@@ -135,7 +135,10 @@ def test_an_impl_whose_memory_is_not_known_passes_no_limit() -> None:
     said = {"time": TIMES, "memory": dict.fromkeys(TIMES, within(100, 0.1))}
     found = recommend(LINES, known, WHERE, 200, lambda one, *size: said[one.series.metric][one.series.impl])
     assert [one.impl for one in found.ranked] == [RNN, NAIVE]
-    assert (found.too_large, found.unknown) == ((), ((FUSED, "its memory is not known, nor whether it fits"),))
+    assert (found.too_large, found.unknown) == (
+        (),
+        ((FUSED, "it has no law of memory, so whether it fits is not known"),),
+    )
 
 
 def test_without_a_limit_an_impl_without_a_law_of_memory_is_left_in() -> None:
