@@ -149,11 +149,6 @@ def compiler_loaded() -> bool:
     return any(name in sys.modules for name in ("torch._dynamo.utils", "triton.runtime.jit"))
 
 
-def uncompiled_calls() -> contextlib.AbstractContextManager[Any]:
-    """A context in which compiled functions run as they are written. Importing the compiler for it would take 0.7 s."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
-
-
 def call_until_compiled(call: Call, sync: Callable[[], None]) -> float:
     """Call until a call compiles nothing new, at most `_MOST_CALLS` times. Return the first call's seconds.
 

@@ -7,9 +7,10 @@ the sampler needs besides is in `harness.core.trial.timing.device_contract`.
 import ctypes
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,8 +121,16 @@ def reference_device(device: str) -> str:
     return "cpu" if device == "mps" else device
 
 
+def uncompiled_calls() -> AbstractContextManager[Any]:
+    """A context in which compiled functions run as they are written. Importing the compiler for it would take 0.7 s."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
 class EagerMode(TorchDispatchMode):
     """A mode of torch's dispatcher that does not import the compiler."""
+
+    # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

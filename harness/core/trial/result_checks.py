@@ -1,7 +1,7 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_protocol
-from .device import EagerMode, in_precision, to_float64
+from .device import EagerMode, in_precision, to_float64, uncompiled_calls
 
 
 class WrongResult(Exception):
@@ -120,9 +120,12 @@ def _widened(value: Any) -> Any:
     return value.to(in_precision(value, torch.float64)) if isinstance(value, Tensor) else value
 
 
-def in_float64(case: Case, draws: bool = False) -> AbstractContextManager[Any]:
-    """The context in which a reference runs. It is empty if the layer is the harness's own and draws no numbers."""
-    return InFloat64(getattr(torch, case.dtype)) if draws or is_foreign(case.impl) else nullcontext()
+@contextmanager
+def in_float64(case: Case, draws: bool = False) -> Iterator[None]:
+    """Run a reference, uncompiled, in `InFloat64` unless the layer is the harness's own and draws no numbers."""
+    mode = InFloat64(getattr(torch, case.dtype)) if draws or is_foreign(case.impl) else nullcontext()
+    with uncompiled_calls(), mode:
+        yield
 
 
 # A smaller error may be of a correct formula, in another order or with fewer bits.
@@ -148,8 +151,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
 
 def leaves_of(layer: nn.Module, described: Sequence[Any], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """The inputs with gradients and the weights, by name."""
-    with_gradient = {one.name: tensor for one, tensor in zip(described, inputs, strict=True) if one.grad}
-    return with_gradient | dict(layer.named_parameters())
+    return {one.name: x for one, x in zip(described, inputs, strict=True) if one.grad} | dict(layer.named_parameters())
 
 
 def gradient_pairs(

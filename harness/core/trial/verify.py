@@ -18,9 +18,8 @@ from harness.core.model.sweep_axes import EQUAL, Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
-from .compilation import uncompiled_calls
 from .counts.flops import watched_call
-from .device import cast_layer, fill_tensors, has_drawn, reference_device, to_float64
+from .device import cast_layer, fill_tensors, has_drawn, reference_device, to_float64, uncompiled_calls
 from .function_layer import FunctionLayer, is_usual_reference, uncompiled
 from .result_checks import WrongResult, check_error, check_reference, gradient_pairs, in_float64, leaves_of
 from .sandbox import Answer
@@ -49,7 +48,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
             return
         at, changes = dims.index("n"), []
         places = range(1, n) if n <= _ALL_PLACES else {1, (n // 2 - 1) | 1, n - 1, *range(_TILE, n, _TILE)}
-        for seen in sorted(places):
+        for seen in places:
             hidden = _of_tokens(work, letters, seen)
             if is_chunk:
                 hidden += _of_tokens(work, ("m",), seen + case.kv_len - n)
@@ -132,7 +131,7 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
             return
         free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
         changes: list[_Change] = []
-        for changed in sorted({0, batch_size // 2, batch_size - 1}):
+        for changed in {0, batch_size // 2, batch_size - 1}:
             hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
             rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
             changes.append((hidden, partial(torch.index_select, dim=dims.index("b"), index=rest)))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from harness.core.model.sweep_axes import Case
@@ -166,6 +167,25 @@ class RandomFeatures(Attends):
         return self.qkv(x)[..., : x.shape[2]] @ self.projection.to(x.dtype)
 
 
+class Compiled(Attends):
+    """It compiles itself, and its reference runs as it is written."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.compiled_forward = torch.compile(super().forward, backend="eager")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.compiled_forward(x)
+
+
+class Flexible(Attends):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        bias = torch.linspace(0, 1, x.shape[1])
+        y = flex_attention(q, k, v, lambda score, b, h, i, j: torch.where(i >= j, score + bias[j], -torch.inf))
+        return y.transpose(1, 2).flatten(2)
+
+
 class FakeQuantized(Attends):
     """torch takes the scale of a quantization in float32 alone."""
 
@@ -214,6 +234,15 @@ def test_a_float32_tensor_makes_no_right_layer_incorrect(layer: type, dtype: str
 def test_a_mask_that_is_one_off_is_seen(layer: type, mode: str) -> None:
     with pytest.raises(WrongResult, match="it sees later tokens that the mask hides: its output is off by"):
         verify(own(layer, mode=mode), seed=0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # FlexAttention warns that it is not compiled
+@pytest.mark.parametrize("layer", [Compiled, Flexible])
+def test_layers_that_compile_are_compared_with_float64_at_both_sizes(layer: type) -> None:
+    answer = verify(own(layer), seed=0)
+    assert answer["against"] == "itself in float64"
+    assert answer["output_error"] < 2e-6
+    assert collect_metrics(own(layer), 0, measure_accuracy)["output_error"] < 2e-6
 
 
 def test_a_layer_of_float32_alone_is_right_as_far_as_can_be_seen() -> None:

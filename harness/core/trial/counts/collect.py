@@ -68,7 +68,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     leaves = [*work.inputs, *work.layer.parameters(), *work.layer.buffers()]
     for leaf in leaves:
         storages.key(leaf)
-    with compilation.uncompiled_calls():  # otherwise the compiler would trace into the observer
+    with device.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
         with observer, _noting_what_passes_torch(storages):
             result = call()
@@ -251,7 +251,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
     claimed = claimed_work(case)
     if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
-        with compilation.uncompiled_calls():
+        with device.uncompiled_calls():
             trained = replace(case, mode="train", batch_size=1)
             if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
                 unknown.append(f"path: {missing}")

@@ -203,9 +203,6 @@ class Observer(EagerMode):
     dispatch.
     """
 
-    # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
-    supports_higher_order_operators = True
-
     def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], object]]) -> None:
         super().__init__()
         self.seen: list[Any] = []
