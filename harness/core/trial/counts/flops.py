@@ -11,6 +11,7 @@ product. So are operators from a user's namespace, and all higher-order operator
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -31,7 +32,7 @@ from harness.core.trial.compilation import uncompiled_calls
 from harness.core.trial.packed_sequences import passed_as
 
 from .opaque_kernels import KERNELS, Arguments, Kernel, Work
-from .operations import Observer, Operation, Storages, tensors_of
+from .operations import Observer, Operation, Storages, only_in_place, tensors_of
 
 # The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
 # without a formula are unknown: they may be a product, a solver, or a loop of many steps.
@@ -198,8 +199,11 @@ class Flops:
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
-        self._softmax_ran = _SOFTMAX_OF_DENSE in ran
+        self._ran = Counter(ran)
+        self._softmax_ran = _SOFTMAX_OF_DENSE in self._ran
+        self.in_place = only_in_place(self._ran)
         self.names: set[str] = set()
+        self._computing: Counter[str] = Counter()  # without views
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
         # Without this module, its operators are not loaded either, and loading them takes time.
@@ -222,6 +226,18 @@ class Flops:
         """Whether FlexAttention has run uncompiled, and so computed every pair."""
         return self._softmax_ran and "flex_attention" in self.names
 
+    @property
+    def altered(self) -> list[str]:
+        """Operators that ran more often than in the call that nobody observed.
+
+        The profiler also sees what composite operators and kernels call, so its numbers are no smaller otherwise.
+        """
+        observed, ran = self._computing.copy(), self._ran.copy()
+        for name in self.in_place:
+            for counts in (observed, ran):
+                counts[f"{name}_"] += counts.pop(name, 0)
+        return sorted(name for name in observed - ran if "::" in name)
+
     def _note_unknown(self, name: str) -> None:
         if name not in self.unknown:
             self.unknown.append(name)
@@ -229,10 +245,12 @@ class Flops:
     def add(self, operation: Operation) -> Work | None:
         """Count one operation. Return its work, or None if it has no formula."""
         self.has_own_operators |= operation.traits.namespace not in _TORCHS
-        self.names.add(operation.traits.name)
+        name = operation.traits.name
+        self.names.add(name)
+        self._computing[name] += bool(operation.results)
         work = self._of(operation)
         if work is None:
-            self._note_unknown(operation.traits.name)
+            self._note_unknown(name)
         else:
             self._flops += work.flops
             self._full += work.full
@@ -247,7 +265,7 @@ class Flops:
         if opaque is not None:
             kernel, arguments = opaque
             return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
-        if name not in self.undeclared and self._of(operation) is None:
+        if name in self.unknown and name not in self.undeclared:  # `add` was called before
             self.undeclared.append(name)
         return None
 
