@@ -199,7 +199,8 @@ class Flops:
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
-        self._ran = Counter(ran)
+        # Without observation, autograd calls what `index_put_` calls too.
+        self._ran = Counter(name.replace("_index_put_impl_", "index_put_") for name in ran)
         self._softmax_ran = _SOFTMAX_OF_DENSE in self._ran
         self.in_place = only_in_place(self._ran)
         self.names: set[str] = set()
