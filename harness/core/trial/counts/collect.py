@@ -135,14 +135,15 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     return Observation(alike, flops, facts, packed.bytes(), past_torch, written.somebody_elses, by_python)
 
 
-# How many operations are watched in further calls, how many calls at least, and for how long.
-_OPERATIONS, _CALLS, _WATCHED_S = 3000, 3, 2.0
+# A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
+_FURTHER_CALLS = 3
+_FURTHER_S = 2.0  # calls are watched no longer
 
 
 def _are_alike(seen: ObservedCall) -> bool:
     """Whether further calls do the same operations, on tensors of the same shapes."""
-    ends = perf_counter() + _WATCHED_S
-    for number in range(max(_CALLS, _OPERATIONS // (len(seen.operations) + 1000))):
+    ends = perf_counter() + _FURTHER_S
+    for number in range(_FURTHER_CALLS):
         if number and perf_counter() > ends:
             break
         with compilation.uncompiled_calls(), Observer(Storages(), ()) as observer:
@@ -232,7 +233,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
-        traced = device.allocator_peak(work.call, kind, work.forget, is_second=True).peak
+        for _ in range(2):  # the second one sees what of the first is freed
+            traced = device.allocator_peak(work.call, kind, work.forget).peak
     saved = 0
     if work.gradient is not None:
         saved = told(

@@ -32,7 +32,7 @@ from harness.core.trial.compilation import uncompiled_calls
 from harness.core.trial.packed_sequences import passed_as
 
 from .opaque_kernels import KERNELS, Arguments, Kernel, Work
-from .operations import Observer, Operation, Storages, only_in_place, tensors_of
+from .operations import Observer, Operation, Storages, tensors_of
 
 # The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
 # without a formula are unknown: they may be a product, a solver, or a loop of many steps.
@@ -195,14 +195,18 @@ class Flops:
 
     `ran` are the names of the operations of a call that nobody observed, as a profiler has seen them. They show whether
     FlexAttention is compiled: `flex_is_dense` if it is not. `names` are those of the operations that were observed.
+
+    Autograd protects what somebody observes: `in_place` are operators that run in place where nobody does. Sums of
+    gradients are among them.
     """
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
         # Without observation, autograd calls what `index_put_` calls too.
-        self._ran = Counter(name.replace("_index_put_impl_", "index_put_") for name in ran)
+        names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
+        self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)
+        self._ran = Counter(map(self._really, names))
         self._softmax_ran = _SOFTMAX_OF_DENSE in self._ran
-        self.in_place = only_in_place(self._ran)
         self.names: set[str] = set()
         self._computing: Counter[str] = Counter()  # without views
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
@@ -233,11 +237,10 @@ class Flops:
 
         The profiler also sees what composite operators and kernels call, so its numbers are no smaller otherwise.
         """
-        observed, ran = self._computing.copy(), self._ran.copy()
-        for name in self.in_place:
-            for counts in (observed, ran):
-                counts[f"{name}_"] += counts.pop(name, 0)
-        return sorted(name for name in observed - ran if "::" in name)
+        return sorted(name for name in self._computing - self._ran if "::" in name)
+
+    def _really(self, name: str) -> str:
+        return f"{name}_" if name in self.in_place else name
 
     def _note_unknown(self, name: str) -> None:
         if name not in self.unknown:
@@ -248,7 +251,7 @@ class Flops:
         self.has_own_operators |= operation.traits.namespace not in _TORCHS
         name = operation.traits.name
         self.names.add(name)
-        self._computing[name] += bool(operation.results)
+        self._computing[self._really(name)] += bool(operation.results)
         work = self._of(operation)
         if work is None:
             self._note_unknown(name)

@@ -209,12 +209,15 @@ class Observer(TorchDispatchMode):
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
-        if not self._counts:
-            return self._run(of, func, args, kwargs)
-        inputs, changed = self._touched(of, args, kwargs)
+        inputs, changed = self._touched(of, args, kwargs) if self._counts else ([], [])
         key = self._storages.key
         before = set(map(key, [*inputs, *changed]))
-        out = self._run(of, func, args, kwargs)
+        start = perf_counter()
+        out = func(*args, **kwargs)
+        if of.namespace == "aten":
+            self.inside_s += perf_counter() - start
+        if not self._counts:
+            return out
         for tensor in changed:  # `out=` may have enlarged its argument
             self._storages.nbytes[key(tensor)] = tensor.untyped_storage().nbytes()
         # A view returns a storage that it was passed: it creates nothing, and reads nothing yet.
@@ -231,13 +234,6 @@ class Observer(TorchDispatchMode):
             count(operation)
         return out
 
-    def _run(self, of: OperationTraits, func: Any, args: Any, kwargs: Any) -> Any:
-        start = perf_counter()
-        out = func(*args, **kwargs)
-        if of.namespace == "aten":
-            self.inside_s += perf_counter() - start
-        return out
-
     def _touched(self, of: OperationTraits, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that are read, and those that are written."""
         arguments = [*enumerate(args), *kwargs.items()]
@@ -248,15 +244,6 @@ class Observer(TorchDispatchMode):
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
         return tensors_of(read), tensors_of([value for place, value in arguments if place in of.written])
-
-
-def only_in_place(ran: Iterable[str]) -> set[str]:
-    """Operators that run out of place only under observation, because autograd then protects what it observes.
-
-    `ran` are the names of the operations of a call that nobody observed. Gradients are added in place too.
-    """
-    names = set(ran)
-    return {"aten::add"} | {name[:-1] for name in names if name.endswith("_")} - names
 
 
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
