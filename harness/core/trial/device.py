@@ -233,27 +233,15 @@ class Allocated(NamedTuple):
     kept_bytes: int
 
 
-# A mark in torch's profile where the measured call begins.
-_BEGINS = "harness: the measured call begins"
-
-
-def allocator_peak(
-    call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None, is_second: bool = False
-) -> Allocated:
+def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], None] = lambda: None) -> Allocated:
     """Call once, and return what torch's allocator has handed out. `forget` frees the gradients.
 
-    With `is_second`, it is the second call under the profiler: on a CPU, that one sees what of the first is freed.
+    On a CPU, memory that is freed counts if it was handed out under the profiler, by this call or an earlier one.
     """
     gc.collect()
     counted = counted_peak(device) if device != "cpu" else nullcontext(lambda: 0)
     before = requested_bytes(device)
     with torch.autograd.profiler.profile(profile_memory=True) as recorded:
-        if is_second:
-            call()
-            forget()
-            gc.collect()
-        with torch.autograd.profiler.record_function(_BEGINS):
-            pass
         with counted as peak:
             result = call()  # it must be alive when the peak is taken
         del result
@@ -263,9 +251,8 @@ def allocator_peak(
     names = [event.name() for event in events]
     if device != "cpu":
         return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
-    begins = events[names.index(_BEGINS)].start_ns()
     changes = [(event.start_ns(), i) for i, event in enumerate(events) if names[i] == "[memory]"]
-    sizes = [events[i].nbytes() for start, i in sorted(changes) if start >= begins]
+    sizes = [events[i].nbytes() for _, i in sorted(changes)]
     return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial, partialmethod
 from json import dumps  # bound before a layer may replace it
+from time import perf_counter
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -23,7 +24,7 @@ from harness.core.trial.packed_sequences import lengths_facts
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 from . import after_call
-from .flops import Flops, claimed_work
+from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
 from .opaque_kernels import Fallback, PackedWeights, backend_name
 from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, size_of, tensors_of
 
@@ -31,6 +32,7 @@ from .operations import Depth, Observer, Storages, Traffic, Unobservable, Untrac
 class Observation(NamedTuple):
     """Results of one observed call.
 
+    - `are_alike`: whether further calls did the same operations.
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
@@ -38,6 +40,7 @@ class Observation(NamedTuple):
     - `is_read_by_python`: see `UntrackedWrites`.
     """
 
+    are_alike: bool
     flops: Flops
     facts: dict[str, Any]
     packed_bytes: int | None
@@ -47,16 +50,17 @@ class Observation(NamedTuple):
 
 
 class ObservedCall(NamedTuple):
-    """The number of operations of one call, the tensors that are `known` to exist before it, and its outputs.
+    """One `call`, its operations as `Observer.seen`, the tensors `known` to exist before it, and its outputs.
 
-    `kept` holds what else the call has read, such as the tensors that a forward pass saved for a backward pass. Freed
-    memory would look like memory that was made outside torch during the call.
+    `call` and `result` hold what else the call has read, such as the tensors that a forward pass saved for a backward
+    pass. Freed memory would look like memory that was made outside torch during the call.
     """
 
-    ops: int
+    call: Callable[[], Any]
+    operations: list[Any]
     known: list[Tensor]
     outputs: list[Tensor]
-    kept: Any
+    result: Any
 
 
 def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]) -> ObservedCall:
@@ -74,7 +78,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     known = [*leaves, *work.constants, *tensors_of(work.gradient)]
-    return ObservedCall(len(observer.seen), known, [*tensors_of(result), *gradients], (call, result))
+    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients], result)
 
 
 @contextlib.contextmanager
@@ -90,7 +94,8 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
 
     def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
         storages.is_read_outside |= name != "tolist"
-        storages.left[torch.can_cast(tensor.dtype, torch.int64)].add(storages.key(tensor))
+        is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+        storages.left[is_whole].add(storages.key(tensor))
         return methods[name](tensor, *arguments, **options)
 
     noting = {name: partialmethod(noted, name) for name in methods}
@@ -103,7 +108,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
-    traffic = Traffic(storages)
+    traffic = Traffic(storages, flops.in_place)
     written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
@@ -115,7 +120,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "flops": work_done,
         "flops_full": full,
         "flops_unknown": flops.unknown,
-        "ops": seen.ops,
+        "ops": len(seen.operations),
         "depth": length,
         "depth_declared": declared,
         "fused_depth_declared": declared > 0,
@@ -125,7 +130,27 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses, written.is_read_by_python)
+    by_python = written.is_read_by_python
+    alike = _are_alike(seen)
+    return Observation(alike, flops, facts, packed.bytes(), past_torch, written.somebody_elses, by_python)
+
+
+# A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
+_FURTHER_CALLS = 3
+_FURTHER_S = 2.0  # calls are watched no longer
+
+
+def _are_alike(seen: ObservedCall) -> bool:
+    """Whether further calls do the same operations, on tensors of the same shapes."""
+    ends = perf_counter() + _FURTHER_S
+    for number in range(_FURTHER_CALLS):
+        if number and perf_counter() > ends:
+            break
+        with compilation.uncompiled_calls(), Observer(Storages(), ()) as observer:
+            seen.call()
+        if observer.seen != seen.operations:
+            return False
+    return True
 
 
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
@@ -210,7 +235,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
-        traced = device.allocator_peak(work.call, kind, work.forget, is_second=True).peak
+        for _ in range(2):  # the second one sees what of the first is freed
+            traced = device.allocator_peak(work.call, kind, work.forget).peak
     saved = 0
     if work.gradient is not None:
         saved = told(
@@ -226,11 +252,15 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     packed = seen.packed_bytes if seen else 0
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
-    facts = _watched(seen, unknown, has_threads)
+    is_unlike = seen is not None and not seen.are_alike
+    hidden = _UNLIKE_CALLS if is_unlike else _OWN_THREADS if has_threads else ""
+    facts = _watched(seen, unknown, hidden, case.device == "cpu")
     why_uncounted = device.uncounted(kind)
     partly = ""
+    is_uneven |= is_unlike
     if is_uneven:
-        partly = "peak_bytes, first_call_bytes: its calls keep unlike amounts of memory"
+        why = _UNLIKE_CALLS if is_unlike else "its calls keep unlike amounts of memory"
+        partly = f"peak_bytes, first_call_bytes: {why}"
     elif has_threads:
         partly = f"peak_bytes: {_OWN_THREADS}"
     elif why_uncounted:
@@ -302,6 +332,7 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     return None
 
 
+_UNLIKE_CALLS = "its calls differ from each other"
 _OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
 
 
@@ -323,10 +354,11 @@ _OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) -> dict[str, Any]:
-    """Return the facts of the observed call of a layer that may have threads of its own.
+def _watched(seen: Observation | None, unknown: list[str], hidden: str, is_profiled: bool) -> dict[str, Any]:
+    """Return the facts of the observed call. Reasons go to `unknown`.
 
-    Reasons go to `unknown`.
+    `hidden` is why nothing is known of the call, or empty. `is_profiled` says whether the profiler has surely seen all
+    operations of a real call, as it does on a CPU.
     """
     nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
@@ -342,12 +374,17 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
         )
     elif compiled:
         unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
-    hidden = "" if compiled else hidden_part(seen.flops, seen.past_torch)
-    hidden = _OWN_THREADS if has_threads else hidden
+    if not hidden and not compiled:
+        hidden = hidden_part(seen.flops, seen.past_torch)
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
     if seen.is_read_by_python:
         unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
+    altered = seen.flops.altered if is_profiled and not compiled and not seen.flops.flex_is_dense else []
+    of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
+    if altered:
+        what = ", ".join([*of_work, "ops, depth, min_bytes"])
+        unknown.append(f"{what}: torch runs {', '.join(altered[:3])} only under observation, in place of others")
     of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
-    return seen.facts | of_depth | dict.fromkeys(_OF_COMPUTING if compiled else ())
+    return seen.facts | of_depth | dict.fromkeys((*of_work, *_OF_COMPUTING) if compiled or altered else ())

@@ -11,6 +11,7 @@ product. So are operators from a user's namespace, and all higher-order operator
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -194,12 +195,20 @@ class Flops:
 
     `ran` are the names of the operations of a call that nobody observed, as a profiler has seen them. They show whether
     FlexAttention is compiled: `flex_is_dense` if it is not. `names` are those of the operations that were observed.
+
+    Autograd protects what somebody observes: `in_place` are operators that run in place where nobody does. Sums of
+    gradients are among them.
     """
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
-        self._softmax_ran = _SOFTMAX_OF_DENSE in ran
+        # Without observation, autograd calls what `index_put_` calls too.
+        names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
+        self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)
+        self._ran = Counter(map(self._really, names))
+        self._softmax_ran = _SOFTMAX_OF_DENSE in self._ran
         self.names: set[str] = set()
+        self._computing: Counter[str] = Counter()  # without views
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
         # Without this module, its operators are not loaded either, and loading them takes time.
@@ -222,6 +231,17 @@ class Flops:
         """Whether FlexAttention has run uncompiled, and so computed every pair."""
         return self._softmax_ran and "flex_attention" in self.names
 
+    @property
+    def altered(self) -> list[str]:
+        """Operators that ran more often than in the call that nobody observed.
+
+        The profiler also sees what composite operators and kernels call, so its numbers are no smaller otherwise.
+        """
+        return sorted(name for name in self._computing - self._ran if "::" in name)
+
+    def _really(self, name: str) -> str:
+        return f"{name}_" if name in self.in_place else name
+
     def _note_unknown(self, name: str) -> None:
         if name not in self.unknown:
             self.unknown.append(name)
@@ -229,10 +249,12 @@ class Flops:
     def add(self, operation: Operation) -> Work | None:
         """Count one operation. Return its work, or None if it has no formula."""
         self.has_own_operators |= operation.traits.namespace not in _TORCHS
-        self.names.add(operation.traits.name)
+        name = operation.traits.name
+        self.names.add(name)
+        self._computing[self._really(name)] += bool(operation.results)
         work = self._of(operation)
         if work is None:
-            self._note_unknown(operation.traits.name)
+            self._note_unknown(name)
         else:
             self._flops += work.flops
             self._full += work.full
@@ -247,7 +269,7 @@ class Flops:
         if opaque is not None:
             kernel, arguments = opaque
             return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
-        if name not in self.undeclared and self._of(operation) is None:
+        if name in self.unknown and name not in self.undeclared:  # `add` was called before
             self.undeclared.append(name)
         return None
 

@@ -267,7 +267,7 @@ class PackedWeights:
 
     def add(self, operation: Operation) -> None:
         """Note the objects among the operation's arguments."""
-        parts = tree_leaves((operation.args, operation.kwargs))
+        parts = tree_leaves((operation.args, operation.kwargs)) if operation.traits.takes_objects else ()
         # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
         self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
 

@@ -10,7 +10,7 @@ gradients out of place.
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -40,6 +40,7 @@ class OperationTraits:
     - `relabels`: it changes shape or strides in place, not content.
     - `takes_no_content`: its result depends on no tensor's content.
     - `leaves_unwritten`: its result is memory not yet written.
+    - `takes_objects`: an argument is an object of torch's classes, such as the packed weights of a quantized layer.
     """
 
     name: str
@@ -48,8 +49,9 @@ class OperationTraits:
     relabels: bool = False
     takes_no_content: bool = False
     leaves_unwritten: bool = False
+    takes_objects: bool = False
 
-    @property
+    @cached_property
     def namespace(self) -> str:
         """`aten` for `aten::mm`; empty for an operator without a namespace."""
         return self.name.partition("::")[0] if "::" in self.name else ""
@@ -101,6 +103,7 @@ def operation_traits(func: Any) -> OperationTraits:
         takes_no_content=name.startswith("aten::")
         and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
+        takes_objects="__torch__" in str(func._schema),
     )
 
 
@@ -108,9 +111,9 @@ def tensors_of(value: Any) -> list[Tensor]:
     """Return the tensors in an argument or a result: the value itself, or those in its list or tuple."""
     if isinstance(value, Tensor):
         return [value]
-    if isinstance(value, list | tuple):
-        return [found for item in value for found in tensors_of(item)]
-    return []
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in tensors_of(item)]
 
 
 # The dense tensors that a sparse one consists of. It has no storage of its own.
@@ -219,14 +222,16 @@ class Observer(EagerMode):
         of = operation_traits(func)
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
-        inputs, changed = self._touched(of, args, kwargs)
+        self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
+        inputs, changed = self._touched(of, args, kwargs) if self._counts else ([], [])
         key = self._storages.key
         before = set(map(key, [*inputs, *changed]))
         start = perf_counter()
         out = func(*args, **kwargs)
         if of.namespace == "aten":
             self.inside_s += perf_counter() - start
-        self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
+        if not self._counts:
+            return out
         for tensor in changed:  # `out=` may have enlarged its argument
             self._storages.nbytes[key(tensor)] = tensor.untyped_storage().nbytes()
         # A view returns a storage that it was passed: it creates nothing, and reads nothing yet.
@@ -309,11 +314,11 @@ class Traffic:
       once, and outputs whole.
     - An intermediate result that is materialised (new memory from an operation that is not a view) is written once.
       What is surely read of it is read once: caches may serve all further reads.
-    - Gradients are added in place if autograd owns the sum, so the sum is no new memory.
+    - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old.
     """
 
-    def __init__(self, storages: Storages) -> None:
-        self._storages = storages
+    def __init__(self, storages: Storages, in_place: set[str]) -> None:
+        self._storages, self._in_place = storages, in_place
         self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
         self._sum_in: dict[int, int] = {}
@@ -330,7 +335,7 @@ class Traffic:
         for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         backward = torch._C._current_graph_task_id() != -1
-        if backward and operation.traits.name == "aten::add":
+        if backward and operation.traits.name in self._in_place:
             first = self._storages.key(operation.inputs[0])
             sum_in = self._sum_in.get(first, first)
             if made.get(sum_in, False):

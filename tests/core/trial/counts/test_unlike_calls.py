@@ -9,6 +9,7 @@ from harness.core.run.executor import Executor
 
 N, D, FLOAT = 16, 8, 4
 X, W = FLOAT * N * D, FLOAT * D * D
+UNLIKE = dict.fromkeys(("flops", "ops", "depth", "min_bytes", "peak_bytes", "saved_bytes", "first_call_bytes"))
 
 
 def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") -> Any:
@@ -19,7 +20,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
     ("layer", "mode", "right"),
     [
         # Each call keeps its rows; the first call's are part of the weights. Its peak has the old rows beside the new.
-        ("GrowingBuffer", "forward", {"kept_bytes": X, "first_call_bytes": 0, "weights_bytes": W + X}),
+        ("GrowingBuffer", "forward", {"kept_bytes": X, "weights_bytes": W + X, "peak_bytes": None, "min_bytes": None}),
         ("GrowingBuffer", "train", {"kept_bytes": X, "saved_bytes": None, "transient_bytes": None}),
         ("KeepsAtEveryFourthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
         # Two of eight calls keep 100 rows, and one of eight. A call's peak depends on which it is.
@@ -53,6 +54,19 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("ShapedAfter", "forward", {"depth": 2}),
         ("WithoutBeta", "forward", {"read_bytes": X + W, "flops": 2 * N * D * D}),
         ("Marked", "forward", {"ops": 3, "weights_bytes": W}),
+        ("MoreAtEverySecondCall", "forward", UNLIKE),
+        ("MoreAtEveryFourthCall", "forward", UNLIKE),
+        ("MoreAtEveryFourthCall", "train", UNLIKE),
+        ("OtherChunks", "backward", {"flops": 4 * N * D * D}),  # all backward passes are of one graph
+        ("OtherChunks", "train", UNLIKE),
+        ("DropsLayers", "forward", UNLIKE),
+        ("DropsLayers", "train", UNLIKE),
+        ("DropsElements", "train", {"flops": 6 * N * D * D, "kept_bytes": 0}),
+        ("ProductsOfPrefixes", "forward", {"flops": 2 * N * D * D, "depth": 2}),
+        ("ProductsOfPrefixes", "train", {"flops": 6 * N * D * D, "ops": None, "depth": None, "min_bytes": None}),
+        # Moved: the rows and their gradient, twice. Read: x, w, the output's gradient, the order. Outputs: y, dx, dw.
+        ("OtherOrder", "train", {"min_bytes": 4 * X + 2 * X + W + 8 * N + 2 * X + W, "read_bytes": 2 * X + W + 8 * N}),
+        ("ReadsWholeNumbers", "forward", {"ops": 3}),  # a view, the product, and a view
     ],
 )
 def test_a_fact_is_right_or_unknown(runner: Executor, layer: str, mode: str, right: dict[str, int | None]) -> None:

@@ -273,6 +273,16 @@ class ReadsItsLengths(Product):
         return (x @ self.w) * self.alpha.item()
 
 
+class ReadsWholeNumbers(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("lengths", torch.tensor([7, 9]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.lengths.tolist()
+        return super().forward(x)
+
+
 class FillsWithTrue(Product):
     """Each token's row of a mask is filled by an index of its own: no token waits for another."""
 
@@ -315,6 +325,53 @@ class MoreAtEverySecondCall(Product):
         if self.calls % 2 == 0:
             y.mean()
         return y
+
+
+class MoreAtEveryFourthCall(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y.tanh() if self.calls % 4 == 0 else y
+
+
+class OtherChunks(Product):
+    """The same operators each time, on other shapes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        first = x.shape[1] // (2 + self.calls % 2)
+        return torch.cat([x[:, :first] @ self.w, x[:, first:] @ self.w], 1)
+
+
+class DropsLayers(Product):
+    """LayerDrop: each of eight products runs with a probability of 1/2."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(8):
+            x = super().forward(x) if torch.rand(()) < 0.5 else x
+        return x.clone()
+
+
+class DropsElements(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(x), 0.5, self.training)
+
+
+class ProductsOfPrefixes(Product):
+    """Autograd has another formula for its backward pass while somebody observes it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).cumprod(1)
+
+
+class OtherOrder(Product):
+    """Autograd sums up the gradients of the rows in place, and only under observation out of place."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("order", torch.arange(15, -1, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[:, self.order])
 
 
 class LeaksOnce(Product):
