@@ -146,7 +146,7 @@ def _are_alike(seen: ObservedCall) -> bool:
     for number in range(_FURTHER_CALLS):
         if number and perf_counter() > ends:
             break
-        with compilation.uncompiled_calls(), Observer(Storages(), ()) as observer:
+        with device.uncompiled_calls(), Observer(Storages(), ()) as observer:
             seen.call()
         if observer.seen != seen.operations:
             return False
