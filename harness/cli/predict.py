@@ -34,7 +34,7 @@ _KEYS = (
     *(Key(name) for name in SETTINGS if name != "kv_len"),
     Key("kv_len", whole, least=0),
 )
-_MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes, or a number with {', '.join(BYTE_UNITS)}")
+_MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes from 1 on, or a number with {', '.join(BYTE_UNITS)}")
 
 
 def _read(

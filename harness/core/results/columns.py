@@ -418,6 +418,9 @@ def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
     values["family"] = values["family"] or str(values["impl"]).split(".")[0]
     if not bounded:
         values["time_lo_s"] = values["time_hi_s"] = values["time_s"]
+    ends = [values[name] for name in ("time_lo_s", "time_s", "time_hi_s") if values[name] is not None]
+    if ends != sorted(ends):
+        raise UsageError(f"time_s={values['time_s']} is not within {values['time_lo_s']} to {values['time_hi_s']}")
     return CaseResult(**values)
 
 
@@ -437,4 +440,4 @@ def _read(name: str, value: Any) -> Any:
     except (ValueError, OverflowError, TypeError):
         pass
     kind = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
-    raise UsageError(f"{name}={value} is not {kind}")
+    raise UsageError(f"{name}={value!r} is not {kind}")
