@@ -208,16 +208,16 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
         push(lambda tensor: note(pack(tensor)), unpack)
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
+        with_graph = []
+        for _ in range(2):
+            with_graph.append(allocator_peak(keep_graph, device).kept_bytes)
+            graph.clear()
         # Only a backward pass frees what a hook saves as it is.
-        train = train_call(forward, [], gradient)
-        with_graph = allocator_peak(keep_graph, device).kept_bytes
-        graph.clear()
-        after_backward = [allocator_peak(train, device, forget).kept_bytes for _ in range(2)]
-        again = allocator_peak(keep_graph, device).kept_bytes
+        after_backward = allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
-    if again != with_graph or after_backward[0] != after_backward[1]:
+    if with_graph[0] != with_graph[1]:
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph - after_backward[0]
+    return with_graph[0] - after_backward

@@ -337,14 +337,13 @@ def claimed_work(case: Case) -> dict[str, Any]:
     formula = layer_lookup.work_of(of_it, case.mode)
     text = own_axes.axes_text(layer)
     # With a source, the work depends on two lengths, but claims without m know only one.
-    if case.kv_len and formula and not formula.growth("m")[0]:
-        formula = None
-    if own_axes.unclaimed_options(case.impl, text, case.options):
-        formula = None
-    formula = formula.at(own_axes.sizes_of(case, text)) if formula else None
-    summed = is_summed(passed_as(layer, case))
-    lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
-    work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None
+    is_for_another = case.kv_len and formula and not formula.growth("m")[0]
+    work = None
+    if formula and not is_for_another and not own_axes.unclaimed_options(case.impl, text, case.options):
+        formula = formula.at(own_axes.sizes_of(case, text))
+        summed = is_summed(passed_as(layer, case))
+        lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
+        work = claimed_flops(formula, lengths, case.d_model, case.num_heads)
     stated = {name: str(claim) for name, claim in of_it.items()}
     claims = dumps(stated, ensure_ascii=False) if own and stated else None
     return {"flops_claimed": work, "claims": claims, "own_axes": text}
