@@ -132,12 +132,11 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
 
 # A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
 _FURTHER_CALLS = 3
-_FURTHER_S = 2.0  # calls are watched no longer
 
 
 def _are_alike(seen: ObservedCall) -> bool:
     """Whether further calls do the same operations, on tensors of the same shapes."""
-    ends = perf_counter() + _FURTHER_S
+    ends = perf_counter() + 2.0
     for _ in range(_FURTHER_CALLS):
         with compilation.uncompiled_calls(), Observer(Storages(), ()) as observer:
             seen.call()
@@ -245,9 +244,9 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     packed = seen.packed_bytes if seen else 0
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
-    is_unlike = seen is not None and not seen.are_alike
+    is_unlike = bool(seen) and not seen.are_alike
     hidden = _UNLIKE_CALLS if is_unlike else _OWN_THREADS if has_threads else ""
-    facts = _watched(seen, unknown, hidden, case.device == "cpu")
+    facts = _watched(seen, unknown, hidden)
     why_uncounted = device.uncounted(kind)
     partly = ""
     is_uneven |= is_unlike
@@ -278,7 +277,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
             if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
                 unknown.append(f"path: {missing}")
     in_peak = 0 if case.mode == "backward" else saved
-    collected = {
+    return {
         **facts,
         **errors,
         **claimed,
@@ -297,8 +296,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
-    }
-    return collected | dict.fromkeys(_OF_PEAK if partly else ())
+    } | dict.fromkeys(_OF_PEAK if partly else ())
 
 
 _OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
@@ -346,11 +344,10 @@ _OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, unknown: list[str], hidden: str, is_profiled: bool) -> dict[str, Any]:
+def _watched(seen: Observation | None, unknown: list[str], hidden: str) -> dict[str, Any]:
     """Return the facts of the observed call. Reasons go to `unknown`.
 
-    `hidden` is why nothing is known of the call, or empty. `is_profiled` says whether the profiler has surely seen all
-    operations of a real call, as it does on a CPU.
+    `hidden` is why nothing is known of the call, or empty.
     """
     nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
@@ -373,7 +370,7 @@ def _watched(seen: Observation | None, unknown: list[str], hidden: str, is_profi
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
     if seen.written.is_read_by_python:
         unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
-    altered = seen.flops.altered if is_profiled and not compiled and not seen.flops.flex_is_dense else []
+    altered = [] if compiled or seen.flops.flex_is_dense else seen.flops.altered
     of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
     if altered:
         what = ", ".join([*of_work, "ops, depth, min_bytes"])
