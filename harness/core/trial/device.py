@@ -10,7 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,7 +206,7 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
 
     0 if the device's allocator keeps no peak, as `uncounted` says.
     """
-    if kind == "mps":
+    if kind in ("cpu", "mps"):
         yield lambda: 0
         return
     module = module_of(kind)
@@ -239,10 +239,9 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
     On a CPU, memory that is freed counts if it was handed out under the profiler, by this call or an earlier one.
     """
     gc.collect()
-    counted = counted_peak(device) if device != "cpu" else nullcontext(lambda: 0)
     before = requested_bytes(device)
     with torch.autograd.profiler.profile(profile_memory=True) as recorded:
-        with counted as peak:
+        with counted_peak(device) as peak:
             result = call()  # it must be alive when the peak is taken
         del result
         forget()
@@ -251,8 +250,8 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
     names = [event.name() for event in events]
     if device != "cpu":
         return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
-    changes = [(event.start_ns(), i) for i, event in enumerate(events) if names[i] == "[memory]"]
-    sizes = [events[i].nbytes() for _, i in sorted(changes)]
+    events.sort(key=lambda event: event.start_ns())
+    sizes = [event.nbytes() for event in events if event.name() == "[memory]"]
     return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
 
 

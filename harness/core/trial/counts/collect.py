@@ -36,8 +36,7 @@ class Observation(NamedTuple):
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
-    - `past_allocator`: whether it did so in memory that is not torch's.
-    - `is_read_by_python`: see `UntrackedWrites`.
+    - `written`: knows whether it did so in memory that is not torch's, and what Python has read.
     """
 
     are_alike: bool
@@ -45,22 +44,20 @@ class Observation(NamedTuple):
     facts: dict[str, Any]
     packed_bytes: int | None
     past_torch: bool
-    past_allocator: bool
-    is_read_by_python: bool
+    written: UntrackedWrites
 
 
 class ObservedCall(NamedTuple):
     """One `call`, its operations as `Observer.seen`, the tensors `known` to exist before it, and its outputs.
 
-    `call` and `result` hold what else the call has read, such as the tensors that a forward pass saved for a backward
-    pass. Freed memory would look like memory that was made outside torch during the call.
+    `call` and the outputs hold what else the call has read, such as the tensors that a forward pass saved for a
+    backward pass. Freed memory would look like memory that was made outside torch during the call.
     """
 
     call: Callable[[], Any]
     operations: list[Any]
     known: list[Tensor]
     outputs: list[Tensor]
-    result: Any
 
 
 def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]) -> ObservedCall:
@@ -78,7 +75,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
             result = call()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     known = [*leaves, *work.constants, *tensors_of(work.gradient)]
-    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients], result)
+    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients])
 
 
 @contextlib.contextmanager
@@ -130,26 +127,23 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    by_python = written.is_read_by_python
-    alike = _are_alike(seen)
-    return Observation(alike, flops, facts, packed.bytes(), past_torch, written.somebody_elses, by_python)
+    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written)
 
 
 # A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
 _FURTHER_CALLS = 3
-_FURTHER_S = 2.0  # calls are watched no longer
 
 
 def _are_alike(seen: ObservedCall) -> bool:
     """Whether further calls do the same operations, on tensors of the same shapes."""
-    ends = perf_counter() + _FURTHER_S
-    for number in range(_FURTHER_CALLS):
-        if number and perf_counter() > ends:
-            break
+    ends = perf_counter() + 2.0
+    for _ in range(_FURTHER_CALLS):
         with device.uncompiled_calls(), Observer(Storages(), ()) as observer:
             seen.call()
         if observer.seen != seen.operations:
             return False
+        if perf_counter() > ends:
+            break
     return True
 
 
@@ -252,20 +246,19 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     packed = seen.packed_bytes if seen else 0
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
-    is_unlike = seen is not None and not seen.are_alike
+    is_unlike = bool(seen) and not seen.are_alike
     hidden = _UNLIKE_CALLS if is_unlike else _OWN_THREADS if has_threads else ""
-    facts = _watched(seen, unknown, hidden, case.device == "cpu")
+    facts = _watched(seen, unknown, hidden)
     why_uncounted = device.uncounted(kind)
     partly = ""
     is_uneven |= is_unlike
     if is_uneven:
-        why = _UNLIKE_CALLS if is_unlike else "its calls keep unlike amounts of memory"
-        partly = f"peak_bytes, first_call_bytes: {why}"
+        partly = f"peak_bytes, first_call_bytes: {_UNLIKE_CALLS}"
     elif has_threads:
         partly = f"peak_bytes: {_OWN_THREADS}"
     elif why_uncounted:
         partly = f"peak_bytes: {why_uncounted}, which does not count"
-    elif seen and seen.past_torch and seen.past_allocator:
+    elif seen and seen.past_torch and seen.written.somebody_elses:
         partly = "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
     elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
         partly = (
@@ -286,7 +279,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
             if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
                 unknown.append(f"path: {missing}")
     in_peak = 0 if case.mode == "backward" else saved
-    collected = {
+    return {
         **facts,
         **errors,
         **claimed,
@@ -305,8 +298,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         "page_fault_s": page_fault_s,
         "backend": backend_name(operations),
         "facts_unknown": unknown,
-    }
-    return collected | dict.fromkeys(_OF_PEAK if partly else ())
+    } | dict.fromkeys(_OF_PEAK if partly else ())
 
 
 _OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
@@ -354,11 +346,10 @@ _OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
 _WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
 
 
-def _watched(seen: Observation | None, unknown: list[str], hidden: str, is_profiled: bool) -> dict[str, Any]:
+def _watched(seen: Observation | None, unknown: list[str], hidden: str) -> dict[str, Any]:
     """Return the facts of the observed call. Reasons go to `unknown`.
 
-    `hidden` is why nothing is known of the call, or empty. `is_profiled` says whether the profiler has surely seen all
-    operations of a real call, as it does on a CPU.
+    `hidden` is why nothing is known of the call, or empty.
     """
     nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
     if seen is None:
@@ -379,12 +370,12 @@ def _watched(seen: Observation | None, unknown: list[str], hidden: str, is_profi
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
-    if seen.is_read_by_python:
+    if seen.written.is_read_by_python:
         unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
-    altered = seen.flops.altered if is_profiled and not compiled and not seen.flops.flex_is_dense else []
+    altered = [] if compiled or seen.flops.flex_is_dense else seen.flops.altered
     of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
     if altered:
         what = ", ".join([*of_work, "ops, depth, min_bytes"])
         unknown.append(f"{what}: torch runs {', '.join(altered[:3])} only under observation, in place of others")
-    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
+    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.written.is_read_by_python else ())
     return seen.facts | of_depth | dict.fromkeys((*of_work, *_OF_COMPUTING) if compiled or altered else ())

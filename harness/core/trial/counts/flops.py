@@ -194,7 +194,8 @@ class Flops:
     Each function is called with the kernel's own arguments and its result as `out=`. Either may be omitted.
 
     `ran` are the names of the operations of a call that nobody observed, as a profiler has seen them. They show whether
-    FlexAttention is compiled: `flex_is_dense` if it is not. `names` are those of the operations that were observed.
+    FlexAttention is compiled: `flex_is_dense` if it is not. `names` are those of the operations that were observed,
+    with the number of those on a CPU that are no views. Whether the profiler sees all operations on a GPU is not known.
 
     Autograd protects what somebody observes: `in_place` are operators that run in place where nobody does. Sums of
     gradients are among them.
@@ -205,10 +206,10 @@ class Flops:
         # Without observation, autograd calls what `index_put_` calls too.
         names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
         self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)
-        self._ran = Counter(map(self._really, names))
+        self._ran = Counter(names)
+        self._ran["aten::add_"] += self._ran.pop("aten::add", 0)
         self._softmax_ran = _SOFTMAX_OF_DENSE in self._ran
-        self.names: set[str] = set()
-        self._computing: Counter[str] = Counter()  # without views
+        self.names = Counter[str]()
         if not isinstance(self._declared, Mapping) or not all(isinstance(k, Mapping) for k in self._declared.values()):
             raise UsageError(f"kernels is {self._declared!r}: it must be {{'mylib::name': {{'flops': …, 'depth': …}}}}")
         # Without this module, its operators are not loaded either, and loading them takes time.
@@ -237,10 +238,7 @@ class Flops:
 
         The profiler also sees what composite operators and kernels call, so its numbers are no smaller otherwise.
         """
-        return sorted(name for name in self._computing - self._ran if "::" in name)
-
-    def _really(self, name: str) -> str:
-        return f"{name}_" if name in self.in_place else name
+        return sorted(name for name in self.names - self._ran if "::" in name)
 
     def _note_unknown(self, name: str) -> None:
         if name not in self.unknown:
@@ -250,8 +248,7 @@ class Flops:
         """Count one operation. Return its work, or None if it has no formula."""
         self.has_own_operators |= operation.traits.namespace not in _TORCHS
         name = operation.traits.name
-        self.names.add(name)
-        self._computing[self._really(name)] += bool(operation.results)
+        self.names[f"{name}_" if name in self.in_place else name] += any(tensor.is_cpu for tensor in operation.results)
         work = self._of(operation)
         if work is None:
             self._note_unknown(name)
@@ -337,14 +334,13 @@ def claimed_work(case: Case) -> dict[str, Any]:
     formula = layer_lookup.work_of(of_it, case.mode)
     text = own_axes.axes_text(layer)
     # With a source, the work depends on two lengths, but claims without m know only one.
-    if case.kv_len and formula and not formula.growth("m")[0]:
-        formula = None
-    if own_axes.unclaimed_options(case.impl, text, case.options):
-        formula = None
-    formula = formula.at(own_axes.sizes_of(case, text)) if formula else None
-    summed = is_summed(passed_as(layer, case))
-    lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
-    work = claimed_flops(formula, lengths, case.d_model, case.num_heads) if formula else None
+    is_for_another = case.kv_len and formula and not formula.growth("m")[0]
+    work = None
+    if formula and not is_for_another and not own_axes.unclaimed_options(case.impl, text, case.options):
+        formula = formula.at(own_axes.sizes_of(case, text))
+        summed = is_summed(passed_as(layer, case))
+        lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
+        work = claimed_flops(formula, lengths, case.d_model, case.num_heads)
     stated = {name: str(claim) for name, claim in of_it.items()}
     claims = dumps(stated, ensure_ascii=False) if own and stated else None
     return {"flops_claimed": work, "claims": claims, "own_axes": text}
@@ -365,4 +361,4 @@ def watched_call(call: Callable[[], Any]) -> tuple[set[torch.dtype], set[str]]:
 
     with suppress(Exception), uncompiled_calls(), Observer(Storages(), [note]):
         call()
-    return dtypes, flops.names
+    return dtypes, set(flops.names)

@@ -145,12 +145,13 @@ def _cudnn_backward(call: Arguments) -> Work:
     forward = _cudnn(call).flops
     to_input, to_state, _, to_weights = call["output_mask"]
     flops = 2 * forward if to_weights else forward
-    group = len(matrices) // (call["num_layers"] * (2 if call["bidirectional"] else 1))
+    directions = 2 if call["bidirectional"] else 1
+    group = len(matrices) // (call["num_layers"] * directions)
     if not to_state:  # no product for h_0: the first step of each sequence, in every layer and direction
         sequences = call["batch_sizes"][0] if call["batch_sizes"] else _tokens(call) // _steps(call)
         flops -= 2 * sequences * sum(w.numel() for w in matrices[1::group])
     if not to_input:
-        first_layer = matrices[: group * (2 if call["bidirectional"] else 1) : group]
+        first_layer = matrices[: group * directions : group]
         flops -= 2 * _tokens(call) * sum(w.numel() for w in first_layer)
     return _unmasked(flops)
 
@@ -254,9 +255,8 @@ class Fallback:
 def _faster_allowed(device: str) -> bool:
     """Return whether a backend other than math is enabled, as `sdpa_kernel` sets it. The CPU has only flash."""
     backends = torch.backends.cuda
-    if device == "cpu":
-        return backends.flash_sdp_enabled()
-    return backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()
+    of_gpus = backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()
+    return backends.flash_sdp_enabled() or (device != "cpu" and of_gpus)
 
 
 class PackedWeights:
@@ -267,7 +267,10 @@ class PackedWeights:
 
     def add(self, operation: Operation) -> None:
         """Note the objects among the operation's arguments."""
-        parts = tree_leaves((operation.args, operation.kwargs)) if operation.traits.takes_objects else ()
+        parts = [*operation.args, *operation.kwargs.values()]
+        for part in parts:  # the list grows
+            if isinstance(part, list):
+                parts += part
         # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
         self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
 

@@ -40,7 +40,6 @@ class OperationTraits:
     - `relabels`: it changes shape or strides in place, not content.
     - `takes_no_content`: its result depends on no tensor's content.
     - `leaves_unwritten`: its result is memory not yet written.
-    - `takes_objects`: an argument is an object of torch's classes, such as the packed weights of a quantized layer.
     """
 
     name: str
@@ -49,7 +48,6 @@ class OperationTraits:
     relabels: bool = False
     takes_no_content: bool = False
     leaves_unwritten: bool = False
-    takes_objects: bool = False
 
     @cached_property
     def namespace(self) -> str:
@@ -103,7 +101,6 @@ def operation_traits(func: Any) -> OperationTraits:
         takes_no_content=name.startswith("aten::")
         and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
-        takes_objects="__torch__" in str(func._schema),
     )
 
 
