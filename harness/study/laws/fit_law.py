@@ -433,7 +433,8 @@ def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
             highest = value + half_width
             part = highest * float((columns[:, -1] / problem.whole).max())
             if part > _EMPTY:
-                found.append(laws.Hidden(term, highest, part))
+                absorbed = np.linalg.lstsq(columns[:, :-1], columns[:, -1])[0]
+                found.append(laws.Hidden(term, highest, part, absorbed))
     return tuple(found)
 
 

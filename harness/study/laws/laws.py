@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
+from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, leading, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
 Floats = NDArray[np.float64]
@@ -150,12 +150,14 @@ class Coefficient:
 class Hidden:
     """A term that the points neither show nor rule out.
 
-    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points.
+    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points. With a coefficient
+    of 1, the coefficients of the law fall by `absorbed`, (terms,), to follow the points.
     """
 
     term: Term
     most: float
     part: float
+    absorbed: Floats = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,17 @@ class Law:
         """Return the cost at each size, shape (points,)."""
         fitted = design(self.terms, sizes) @ self.values
         return fitted if self.known is None else fitted + self.known(sizes)
+
+    def hidden_costs(self, sizes: Sizes) -> Floats:
+        """Return what each hidden term may add to the cost at each size, shape (hidden, points).
+
+        The other coefficients make room for it, so it may take away too. Terms that grow more than one power of n
+        faster than the law are left out.
+        """
+        most = leading(self.terms, "n")[0] + 1
+        hidden = [one for one in self.hidden if one.term.n <= most]
+        added = [one.most * (one.term(sizes) - design(self.terms, sizes) @ one.absorbed) for one in hidden]
+        return np.array(added).reshape(-1, len(sizes))
 
     def error(self, gradient: Floats) -> float:
         """The half-width of the interval of a quantity, from the uncertainty of the coefficients.

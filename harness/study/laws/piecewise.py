@@ -1,14 +1,14 @@
 """Laws that change at some n, and predictions with intervals at sizes that were not measured."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri
 
-from harness.core.model.polynomial import OwnSize, Term
+from harness.core.model.polynomial import AXES, OwnSize, Term, leading
 from harness.core.stats.interval import NORMAL
 
 from .enough_sizes import FEWEST_SIZES
@@ -24,6 +24,7 @@ from .laws import (
     Sizes,
     candidate_terms,
     design,
+    exponent_at,
     reach,
     varying_axes,
     weights_of,
@@ -164,22 +165,22 @@ _TESTED_UP_TO = 4
 class Predictor:
     """A law with the parameters of its prediction interval.
 
-    A prediction is uncertain for four reasons, and the variances of log cost add up. The law and its coefficients are
-    uncertain. Points scatter around any law. Page faults are known approximately. And a law may not hold beyond the
-    measured sizes, because caches overflow or other kernels take over: this is the drift.
+    A prediction is uncertain for five reasons, and the variances of log cost add up. The law and its coefficients are
+    uncertain. Points scatter around any law. Page faults are known approximately. Hidden terms and another exponent may
+    take over. And a law may not hold beyond the measured sizes, because caches overflow or other kernels take over:
+    this is the drift.
 
-    The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
-    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. The measured range of
-    each axis runs from `lowest` to `highest`, over this many `points`.
+    The distance of the points from the law is `scatter`. The error of the law per doubling outside the `measured` sizes
+    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. Along each axis, the cost
+    is known to grow at least with the power in `least`, even if a larger cost still hides this.
     """
 
     law: Law
     scatter: float
     drift: float
     checks: float
-    lowest: dict[str, float]
-    highest: dict[str, float]
-    points: int
+    measured: Sizes
+    least: Mapping[str, int]
 
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
@@ -193,9 +194,43 @@ class Predictor:
         of_known = self._error_of_known(size) / value
         deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known)
         half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
-        down = math.hypot(half_width, math.log(value / (fitted + least)))
-        up = math.hypot(half_width, math.log((fitted + most) / value))
+        hidden_down, hidden_up = self._hidden(size)
+        down = math.hypot(half_width, math.log(value / (fitted + least)), hidden_down)
+        up = math.hypot(half_width, math.log((fitted + most) / value), hidden_up)
         return Range(value, value * math.exp(-down), value * math.exp(up))
+
+    def _hidden(self, size: Sizes) -> tuple[float, float]:
+        """How far the log cost may lie below and above that of the law, for all that the points tell of its growth.
+
+        One hidden term at a time takes its most. Outside the measured sizes, the exponent may be that of either end of
+        its interval. A cost that the law does not show may hide behind another, as work behind a launch: it is at most
+        the whole cost at the largest size.
+        """
+        cost = float(self.law(size)[0])
+        if self.law.exact or cost <= 0:
+            return 0.0, 0.0
+        ratios = 1 + self.law.hidden_costs(size)[:, 0] / cost
+        logs = np.log(np.clip(np.nan_to_num(ratios, nan=1.0), 1 / _FARTHEST, _FARTHEST))
+        down, up = float(logs.min(initial=0)), float(logs.max(initial=0))
+        inside = self._inside(size)
+        for axis in self.law.varied:
+            exponent = exponent_at(self.law, axis, inside)
+            beyond = math.log(size.axis(axis)[0] / inside.axis(axis)[0])
+            if exponent is None or not math.isfinite(exponent.hi - exponent.lo):
+                continue
+            is_shown = beyond < 0 or leading(self.law.terms, axis)[0] >= self.least[axis]
+            highest = exponent.hi if is_shown else max(exponent.hi, self.least[axis])
+            ends = beyond * (exponent.lo - exponent.value), beyond * (highest - exponent.value)
+            down, up = math.hypot(down, min(ends)), math.hypot(up, max(ends))
+        return down, up
+
+    def _inside(self, size: Sizes) -> Sizes:
+        """The nearest size within the measured range of each axis."""
+
+        def nearest(axis: str) -> Floats:
+            return np.clip(size.axis(axis), self.measured.axis(axis).min(), self.measured.axis(axis).max())
+
+        return Sizes(*map(nearest, AXES), {letter: nearest(letter) for letter in size.own})
 
     def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
         """What no measured size had and this one may have: expected, least and most."""
@@ -223,16 +258,14 @@ class Predictor:
         """The weights of the law and its rivals, and the log costs that they predict."""
         laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
         least = max(min(law.noise for law in laws), ROUNDING)
-        weights = np.array([(least / max(law.noise, least)) ** (self.points / 2) for law in laws])
+        weights = np.array([(least / max(law.noise, least)) ** (len(self.measured) / 2) for law in laws])
         return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
 
     def outside(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> float:
         """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
         size = Sizes.of([(n, d, h, b, own)])
-        at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
-        return sum(
-            math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
-        )
+        inside = self._inside(size)
+        return sum(abs(math.log2(size.axis(axis)[0] / inside.axis(axis)[0])) for axis in self.law.varied)
 
     def _of_the_law(self, size: Sizes, value: float) -> float:
         """The standard error of log cost from the law's coefficients, and from the choice among the law and its rivals.
@@ -262,15 +295,15 @@ def predictor(
     weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
     drift, checks = (_EXACT_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
-    ends = {axis: sizes[own].axis(axis) for axis in law.varied}
+    # A layer reads each of its n·d·b inputs, counted or not.
+    least = {axis: max(axis in "ndmb", leading(expected, axis)[0]) for axis in law.varied}
     return Predictor(
         law,
         scatter=0.0 if law.exact else float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
         checks=checks,
-        lowest={axis: float(values.min()) for axis, values in ends.items()},
-        highest={axis: float(values.max()) for axis, values in ends.items()},
-        points=int(own.sum()),
+        measured=sizes[own],
+        least=least,
     )
 
 
