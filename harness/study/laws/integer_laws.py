@@ -40,7 +40,7 @@ _FEWEST_ABOVE = 2
 # The largest distance of exact fits, in relative units.
 _EXACT = 1e-8
 # At most this many starting sizes are tried, chosen evenly over the measured n.
-_MOST_STARTS = 5
+_MOST_STARTS = 8
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2
 # A law with a logarithm and a negative term needs this many sizes more than terms in n: many sequences follow one by
