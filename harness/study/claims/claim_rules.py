@@ -34,8 +34,6 @@ FREE_FACTOR = 2.0
 RESOLUTION = 0.1
 # A larger share of the memory, on top of what the claim explains, may be a faster term that is still small.
 _EXCESS = 0.001
-# An exponent of exact counts that falls by this much has fallen.
-_EASING = 0.02
 # With a wider interval than this (±0.25), an exponent could be that of another order.
 WIDEST = 0.5
 
@@ -391,11 +389,10 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
-    lasting = [axis for axis in steady if along[axis][0] > along[axis][1] - _EASING]
+    lasting = [axis for axis in steady if along[axis][0] > along[axis][1] - RESOLUTION / 5]
     if lasting:
         return REFUTED, f"{text}: with {lasting[0]} it grows faster than the claim"
-    is_step = faster and not steady
-    doubt = f"two {faster[0]} cannot tell growth from a step" if is_step else "larger sizes would tell"
+    doubt = "larger sizes would tell" if steady or not faster else f"two {faster[0]} cannot tell growth from a step"
     return UNDETERMINED, f"{text}: {doubt}"
 
 

@@ -85,8 +85,9 @@ class FittedLaw:
         """Return the cost at a size.
 
         This is the measured cost if exactly this size was measured. Otherwise it is the prediction, or the cost of a
-        smaller size that surely costs more. Its lower end is no less than theirs, less the scatter. Raises ValueError with the reason if
-        the law cannot predict the size. One such size differs along an axis of which only one value was measured.
+        smaller size that surely costs more. Its lower end is no less than theirs, less the scatter. Raises ValueError
+        with the reason if the law cannot predict the size. One such size differs along an axis of which only one value
+        was measured.
         """
         size = n, d, h, b, own
         for point in self.series.points:
@@ -131,11 +132,12 @@ class FittedLaw:
     def _rising(self) -> list[Point]:
         """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
         points = self.series.points
-        fell = 0
-        for point in points:
-            if any(other.hi < point.lo and _is_at_most(point.size, other.size) for other in points):
-                fell = max(fell, point.n)
-        return [point for point in points if point.n > fell]
+        fallen = [
+            point.n
+            for point in points
+            if any(other.hi < point.lo and _is_at_most(point.size, other.size) for other in points)
+        ]
+        return [point for point in points if point.n > max(fallen, default=0)]
 
 
 def _is_at_most(small: Size, large: Size) -> bool:
@@ -329,7 +331,7 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
         return ()
     counted = [term for law in exact for term in law.terms if term.h >= 0]
     pairs = [term for term in counted if term.d == 1 and term.n + sum(power for _, power in term.own) == 2]
-    scores = [Term(term.n, term.log, h=int(heads), b=term.b, own=term.own) for term in pairs]
+    scores = [replace(term, d=0, h=int(heads)) for term in pairs]
     return tuple(dict.fromkeys([Term(), *counted, *scores]))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, stdtrit
 
-from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, leading, sum_text
+from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
 Floats = NDArray[np.float64]
@@ -197,6 +197,11 @@ class KnownCost(Protocol):
         """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
 
 
+def position_of(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
+    """Return the n of each size, or its largest memory block in bytes if that is known, (points,)."""
+    return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
+
+
 @dataclass(frozen=True)
 class Law:
     """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
@@ -230,8 +235,7 @@ class Law:
 
     def position(self, sizes: Sizes) -> Floats:
         """Return where each size lies among the breaks, (points,): its n, or its largest memory block in bytes."""
-        of_memory = self.known is not None and any(one.bytes is not None for one in self.breaks)
-        return self.known.largest_memory_block(sizes) if of_memory and self.known is not None else sizes.n
+        return position_of(sizes, self.known, any(one.bytes is not None for one in self.breaks))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -247,17 +251,6 @@ class Law:
         """Return the cost at each size, shape (points,)."""
         fitted = design(self.terms, sizes) @ self.values
         return fitted if self.known is None else fitted + self.known(sizes)
-
-    def hidden_costs(self, sizes: Sizes) -> Floats:
-        """Return what each hidden term may add to the cost at each size, shape (hidden, points).
-
-        The other coefficients make room for it, so it may take away too. Terms that grow more than one power of n
-        faster than the law are left out.
-        """
-        most = leading(self.terms, "n")[0] + 1
-        hidden = [one for one in self.hidden if one.term.n <= most]
-        added = [one.most * (one.term(sizes) - design(self.terms, sizes) @ one.absorbed) for one in hidden]
-        return np.array(added).reshape(-1, len(sizes))
 
     def error(self, gradient: Floats) -> float:
         """The half-width of the interval of a quantity, from the uncertainty of the coefficients.
@@ -357,9 +350,11 @@ def exponent_at(law: Law, axis: str, size: Sizes) -> Range | None:
         return None
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
     down, up = law.trends.get(axis, (0.0, 0.0))
-    each = [replace(one, lo=one.lo + down, hi=one.hi + up) for one in each]
-    each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
-    return Range(each[0].value, min(one.lo for one in each), max(one.hi for one in each))
+    value = each[0].value
+    hidden = [_with_hidden(law, one, axis, size, value) for one in law.hidden]
+    return Range(
+        value, min([*hidden, *(one.lo + down for one in each)]), max([*hidden, *(one.hi + up for one in each)])
+    )
 
 
 def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
@@ -379,17 +374,15 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     if added > 0 and law.known is not None:
         powers = np.append(powers, faster)
         half_width = math.hypot(half_width, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
-    if len(powers) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
-        return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
-    return Range(mean, mean, mean)
+    # A sum grows no slower than its slowest term and no faster than its fastest.
+    return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
 
 
-def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
-    """The range from the law's own exponent to the exponent with the largest possible hidden term."""
+def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> float:
+    """The exponent with the largest possible hidden term; `without` is the law's own."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
-    value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
-    return Range(without, min(without, value), max(without, value))
+    return (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
 
 
 # Exponents of curves are tried in these steps.

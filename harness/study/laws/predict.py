@@ -19,7 +19,7 @@ from harness.core.model.sweep_axes import SETTINGS, Setting, setting_text
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import NORMAL
 
-from .crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions
+from .crossovers import METRICS, layers_without_heads, log_distance, ratio_at, unlike_conditions
 from .fitted_laws import FittedLaw, Prediction, laws_of_layer
 from .laws import Range
 from .series import Series, point_of, series_groups, series_of, unlikeness
@@ -67,13 +67,15 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     if given.get("impl"):  # the sizes of other layers do not matter
         there = [series for series in there if series.impl in given["impl"]] or there
     points = [point for series in there for point in series.points]
-    d = _given_value("d_model", given, {point.d for point in points})
+    d = _one_value("d_model", given["d_model"], {point.d for point in points})
     # Layers without heads are measured at one head.
     heads = [{point.h for point in series.points} for series in there]
-    h = _given_value("num_heads", given, set().union(*(of_layer for of_layer in heads if of_layer != {1})) or {1})
+    h = _one_value(
+        "num_heads", given["num_heads"], set().union(*(of_layer for of_layer in heads if of_layer != {1})) or {1}
+    )
     if d % h:
         raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
-    b = _given_value("batch_size", given, {point.b for point in points})
+    b = _one_value("batch_size", given["batch_size"], {point.b for point in points})
     known: dict[str, set[float]] = {}
     impls = given.get("impl") or {series.impl for series in held}
     for series in held:  # a layer without any time has counts along its own axes
@@ -108,12 +110,8 @@ def _own_values(run: object, options: str | None, timed: Sequence[Series]) -> tu
     return given, others or (NO_OPTIONS if has_none else None)
 
 
-def _given_value(name: str, given: Mapping[str, Any], known: Collection[int]) -> int:
+def _one_value(name: str, given: float | None, known: Collection[float]) -> Any:
     """The given value, or the only value in the run. Raises UsageError if the run has several."""
-    return int(_one_value(name, given[name], known))
-
-
-def _one_value(name: str, given: float | None, known: Collection[float]) -> float:
     if given is not None:
         return given
     if len(known) > 1:
@@ -185,7 +183,6 @@ def predict_each(
     return found, list(unknown)
 
 
-METRICS = ("time", "memory")
 # The largest n is predicted from all n up to this share of it.
 SHARE = 1 / 4
 

@@ -187,7 +187,9 @@ def window(size: int) -> Cost:
 
 
 # From the last change on, the memory is of the order of its claim: a window, padding, whole chunks, and a table.
-@pytest.mark.parametrize("sizes", [DOUBLED, ONE_MORE, ONE_LESS, (100, 300, 900), (*DOUBLED, 2048), (65, 97, 257, 513, 1025)])
+@pytest.mark.parametrize(
+    "sizes", [DOUBLED, ONE_MORE, ONE_LESS, (100, 300, 900), (*DOUBLED, 2048), (65, 97, 257, 513, 1025)]
+)
 @pytest.mark.parametrize(
     "cost",
     [
