@@ -271,6 +271,8 @@ def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int
         beside = int(bool(log) or exponent > 0 or len({depths[end] for end in ends}) > 1)
     if len(ends) < FEWEST_SIZES:
         return beside, f": three {axis}, each at least twice the one before, would tell its order"
+    if exponent <= 0 < beside:
+        return beside, ", and no longer rising: larger n would tell"
     if not power or log:
         return beside, ""
     # A constant cancels out of these differences. A step more or less is a matter of rounding.
@@ -376,7 +378,8 @@ def _is_within(growth: Floats, bounds: Floats, tolerance: float = 1e-9) -> bool:
 def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axes: Sequence[str]) -> tuple[str, str]:
     """The verdict on a claim with these bounds and the reason, from the measured exponents along each axis.
 
-    A single step, such as a workspace, is not growth: some stretches of sizes do not contain it.
+    A single step, such as a workspace, is not growth: some stretches of sizes do not contain it. Growth that eases is
+    none either: no sum of powers does so, but a window that ends does.
     """
     n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in axes)
     growths = np.stack([n, d, d + h, *others], axis=1)
@@ -386,9 +389,10 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]
     steady = [axis for axis in faster if len(along.get(axis, ())) > 1]
-    if steady:
-        return REFUTED, f"{text}: with {steady[0]} it grows faster than the claim"
-    doubt = f"two {faster[0]} cannot tell growth from a step" if faster else "larger sizes would tell"
+    lasting = [axis for axis in steady if along[axis][0] > along[axis][1] - RESOLUTION / 5]
+    if lasting:
+        return REFUTED, f"{text}: with {lasting[0]} it grows faster than the claim"
+    doubt = "larger sizes would tell" if steady or not faster else f"two {faster[0]} cannot tell growth from a step"
     return UNDETERMINED, f"{text}: {doubt}"
 
 

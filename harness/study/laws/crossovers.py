@@ -320,20 +320,17 @@ def _compared(
 def _factor(compared: Iterable[_Compared]) -> float:
     """The factor by which the intervals of ratios of one metric are widened."""
     places: dict[tuple[Any, ...], int] = {}
-    known: list[_Known] = []
     pairs = set()
     for one in compared:
         slower, faster, setting, _, d_model, h, batch_size = one.pair
         for n, *costs, _ in one.costs:
             at = []
             for impl, cost in zip((slower, faster), costs, strict=True):
-                place = places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(known))
-                if place == len(known):
-                    known.append(cost)
-                at.append(place)
+                at.append(places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(places)))
             pairs.add((min(at), max(at)))
     if not pairs:
         return 1.0
+    known = [cost for *_, cost in places]
     middles = [(value if hi == math.inf or lo <= 0 else math.sqrt(lo * hi)) for value, lo, hi in known]
     reaches = [log_distance(lo, hi) / (2 * NORMAL) for _, lo, hi in known]
     return simultaneous_quantile(sorted(pairs), np.log(middles), np.array(reaches)) / NORMAL
@@ -366,21 +363,18 @@ def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tup
     """One layer's costs by number of heads, 0 for a layer without heads, and n.
 
     A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out. Memory is
-    unknown at every size if it is at one, as in `series_of`.
+    unknown at every size if it is at one, as in `series_of`. A cost of 0 bytes is compared as 1 byte, because a ratio
+    needs numbers above 0.
     """
     if metric == "memory" and any(line.allocates_outside_torch for line in lines):
         return {}
-    costs = [
-        (line, line.best_known_time if metric == "time" else _known_bytes(line))
-        for line in lines
-        if not headless or line.num_heads == 1
-    ]
-    return {(0 if headless else line.num_heads, line.seq_len): (cost, line) for line, cost in costs if cost is not None}
-
-
-def _known_bytes(line: CaseResult) -> _Known | None:
-    """The peak memory. A cost of 0 bytes is compared as 1 byte, because a ratio needs numbers above 0."""
-    return None if line.peak_bytes is None else (max(line.peak_bytes, 1.0),) * 3
+    costs: dict[tuple[int, int], _Cost] = {}
+    for line in lines:
+        memory = (max(line.peak_bytes, 1.0),) * 3 if line.peak_bytes is not None else None
+        cost = line.best_known_time if metric == "time" else memory
+        if cost is not None and (not headless or line.num_heads == 1):
+            costs[0 if headless else line.num_heads, line.seq_len] = cost, line
+    return costs
 
 
 def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:

@@ -429,11 +429,11 @@ def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
     for term in dict.fromkeys((*problem.terms, *(powers if problem.presumed else ()))):
         if term not in law.terms:
             columns = laws.design((*law.terms, term), problem.sizes) * problem.weights[:, None]
-            value, half_width = last_coefficient(columns, problem.target, freedom, least, most)
-            highest = value + half_width
+            highest = sum(last_coefficient(columns, problem.target, freedom, least, most))
             part = highest * float((columns[:, -1] / problem.whole).max())
             if part > _EMPTY:
-                found.append(laws.Hidden(term, highest, part))
+                absorbed = np.linalg.pinv(columns[:, :-1]) @ columns[:, -1]
+                found.append(laws.Hidden(term, highest, part, absorbed))
     return tuple(found)
 
 
@@ -441,8 +441,8 @@ def _undetermined(problem: _Problem, axis: str, hidden: Sequence[laws.Hidden]) -
     """Why the leading term along the axis is undetermined; empty if it is determined."""
     ways = {leading(problem.terms_of(which), axis) for which in problem.rivals}
     if len(ways) > 1:
-        rivals = [Term(n=power, log=log) if axis == "n" else Term.of({axis: power}) for power, log in sorted(ways)]
-        return f"the points do not tell laws led by {listed(list(map(str, rivals)))} apart"
+        rivals = [str(Term.of({axis: power, "log": log})) for power, log in sorted(ways)]
+        return f"the points do not tell laws led by {listed(rivals)} apart"
     faster = [one for one in hidden if one.term in problem.terms and one.term.growth(axis) > min(ways)]
     worst = max(faster, key=lambda one: one.part, default=None)
     if worst is None or worst.part <= HIDDEN_PART:

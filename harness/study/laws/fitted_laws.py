@@ -85,20 +85,24 @@ class FittedLaw:
         """Return the cost at a size.
 
         This is the measured cost if exactly this size was measured. Otherwise it is the prediction, or the cost of a
-        smaller size that surely costs more. Its lower end is no less than theirs. Raises ValueError with the reason if
-        the law cannot predict the size. One such size differs along an axis of which only one value was measured.
+        smaller size that surely costs more. Its lower end is no less than theirs, less the scatter. Raises ValueError
+        with the reason if the law cannot predict the size. One such size differs along an axis of which only one value
+        was measured.
         """
         size = n, d, h, b, own
         for point in self.series.points:
             if point.size == size:
                 return Prediction(point.value, point.lo, point.hi, measured=True)
         position = self._position(size)
-        found = [piece.predict(*size) for piece in self._pieces if piece.after < position < piece.until]
+        pieces = [piece for piece in self._pieces if piece.after < position < piece.until]
+        found = [piece.predict(*size) for piece in pieces]
         one = found[0] if len(found) == 1 else _either(*found)
         smaller = [point for point in self._rising if is_at_most(point.size, size)]
         # The highest of many measurements is high by chance. All lower ends hold together with 95 % (Bonferroni).
         reach = float(ndtri(1 - (1 - CONFIDENCE) / 2 / max(len(smaller), 1))) / NORMAL
-        least = [(point.value, point.value * (point.lo / point.value) ** reach) for point in smaller]
+        # Costs that rise and fall, as with the remainder of n by 64, scatter around their law.
+        slack = math.exp(-NORMAL * reach * max(piece.predictor.scatter for piece in pieces))
+        least = [(point.value, slack * point.value * (point.lo / point.value) ** reach) for point in smaller]
         # A wide interval does not excuse a law that misses a point by more than `MOST_OFF`.
         dearer = [value for value, end in least if one.value < max(end, (1 - MOST_OFF) * value)]
         value = max([one.value, *dearer])
@@ -170,7 +174,7 @@ class _Piece:
         return {axis: sorted({size[axis] for size in sizes}) for axis in sizes[0]}
 
     @cached_property
-    def _predictor(self) -> Predictor:
+    def predictor(self) -> Predictor:
         """All points of the series show how far to trust the law of the last piece."""
         one = self.fitted.series
         alone = one if self.until == math.inf else replace(one, points=self.points)
@@ -181,7 +185,7 @@ class _Piece:
         return LETTERS.get(axis) or f"layer.{self.fitted.series.names[axis]}"
 
     def predict(self, *size: Any) -> Prediction:
-        predict = self._predictor
+        predict = self.predictor
         at = sizes_by_letter(size)
         # No law can predict the cost along an axis of which one value was measured.
         fixed = [
@@ -327,7 +331,7 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
         return ()
     counted = [term for law in exact for term in law.terms if term.h >= 0]
     pairs = [term for term in counted if term.d == 1 and term.n + sum(power for _, power in term.own) == 2]
-    scores = [Term(term.n, term.log, h=int(heads), b=term.b, own=term.own) for term in pairs]
+    scores = [replace(term, d=0, h=int(heads)) for term in pairs]
     return tuple(dict.fromkeys([Term(), *counted, *scores]))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading
 
-from .enough_sizes import FEWEST_SIZES, coupling, powers_beside, too_many_powers
+from .enough_sizes import coupling, powers_beside, too_few_sizes, too_many_powers
 from .fit_law import subsets
 from .laws import Break, Coefficient, Floats, Law, Sizes, design, varying_axes
 
@@ -40,7 +40,7 @@ _FEWEST_ABOVE = 2
 # The largest distance of exact fits, in relative units.
 _EXACT = 1e-8
 # At most this many starting sizes are tried, chosen evenly over the measured n.
-_MOST_STARTS = 5
+_MOST_STARTS = 8
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2
 # A law with a logarithm and a negative term needs this many sizes more than terms in n: many sequences follow one by
@@ -88,14 +88,13 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
     different phases of a call set the peak memory at small and at large n.
     """
     starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
-    law = exact_law(sizes, costs)
+    if law := exact_law(sizes, costs):
+        return law
     for start in starts[1 :: -(-(len(starts) - 1) // _MOST_STARTS) or 1]:
-        if law is not None:
-            break
         above = np.flatnonzero(sizes.n >= start)
-        law = exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE)
-        law = replace(law, breaks=(Break(float(start)),)) if law is not None else None
-    return law
+        if law := exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE):
+            return replace(law, breaks=(Break(float(start)),))
+    return None
 
 
 def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
@@ -167,8 +166,7 @@ def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
 
 def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
     """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
-    top = max(term.growth() for term in terms)
-    return any(value > 0 for term, value in zip(terms, values, strict=True) if term.growth() == top)
+    return max((term.growth(), value) for term, value in zip(terms, values, strict=True))[1] > 0
 
 
 def _uncertainty(
@@ -180,9 +178,8 @@ def _uncertainty(
     """
     if not axes:
         return "measured at one size only"
-    first = len(np.unique(sizes.axis(axes[0])))
-    if first < FEWEST_SIZES:
-        return f"{axes[0]} takes {first} values: a law needs {FEWEST_SIZES} at least"
+    if few := too_few_sizes(sizes, axes[0], True):
+        return few
     if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
         return f"no {axes[0]} is twice another: steps at powers of two do not show"
     with_log = [terms for terms in with_negative if any(term.log for term in terms)]
@@ -207,6 +204,5 @@ def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...
         not doubt,
         doubt,
         exact=True,
-        covariance=np.zeros((len(pairs), len(pairs))),
         cv_error=0.0,
     )

@@ -150,12 +150,14 @@ class Coefficient:
 class Hidden:
     """A term that the points neither show nor rule out.
 
-    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points.
+    Its coefficient is at most `most`. Its share of the cost is at most `part` at any of the points. With a coefficient
+    of 1, the coefficients of the law fall by `absorbed`, (terms,), to follow the points.
     """
 
     term: Term
     most: float
     part: float
+    absorbed: Floats = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,11 @@ class KnownCost(Protocol):
         """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
 
 
+def position_of(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
+    """Return the n of each size, or its largest memory block in bytes if that is known, (points,)."""
+    return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
+
+
 @dataclass(frozen=True)
 class Law:
     """A cost as a sum of terms over the axes that `varied`, and of a `known` cost if there is one.
@@ -228,8 +235,7 @@ class Law:
 
     def position(self, sizes: Sizes) -> Floats:
         """Return where each size lies among the breaks, (points,): its n, or its largest memory block in bytes."""
-        of_memory = self.known is not None and any(one.bytes is not None for one in self.breaks)
-        return self.known.largest_memory_block(sizes) if of_memory and self.known is not None else sizes.n
+        return position_of(sizes, self.known, any(one.bytes is not None for one in self.breaks))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -344,9 +350,11 @@ def exponent_at(law: Law, axis: str, size: Sizes) -> Range | None:
         return None
     each = [_exponent_of_one(one, axis, size) for one in (law, *law.rivals)]
     down, up = law.trends.get(axis, (0.0, 0.0))
-    each = [replace(one, lo=one.lo + down, hi=one.hi + up) for one in each]
-    each += [_with_hidden(law, hidden, axis, size, each[0].value) for hidden in law.hidden]
-    return Range(each[0].value, min(one.lo for one in each), max(one.hi for one in each))
+    value = each[0].value
+    hidden = [_with_hidden(law, one, axis, size, value) for one in law.hidden]
+    return Range(
+        value, min([*hidden, *(one.lo + down for one in each)]), max([*hidden, *(one.hi + up for one in each)])
+    )
 
 
 def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
@@ -366,17 +374,15 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     if added > 0 and law.known is not None:
         powers = np.append(powers, faster)
         half_width = math.hypot(half_width, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
-    if len(powers) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
-        return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
-    return Range(mean, mean, mean)
+    # A sum grows no slower than its slowest term and no faster than its fastest.
+    return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
 
 
-def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
-    """The range from the law's own exponent to the exponent with the largest possible hidden term."""
+def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> float:
+    """The exponent with the largest possible hidden term; `without` is the law's own."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
-    value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
-    return Range(without, min(without, value), max(without, value))
+    return (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
 
 
 # Exponents of curves are tried in these steps.

@@ -1,18 +1,18 @@
 """Laws that change at some n, and predictions with intervals at sizes that were not measured."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri
 
-from harness.core.model.polynomial import OwnSize, Term
+from harness.core.model.polynomial import OwnSize, Term, leading
 from harness.core.stats.interval import NORMAL
 
 from .enough_sizes import FEWEST_SIZES
-from .fit_law import all_subsets, fit_law, known_at
+from .fit_law import Fits, all_subsets, fit_law, known_at
 from .laws import (
     LAW_ERROR,
     ROUNDING,
@@ -24,6 +24,8 @@ from .laws import (
     Sizes,
     candidate_terms,
     design,
+    exponent_at,
+    position_of,
     reach,
     varying_axes,
     weights_of,
@@ -57,15 +59,14 @@ def fit_pieces(
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
     breaks = _breaks(sizes, costs, errors, terms, known, along_memory=False)
-    if breaks and known is not None:
+    if known is not None:
         # Where memory blocks grow with the heads, large ones cause a jump at another n for each number of heads.
         of_memory = _breaks(sizes, costs, errors, terms, known, along_memory=True)
-        breaks = of_memory if 0 < len(of_memory) < len(breaks) else breaks
-    elif known is not None:
-        breaks = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+        if not breaks or 0 < len(of_memory) < len(breaks):
+            breaks = of_memory
     if not breaks:
         return fit_law(sizes, costs, errors, expected, known)
-    position = _position(sizes, known, breaks[-1].bytes is not None)
+    position = position_of(sizes, known, breaks[-1].bytes is not None)
     law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, errors), expected, known)
     return replace(law, breaks=breaks)
 
@@ -88,14 +89,10 @@ def _breaks(
     found = find_break(sizes, costs, terms, errors, known, along_memory)
     if found is None:
         return ()
-    position = _position(sizes, known, along_memory)
+    position = position_of(sizes, known, along_memory)
     sides = (position < found.position, position >= found.position)
     below, above = (_breaks(*_chosen(side, sizes, costs, errors), terms, known, along_memory) for side in sides)
     return (*below, found, *above)
-
-
-def _position(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
-    return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
 
 
 def find_break(
@@ -115,8 +112,13 @@ def find_break(
     weights = weights_of(costs, errors)
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
+
+    def off(side: Fits, part: NDArray[np.bool_]) -> Floats:
+        """The log of the costs of a part, relative to one fit."""
+        return np.log((target + added)[part] / (side.predicted(side.best, columns[part]) + added[part]))
+
     found: list[tuple[float, Break]] = []
-    position = _position(sizes, known, along_memory)
+    position = position_of(sizes, known, along_memory)
     distinct = np.unique(position)
     inner = distinct[_FEWEST_OF_PIECE : len(distinct) - _FEWEST_OF_PIECE + 1]
     for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
@@ -130,17 +132,11 @@ def find_break(
             continue
         rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
         excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
-        here = position == start
-        whole_cost = target + added
-        jump = float(
-            np.exp(np.median(np.log(whole_cost[here] / (left.predicted(left.best, columns[here]) + added[here]))))
-        )
+        jump = np.median(off(left, position == start))
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
-        off = np.empty(len(costs))
-        for part, side in ((~above, left), (above, right)):
-            off[part] = np.log(whole_cost[part] / (side.predicted(side.best, columns[part]) + added[part]))
-        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
-        if excess > chance and abs(np.log(jump)) >= np.log1p(least):
+        scatter = np.concatenate([off(left, ~above), off(right, above)])
+        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(scatter @ scatter / freedom)))
+        if excess > chance and abs(jump) >= np.log1p(least):
             found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
@@ -164,86 +160,103 @@ _TESTED_UP_TO = 4
 class Predictor:
     """A law with the parameters of its prediction interval.
 
-    A prediction is uncertain for four reasons, and the variances of log cost add up. The law and its coefficients are
-    uncertain. Points scatter around any law. Page faults are known approximately. And a law may not hold beyond the
-    measured sizes, because caches overflow or other kernels take over: this is the drift.
+    A prediction is uncertain for five reasons, and the variances of log cost add up. The law and its coefficients are
+    uncertain. Points scatter around any law. Page faults are known approximately. Hidden terms and another exponent may
+    take over. And a law may not hold beyond the measured sizes, because caches overflow or other kernels take over:
+    this is the drift.
 
-    The distance of the points from the law is `scatter`. The error of the law per doubling outside the measured sizes
-    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. The measured range of
-    each axis runs from `lowest` to `highest`, over this many `points`.
+    The distance of the points from the law is `scatter`. The error of the law per doubling outside the `measured` sizes
+    is `drift`, estimated from `checks` predictions. Both are standard deviations of log cost. Along each axis, the cost
+    is known to grow at least with the power in `least`, even if a larger cost still hides this.
     """
 
     law: Law
     scatter: float
     drift: float
     checks: float
-    lowest: dict[str, float]
-    highest: dict[str, float]
-    points: int
+    measured: Sizes
+    least: Mapping[str, int]
 
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b, own)])
-        expected, least, most = self._unmeasured(size)
-        fitted = self._averaged(size)
+        fitted, of_law = self._averaged(size)
+        expected = least = most = of_known = 0.0
+        if self.law.known is not None:
+            expected, least, most = (float(part[0]) for part in self.law.known.unmeasured(size))
+            of_known = self.law.known.error * float(self.law.known(size)[0])
         value = fitted + expected
         if value == 0:
             return Range(0.0, 0.0, 0.0)
-        drift = self.drift * self.outside(n, d, h, b, own)
-        of_known = self._error_of_known(size) / value
-        deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known)
+        deviation = math.hypot(of_law, self.scatter, self.drift * self.outside(size), of_known / value)
         half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
-        down = math.hypot(half_width, math.log(value / (fitted + least)))
-        up = math.hypot(half_width, math.log((fitted + most) / value))
+        hidden_down, hidden_up = self._hidden(size)
+        down = math.hypot(half_width, math.log(value / (fitted + least)), hidden_down)
+        up = math.hypot(half_width, math.log((fitted + most) / value), hidden_up)
         return Range(value, value * math.exp(-down), value * math.exp(up))
 
-    def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
-        """What no measured size had and this one may have: expected, least and most."""
-        if self.law.known is None:
-            return 0.0, 0.0, 0.0
-        expected, least, most = self.law.known.unmeasured(size)
-        return float(expected[0]), float(least[0]), float(most[0])
+    def _hidden(self, size: Sizes) -> tuple[float, float]:
+        """How far the log cost may lie below and above that of the law, for all that the points tell of its growth.
 
-    def _error_of_known(self, size: Sizes) -> float:
-        known = self.law.known
-        return known.error * float(known(size)[0]) if known is not None else 0.0
-
-    def _averaged(self, size: Sizes) -> float:
-        """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
-
-        The choice among them is partly chance. Their mean errs less beyond the points (Hoeting et al. 1999,
-        "Bayesian model averaging"). The weights are the square roots of theirs, because points err together.
+        One hidden term at a time takes its most, and the law's coefficients make room for it. Such a term grows at most
+        one power of n faster than the law. Outside the measured sizes, the exponent may be that of either end of
+        its interval. A cost that the law does not show may hide behind another, as work behind a launch: it is at most
+        the whole cost at the largest size.
         """
-        if self.law.exact or float(self.law(size)[0]) <= 0:
-            return max(float(self.law(size)[0]), 0.0)
-        weights, predicted = self._weighted(size)
-        return float(np.exp(weights @ predicted))
+        cost = float(self.law(size)[0])
+        if self.law.exact or cost <= 0:
+            return 0.0, 0.0
+        fastest, values = leading(self.law.terms, "n")[0] + 1, design(self.law.terms, size)[0]
+        ratios = [1.0]
+        for hidden in self.law.hidden:
+            if hidden.term.n <= fastest:
+                ratios.append(1 + hidden.most * (hidden.term(size)[0] - values @ hidden.absorbed) / cost)
+        logs = np.log(np.clip(np.nan_to_num(ratios, nan=1.0), 1 / _FARTHEST, _FARTHEST))
+        down, up = float(logs.min()), float(logs.max())
+        inside = self._inside(size)
+        for axis in self.law.varied:
+            exponent = exponent_at(self.law, axis, inside)
+            beyond = math.log(size.axis(axis)[0] / inside.axis(axis)[0])
+            if exponent and math.isfinite(exponent.hi - exponent.lo):
+                is_hiding = beyond > 0 and leading(self.law.terms, axis)[0] < self.least[axis]
+                highest = max(exponent.hi, self.least[axis] * is_hiding)
+                ends = beyond * (exponent.lo - exponent.value), beyond * (highest - exponent.value)
+                down, up = math.hypot(down, min(ends)), math.hypot(up, max(ends))
+        return down, up
 
-    def _weighted(self, size: Sizes) -> tuple[Floats, Floats]:
-        """The weights of the law and its rivals, and the log costs that they predict."""
+    def _inside(self, size: Sizes) -> Sizes:
+        """The nearest size within the measured range of each axis."""
+
+        def nearest(axis: str) -> Floats:
+            measured = self.measured.axis(axis)
+            return np.clip(size.axis(axis), measured.min(), measured.max())
+
+        n, d, h, b = map(nearest, "ndhb")
+        return Sizes(n, d, h, b, {letter: nearest(letter) for letter in size.own})
+
+    def _averaged(self, size: Sizes) -> tuple[float, float]:
+        """Return the geometric mean of the law and its rivals, and the standard error of its log.
+
+        They are weighted by how closely each follows the points. The choice among them is partly chance. Their mean
+        errs less beyond the points (Hoeting et al. 1999, "Bayesian model averaging"). The weights are the square roots
+        of theirs, because points err together. The error is the root of the variance within the laws, from the
+        coefficients, and between them (equation 6).
+        """
+        cost = float(self.law(size)[0])
+        if self.law.exact or cost <= 0:
+            return max(cost, 0.0), 0.0
         laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
         least = max(min(law.noise for law in laws), ROUNDING)
-        weights = np.array([(least / max(law.noise, least)) ** (self.points / 2) for law in laws])
-        return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
+        weights = np.array([(least / max(law.noise, least)) ** (len(self.measured) / 2) for law in laws])
+        weights, logs = weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
+        mean = float(weights @ logs)
+        within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / cost
+        return math.exp(mean), math.hypot(within, math.sqrt(float(weights @ (logs - mean) ** 2)))
 
-    def outside(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> float:
+    def outside(self, size: Sizes) -> float:
         """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
-        size = Sizes.of([(n, d, h, b, own)])
-        at = {axis: float(size.axis(axis)[0]) for axis in self.highest}
-        return sum(
-            math.log2(max(at[axis] / top, self.lowest[axis] / at[axis], 1)) for axis, top in self.highest.items()
-        )
-
-    def _of_the_law(self, size: Sizes, value: float) -> float:
-        """The standard error of log cost from the law's coefficients, and from the choice among the law and its rivals.
-
-        It is the root of the variance within the laws and between them (Hoeting et al. 1999, equation 6).
-        """
-        if value <= 0:
-            return 0.0
-        within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / float(self.law(size)[0])
-        weights, predicted = self._weighted(size)
-        return math.hypot(within, math.sqrt(float(weights @ (predicted - weights @ predicted) ** 2)))
+        inside = self._inside(size)
+        return sum(abs(math.log2(size.axis(axis)[0] / inside.axis(axis)[0])) for axis in self.law.varied)
 
 
 def predictor(
@@ -262,15 +275,14 @@ def predictor(
     weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
     drift, checks = (_EXACT_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
-    ends = {axis: sizes[own].axis(axis) for axis in law.varied}
     return Predictor(
         law,
         scatter=0.0 if law.exact else float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
         checks=checks,
-        lowest={axis: float(values.min()) for axis, values in ends.items()},
-        highest={axis: float(values.max()) for axis, values in ends.items()},
-        points=int(own.sum()),
+        measured=sizes[own],
+        # A layer reads each of its n·d·b inputs, counted or not.
+        least={axis: max(axis in "ndmb", leading(expected, axis)[0]) for axis in law.varied},
     )
 
 

@@ -19,7 +19,7 @@ from harness.core.model.sweep_axes import SETTINGS, Setting, setting_text
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import NORMAL
 
-from .crossovers import layers_without_heads, log_distance, ratio_at, unlike_conditions
+from .crossovers import METRICS, layers_without_heads, log_distance, ratio_at, unlike_conditions
 from .fitted_laws import FittedLaw, Prediction, is_at_most, laws_of_layer
 from .laws import Range
 from .series import Series, point_of, series_groups, series_of, unlikeness
@@ -208,7 +208,6 @@ def _why_unreliable(lines: Sequence[CaseResult], size: Size) -> str:
     return ""
 
 
-METRICS = ("time", "memory")
 # The largest n is predicted from all n up to this share of it.
 SHARE = 1 / 4
 

@@ -19,6 +19,8 @@ from .page_faults import PageFaults, page_faults
 
 # The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
 PROBE_NOISE = 0.05
+# Sizes this factor apart count as a factor of two apart: 513 and 1025, for example.
+_APART = 1.9
 # The columns of metrics with another name. The time has an interval too.
 _COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
 
@@ -112,13 +114,13 @@ def series_along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseR
 
 
 def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
-    """Return the largest size, the largest of at most half of it, and so on, in ascending order.
+    """Return the largest size, the largest of about half of it or less, and so on, in ascending order.
 
     Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
     """
     found: list[int] = []
     for size in sorted(sizes, reverse=True):
-        if not found or 2 * size <= found[-1]:
+        if not found or _APART * size <= found[-1]:
             found.append(size)
     return found[::-1]
 

@@ -175,3 +175,49 @@ def test_three_sizes_of_a_kernel_are_those_of_a_quadratic_one_too() -> None:
 )
 def test_a_small_term_beyond_the_claim_keeps_it_from_being_confirmed(cost: Cost, expected: str) -> None:
     assert memory(cost, widths=(64, 128, 256)).verdict == expected
+
+
+DOUBLED = (64, 128, 256, 512, 1024)
+ONE_MORE, ONE_LESS = (tuple(n + more for n in DOUBLED) for more in (1, -1))
+
+
+def window(size: int) -> Cost:
+    """Scores within a window of tokens: n² up to its size, and then n."""
+    return lambda n, d, h: 8 * n * min(n, size) + 8 * n * d
+
+
+# From the last change on, the memory is of the order of its claim: a window, padding, whole chunks, and a table.
+@pytest.mark.parametrize(
+    "sizes", [DOUBLED, ONE_MORE, ONE_LESS, (100, 300, 900), (*DOUBLED, 2048), (65, 97, 257, 513, 1025)]
+)
+@pytest.mark.parametrize(
+    "cost",
+    [
+        window(512),
+        window(300),
+        window(200),
+        lambda n, d, h: 8 * max(n, 256) * d,
+        lambda n, d, h: 128 * -(-n // 128) * 8 * d,
+        lambda n, d, h: 8 * n * d + (4 * 512**2 if n < 512 else 0),
+        lambda n, d, h: 8 * n * d + (4 * 512**2 if n > 512 else 0),
+    ],
+    ids=["window of 512", "window of 300", "window of 200", "padding", "chunks", "table below", "table above"],
+)
+def test_growth_that_ends_within_the_sizes_refutes_no_claim(cost: Cost, sizes: tuple[int, ...]) -> None:
+    assert memory(cost, sizes=sizes, widths=(64, 128, 256), heads=(4,)).verdict != REFUTED
+
+
+@pytest.mark.parametrize(
+    ("cost", "sizes", "expected"),
+    [
+        (window(512), ONE_MORE, UNDETERMINED),  # of the last regime there are two sizes
+        (window(512), (*ONE_MORE, 2049), CONFIRMED),
+        (window(512), (64, 100, 128, 200, 256, 384, 512, 640, 768, 1024), CONFIRMED),
+        (window(256), ONE_MORE, CONFIRMED),
+        (lambda n, d, h: 8 * max(n, 256) ** 2 + 8 * n * d, DOUBLED, REFUTED),
+        (lambda n, d, h: 8 * max(n, 512) ** 2 + 8 * n * d, DOUBLED, UNDETERMINED),
+        (lambda n, d, h: 8 * n * n + 8 * n * d + n % 7, ONE_MORE, REFUTED),
+    ],
+)
+def test_the_last_regime_decides_if_it_has_sizes_enough(cost: Cost, sizes: tuple[int, ...], expected: str) -> None:
+    assert memory(cost, sizes=sizes, widths=(64, 128, 256), heads=(4,)).verdict == expected
