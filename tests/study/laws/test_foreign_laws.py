@@ -276,3 +276,15 @@ def test_a_cost_that_rises_and_falls_may_be_less_than_at_a_smaller_size(
     for seed in range(5):
         found = fitted(curve, n, noise, seed, LINEAR)
         assert is_within(found.predict(at, 64, 1, 1), curve, at)
+
+
+# By hand: 200 µs · (64 / 2048)^0.2 = 100.0 µs, where n = 1024 took 114.9 µs.
+@pytest.mark.parametrize("noise", [0.003, 0.01])
+@pytest.mark.parametrize("n", [(512, 576, 640, 704, 768, 1024), RANGES[0], RANGES[1][:5]])
+def test_times_that_fall_to_the_largest_size_may_fall_further(n: tuple[int, ...], noise: float) -> None:
+    def curve(length: Floats) -> Floats:
+        return 200e-6 * (64 / length) ** 0.2
+
+    for seed in range(5):
+        found = fitted(curve, n, noise, seed, LINEAR)
+        assert is_within(found.predict(2048, 64, 1, 1), curve, 2048)
