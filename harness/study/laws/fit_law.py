@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from scipy.special import fdtri
 
 from harness.core.model.formatting import listed
-from harness.core.model.polynomial import AXES, Term, leading
+from harness.core.model.polynomial import Term, leading
 from harness.core.stats.interval import NORMAL
 
 from . import laws
-from .enough_sizes import coupling, too_few_sizes, too_many_powers
+from .enough_sizes import coupling, curves_near, too_few_sizes, too_many_powers
 from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
 
 MOST_TERMS = 4
@@ -327,19 +327,17 @@ def _untold(problem: _Problem, law: Law, axis: str) -> str:
 
 
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
-    """Widen the exponent along an axis to those of curves that are no sum of terms, at the largest size's others."""
-    sizes, largest = problem.sizes, laws.largest(problem.sizes)
-    others = np.stack([sizes.axis(other) for other in (*AXES, *sizes.own) if other != axis])
-    along = (others == others[:, largest]).all(axis=0)
-    target, weights = problem.target[along], problem.weights[along]
-    off = target - problem.fits.predicted(chosen, problem.columns[along])
-    exponents = laws.power_exponents(sizes.axis(axis)[along], target, weights, float(off @ off))
-    exponent = laws.exponent_at(law, axis, sizes[largest])
-    if exponent is None or exponents is None:
-        return law
-    down, up = law.trends[axis]
-    trend = down + min(exponents[0] - exponent.lo, 0), up + max(exponents[1] - exponent.hi, 0)
-    return replace(law, trends={**law.trends, axis: trend})
+    """Widen the exponent along an axis to those of curves that are no sum of terms."""
+    rss, at = float(problem.fits.rss[chosen]), problem.sizes[laws.largest(problem.sizes)]
+    for curves in curves_near(law.terms, axis, problem.sizes, problem.target, problem.weights):
+        exponents = curves.plausible(len(problem.target), rss)
+        exponent = laws.exponent_at(law, axis, at)
+        if exponent is not None and exponents.size:
+            down, up = law.trends[axis]
+            down += min(float(exponents.min()) - exponent.lo, 0)
+            up += max(float(exponents.max()) - exponent.hi, 0)
+            law = replace(law, trends={**law.trends, axis: (down, up)})
+    return law
 
 
 def _unknown_exponent(law: Law, axis: str, sizes: Sizes) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise, permutations, product
 from operator import mul, truediv
 from typing import TYPE_CHECKING, Any
 
@@ -130,13 +130,10 @@ class FittedLaw:
 
     @cached_property
     def _rising(self) -> list[Point]:
-        """The points beyond the largest n that cost more than a larger size. Up to there, costs may fall."""
-        points = self.series.points
-        fell = 0
-        for point in points:
-            if any(other.hi < point.lo and is_at_most(point.size, other.size) for other in points):
-                fell = max(fell, point.n)
-        return [point for point in points if point.n > fell]
+        """The points beyond the largest n that costs less than a smaller one. Up to there, costs may fall."""
+        pairs = permutations(self.series.points, 2)
+        fell = [large.n for small, large in pairs if large.hi < small.lo and is_at_most(small.size, large.size)]
+        return [point for point in self.series.points if point.n > max(fell, default=0)]
 
 
 def is_at_most(small: Size, large: Size) -> bool:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, stdtrit
+from scipy.special import stdtrit
 
 from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
@@ -383,37 +383,3 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
     return (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
-
-
-# Exponents of curves are tried in these steps.
-_STEP = 0.02
-# The powers of n and of log n of each curve.
-_POWERS, _LOGS = np.array([(power, log) for log in (0, 1) for power in np.arange(_STEP, 4, _STEP)]).T
-# A curve has three parameters. At least two sizes more show how well it fits.
-_PARAMETERS, _FEWEST_FREE = 3, 2
-
-
-def power_exponents(n: Floats, target: Floats, weights: Floats, rss: float) -> tuple[float, float] | None:
-    """Return the lowest and highest exponent, at the largest n, of the curves that follow the points as well as a law.
-
-    The curves a + b·nᵖ and a + b·nᵖ·log n are no sums of terms. A cost such as n^1.5 misses every sum systematically,
-    however many sizes there are, and the fitted sum has a narrow interval at a wrong exponent.
-
-    The costs times their `weights` are `target`. The law's sum of squared residuals is `rss`. A curve counts if its own
-    sum is within the 95 % profile interval of the smallest of all. None if no curve counts, or with fewer than five
-    points.
-    """
-    freedom = len(n) - _PARAMETERS
-    if freedom < _FEWEST_FREE:
-        return None
-    logs = np.log(n)
-    curves = weights * (n / n.max()) ** _POWERS[:, None] * (logs / logs.max()) ** _LOGS[:, None]
-    columns = np.stack([np.broadcast_to(weights, curves.shape), curves], axis=2)
-    constants, rises = coefficients = (np.linalg.pinv(columns) @ target).T
-    sums = ((target - np.einsum("cpt,tc->cp", columns, coefficients)) ** 2).sum(axis=1)
-    least = max(min(float(sums.min()), rss), len(n) * ROUNDING**2)
-    plausible = sums <= least * (1 + fdtri(1, freedom, CONFIDENCE) / freedom)
-    if not plausible.any():
-        return None
-    exponents = (rises / (constants + rises) * (_POWERS + _LOGS / logs.max()))[plausible]
-    return float(exponents.min()) - _STEP, float(exponents.max()) + _STEP

@@ -11,8 +11,8 @@ from scipy.special import fdtri
 from harness.core.model.polynomial import OwnSize, Term, leading
 from harness.core.stats.interval import NORMAL
 
-from .enough_sizes import FEWEST_SIZES
-from .fit_law import Fits, all_subsets, fit_law, known_at
+from .enough_sizes import FEWEST_SIZES, curves_near
+from .fit_law import all_subsets, fit_law, known_at
 from .laws import (
     LAW_ERROR,
     ROUNDING,
@@ -105,39 +105,41 @@ def find_break(
 ) -> Break | None:
     """Find the n, or the size of the largest memory block, at which a second law begins; None if there is no break.
 
-    Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, and
-    the cost jumps there instead of bending. Both laws consist of `terms`. For `errors` see `fit_law`.
+    Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, or one
+    curve with a free power, and the cost jumps there instead of bending. Both laws consist of `terms`. For `errors` see
+    `fit_law`.
     """
     added, errors = known_at(sizes, costs, errors, known)
     weights = weights_of(costs, errors)
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
-
-    def off(side: Fits, part: NDArray[np.bool_]) -> Floats:
-        """The log of the costs of a part, relative to one fit."""
-        return np.log((target + added)[part] / (side.predicted(side.best, columns[part]) + added[part]))
-
+    near = curves_near([terms[i] for i in whole.terms_of(whole.best)], "n", sizes, target, weights)
+    smooth = [(float(curves.rss.min(initial=np.inf)), curves.parameters) for curves in near]
+    rss_of_one, size_of_one = min([(float(whole.rss[whole.best]), int(whole.size[whole.best])), *smooth])
+    whole_cost = target + added
     found: list[tuple[float, Break]] = []
     position = position_of(sizes, known, along_memory)
     distinct = np.unique(position)
     inner = distinct[_FEWEST_OF_PIECE : len(distinct) - _FEWEST_OF_PIECE + 1]
     for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
-        above = position >= start
-        if min(len(np.unique(sizes.n[side])) for side in (above, ~above)) < _FEWEST_OF_PIECE:
+        sides = (position < start, position >= start)
+        if min(len(np.unique(sizes.n[side])) for side in sides) < _FEWEST_OF_PIECE:
             continue
-        left, right = (all_subsets(columns[part], target[part]) for part in (~above, above))
-        used = int(left.size[left.best] + right.size[right.best]) + 1  # the break itself is one more parameter
-        spent, freedom = max(used - int(whole.size[whole.best]), 1), len(costs) - used
+        pieces = [all_subsets(columns[side], target[side]) for side in sides]
+        used = sum(int(piece.size[piece.best]) for piece in pieces) + 1  # the break itself is one more parameter
+        spent, freedom = max(used - size_of_one, 1), len(costs) - used
         if freedom < 1:
             continue
-        rss = max(float(left.rss[left.best] + right.rss[right.best]), len(costs) * ROUNDING**2)
-        excess = (float(whole.rss[whole.best]) - rss) / spent / (rss / freedom)
-        jump = np.median(off(left, position == start))
+        rss = max(sum(float(piece.rss[piece.best]) for piece in pieces), len(costs) * ROUNDING**2)
+        excess = (rss_of_one - rss) / spent / (rss / freedom)
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
-        scatter = np.concatenate([off(left, ~above), off(right, above)])
-        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(scatter @ scatter / freedom)))
+        below, above = (piece.predicted(piece.best, columns) + added for piece in pieces)
+        here = position == start
+        jump = float(np.median(np.log(whole_cost[here] / below[here])))
+        off = np.log(whole_cost / np.where(sides[0], below, above))
+        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
         if excess > chance and abs(jump) >= np.log1p(least):
-            found.append((rss, Break(float(sizes.n[above].min()), float(start) if along_memory else None)))
+            found.append((rss, Break(float(sizes.n[sides[1]].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 

@@ -8,8 +8,9 @@ from study.laws.costs import grid, noisy
 
 from harness.core.model.polynomial import Term
 from harness.core.model.sweep_axes import Setting
+from harness.study.laws.enough_sizes import curves_near
 from harness.study.laws.fitted_laws import FittedLaw, Prediction, law_of
-from harness.study.laws.laws import Floats, exponent_of, power_exponents
+from harness.study.laws.laws import Floats, Sizes, exponent_of
 from harness.study.laws.page_faults import MemoryBlock, PageFaults
 from harness.study.laws.piecewise import fit_pieces
 from harness.study.laws.series import Point, Series
@@ -107,16 +108,87 @@ def test_a_power_that_no_count_has_is_in_the_interval_of_a_determined_exponent(
 
 
 def test_exact_points_of_a_power_have_its_exponent() -> None:
-    n = np.array(TWELVE, dtype=float)
-    exponents = power_exponents(n, np.ones(12), n**-1.5, 1.0)
-    assert exponents is not None
-    assert exponents == pytest.approx((1.48, 1.52))
+    points = grid(TWELVE)
+    (curves,) = curves_near(COUNTS, "n", points, np.ones(12), points.n**-1.5)
+    plausible = curves.plausible(12, 1.0)
+    assert (plausible.min(), plausible.max()) == pytest.approx((1.495, 1.505))
 
 
 def test_no_curve_counts_beside_an_exact_law_or_with_four_points() -> None:
-    n = np.array(DOUBLINGS, dtype=float)
-    assert power_exponents(n, np.ones(8), 1 / (1e3 * n + n**2), 0.0) is None
-    assert power_exponents(n[:4], np.ones(4), 1 / n[:4], 1.0) is None
+    points = grid(DOUBLINGS)
+    (curves,) = curves_near(COUNTS, "n", points, np.ones(8), 1 / (1e3 * points.n + points.n**2))
+    assert not curves.plausible(8, 0.0).size
+    few = grid(DOUBLINGS[:4])
+    (curves,) = curves_near(COUNTS, "n", few, np.ones(4), 1 / few.n)
+    assert not curves.plausible(4, 1.0).size
+
+
+LINE, ROWS = Term(n=1, d=1), Term(n=2, d=1)
+THREE_WIDTHS = (64, 128, 256)
+DEFAULT = grid(DOUBLINGS[:6], (128, 256), (2, 8))
+FOUR, SIX = grid(DOUBLINGS[1:5], THREE_WIDTHS), grid(DOUBLINGS[:6], THREE_WIDTHS)
+
+
+# The exponent of c + k·n^p·d is p times the share of the second part. Widths say nothing of the power of n.
+@pytest.mark.parametrize("noise", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize(
+    ("points", "power", "constant"),
+    [
+        (DEFAULT, 1.3, 0.0),
+        (DEFAULT, 1.5, 0.0),
+        (DEFAULT, 1.8, 0.0),
+        (FOUR, 1.5, 20e-6),
+        (FOUR, 1.8, 0.0),
+        (grid(DOUBLINGS[1:4], THREE_WIDTHS), 1.5, 20e-6),
+        (grid(DOUBLINGS[1:4], THREE_WIDTHS), 1.8, 0.0),
+    ],
+    ids=["default n^1.3", "default n^1.5", "default n^1.8", "4 x 3 n^1.5", "4 x 3 n^1.8", "3 x 3 n^1.5", "3 x 3 n^1.8"],
+)
+def test_several_widths_determine_no_wrong_power_of_n(
+    points: Sizes, power: float, constant: float, noise: float
+) -> None:
+    costs = constant + 1e-10 * points.n**power * points.d
+    truth = power * (1 - constant / costs.max())
+    held = []
+    for seed in range(8):
+        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), LINE, ROWS))
+        exponent = exponent_of(law, "n", points.n.max(), 256, 8)
+        assert exponent is not None
+        assert not law.breaks
+        held.append(not law.determined or exponent.lo <= truth <= exponent.hi)
+    assert sum(held) >= 7
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("widths", [THREE_WIDTHS, (64, 128, 256, 512)])
+def test_several_lengths_determine_no_wrong_power_of_d(widths: tuple[int, ...], noise: float) -> None:
+    points = grid(DOUBLINGS[:6], widths)
+    costs = 20e-6 + 1e-9 * points.n * points.d**1.5
+    truth = 1.5 * (1 - 20e-6 / costs.max())
+    held = []
+    for seed in range(8):
+        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), LINE, Term(n=1, d=2)))
+        exponent = exponent_of(law, "d", 2048, widths[-1], 8)
+        assert exponent is not None
+        held.append(exponent.lo <= truth <= exponent.hi)
+    assert sum(held) >= 7
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02])
+@pytest.mark.parametrize("points", [DEFAULT, FOUR], ids=["default", "4 x 3"])
+@pytest.mark.parametrize(
+    "coefficients",
+    [{LINE: 2e-9}, {Term(n=1, d=2): 2e-11}, {ROWS: 4e-11}, {Term(n=1, d=2): 8e-11, ROWS: 4e-11}],
+    ids=["1 + nd", "1 + nd^2", "1 + n^2 d", "attention"],
+)
+def test_ordinary_laws_of_several_widths_keep_their_determination(
+    coefficients: dict[Term, float], points: Sizes, noise: float
+) -> None:
+    costs = 20e-6 + sum(value * term(points) for term, value in coefficients.items())
+    for seed in range(5):
+        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), *coefficients))
+        assert law.determined
+        assert law.terms[-1] == max(coefficients)
 
 
 # Page faults that are known to cost nothing make the intervals of predictions narrow.
@@ -208,3 +280,15 @@ def test_a_cost_that_rises_and_falls_may_be_less_than_at_a_smaller_size(
     for seed in range(5):
         found = fitted(curve, n, noise, seed, LINEAR)
         assert is_within(found.predict(at, 64, 1, 1), curve, at)
+
+
+# By hand: 200 µs · (64 / 2048)^0.2 = 100.0 µs, where n = 1024 took 114.9 µs.
+@pytest.mark.parametrize("noise", [0.003, 0.01])
+@pytest.mark.parametrize("n", [(512, 576, 640, 704, 768, 1024), RANGES[0], RANGES[1][:5]])
+def test_times_that_fall_to_the_largest_size_may_fall_further(n: tuple[int, ...], noise: float) -> None:
+    def curve(length: Floats) -> Floats:
+        return 200e-6 * (64 / length) ** 0.2
+
+    for seed in range(5):
+        found = fitted(curve, n, noise, seed, LINEAR)
+        assert is_within(found.predict(2048, 64, 1, 1), curve, 2048)
