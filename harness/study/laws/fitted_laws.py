@@ -214,7 +214,8 @@ class _Piece:
             found = predict(*corner)
             costs += [known_costs[corner]] if corner in known_costs else [found.lo, found.hi]
         lo, hi = min(costs), max(costs)
-        is_exact = self.law.exact and self.law.determined and lo == hi
+        is_known = lo == hi and not any(why for _, why in beside.values())
+        is_exact = self.law.exact and self.law.determined and is_known
         return Prediction(predicted.value, lo, hi, False, tuple(warnings), is_exact)
 
     def _warnings(self, at: Mapping[str, float]) -> list[str]:
@@ -247,8 +248,8 @@ class _Piece:
         """The values around the wanted one at which counts are known, and why an exact law is not known at it.
 
         Counts may have steps: ⌈n/64⌉ blocks, ⌈log₂ n⌉ rounds or padding to a power of two, for example. Only a
-        determined exact law is known at other values than the measured ones, and without steps or with counts as
-        claimed at all between them. Where the law is known, the wanted value is returned, and no words.
+        determined exact law is known at other values than the measured ones, and at all between them with counts as
+        claimed. Where the law is known, the wanted value is returned, and no words.
         """
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"
@@ -261,7 +262,7 @@ class _Piece:
         if is_open:
             return (below, above), ""
         key = self._key(axis)
-        step, offset, is_doubling = _spacing(values, any(constant))
+        step, offset, is_doubling = _spacing(values)
         known = f"{abs(offset)} {'more' if offset > 0 else 'less'} than " if offset else ""
         known += f"{'powers of two times' if is_doubling else 'multiples of'} {step}"
         why = f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
@@ -273,17 +274,20 @@ class _Piece:
         upper = wanted if lower == wanted else lower + step
         if wanted in (below, above) and not is_time:
             return (min(max(lower, 1), below), max(upper, above)), ""
-        if upper == wanted or (not is_time and (all(constant) or self.fitted.series.declared)):
+        if upper == wanted or self.fitted.series.declared:
             return (wanted,), ""
         return (max(lower, 1), upper), why
 
 
-def _spacing(values: Sequence[float], has_constant: bool) -> tuple[int, int, bool]:
-    """The step and the offset of values that are `offset + step·k`, and whether each k is a power of two."""
+def _spacing(values: Sequence[float]) -> tuple[int, int, bool]:
+    """The step and the offset of values that are `offset + step·k`, and whether each k is a power of two.
+
+    Tokens and one more or less, as 65, 129 and 257, tell nothing of padding: a law in n has taken it in.
+    """
     sizes = [int(value) for value in values]
-    # Tokens and one more or less, as 65, 129 and 257, tell nothing of padding: it is in the constant term.
-    offsets = [0, 2 * sizes[0] - sizes[1], sizes[0]] if has_constant else [0]
-    for offset in offsets:
+    # From these offsets on, the second size is 2, 4, … 64 times the first.
+    offsets = [((sizes[0] << k) - sizes[1]) // ((1 << k) - 1) for k in range(1, 7)]
+    for offset in (0, *offsets, sizes[0]):
         step = math.gcd(*(size - offset for size in sizes)) or 1
         multiples = [(size - offset) // step for size in sizes]
         if all(k > 0 and not k & (k - 1) for k in multiples):

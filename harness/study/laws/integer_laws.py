@@ -43,8 +43,8 @@ _EXACT = 1e-8
 _MOST_STARTS = 8
 # Such a law needs two points more than terms, because one of several starts may fit by chance.
 _SPARE_ABOVE = 2
-# A law with a logarithm and a negative term needs this many sizes more than terms in n: many sequences follow one by
-# chance, and a cost is a sum of parts.
+# A law with a logarithm and a negative term, or another power of n, needs this many sizes more than terms in n: many
+# sequences follow one by chance, as rows of √n do.
 _SPARE_WITH_LOG = 2
 
 
@@ -54,8 +54,8 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     The points must outnumber the terms by `spare`, so that no law fits by chance.
 
     The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
-    values, or none that is twice another. A law with a logarithm and a negative term has not two sizes more than terms
-    in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
+    values, or none that is twice another. A law with a logarithm and a negative term, or another power of n, has not two
+    sizes more than terms in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
     exact too.
     """
     axes = varying_axes(sizes)
@@ -75,8 +75,8 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
                 found.append((chosen, rounded))
         if found:
             chosen, rounded = min(found, key=lambda law: _complexity_rank(law[1]))
-            with_negative = [law for law, values in found if min(values) < 0]
-            doubt = _uncertainty(sizes, axes, [law for law, _ in found], with_negative)
+            mixed = [law for law, values in found if min(values) < 0 or len({term.n for term in law}) > 1]
+            doubt = _uncertainty(sizes, axes, [law for law, _ in found], mixed)
             return _law(chosen, rounded, axes, doubt)
     return None
 
@@ -170,11 +170,12 @@ def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
 
 
 def _uncertainty(
-    sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]], with_negative: Sequence[Sequence[Term]]
+    sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]], mixed: Sequence[Sequence[Term]]
 ) -> str:
     """Why the exact law may not be the true one; empty if nothing speaks against it.
 
-    `found` holds the terms of every exact law of the same length, and `with_negative` those with a negative one.
+    `found` holds the terms of every exact law of the same length, and `mixed` those with a negative one or with several
+    powers of n.
     """
     if not axes:
         return "measured at one size only"
@@ -182,7 +183,7 @@ def _uncertainty(
         return few
     if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
         return f"no {axes[0]} is twice another: steps at powers of two do not show"
-    with_log = [terms for terms in with_negative if any(term.log for term in terms)]
+    with_log = [terms for terms in mixed if any(term.log for term in terms)]
     needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
     if (lengths := len(np.unique(sizes.n))) < needed:
         return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"

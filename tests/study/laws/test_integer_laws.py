@@ -105,6 +105,9 @@ def test_of_too_few_n_an_exact_law_is_not_determined(sizes: Sizes) -> None:
         ((32, 64, 128), [512 * 48 * -(-n // 48) for n in (32, 64, 128)], 4),
         # Rows of ⌊√n⌋ at d = 64.
         ((64, 128, 256, 512), [n * math.isqrt(n) * 64 for n in (64, 128, 256, 512)], 5),
+        # 4 ⌊√n⌋ is 0.125 n + 4 log n at these three, and n ⌊√n⌋ is n² and n log n.
+        ((64, 128, 256), [4 * math.isqrt(n) for n in (64, 128, 256)], 4),
+        ((64, 128, 256), [32 * n * math.isqrt(n) for n in (64, 128, 256)], 4),
     ],
 )
 def test_a_law_with_a_logarithm_needs_two_sizes_more_than_terms(
@@ -125,6 +128,12 @@ def test_lengths_within_a_factor_of_two_do_not_show_that_a_count_steps_at_powers
     assert law is not None
     assert not law.determined
     assert law.reason == "no n is twice another: steps at powers of two do not show"
+
+
+def test_a_logarithm_and_a_power_of_n_are_told_by_four_sizes() -> None:
+    law = exact_law(grid((64, 128, 256, 512)), [n // 8 + 2 * (n.bit_length() - 1) for n in (64, 128, 256, 512)])
+    assert law is not None
+    assert law.determined
 
 
 @pytest.mark.parametrize("lengths", [(32, 64, 128), (32, 64, 128, 256)])

@@ -11,8 +11,9 @@ from rows import SIZES, attention_time, lines, usual_lines
 from harness.cli.predict import predictions
 from harness.core.model.sweep_axes import Case, Setting
 from harness.study.claims.claims_table import verdicts
+from harness.study.laws.crossovers import crossovers
 from harness.study.laws.fitted_laws import FittedLaw, Prediction, fit_laws
-from harness.study.laws.predict import SizeRequest
+from harness.study.laws.predict import SizeRequest, recommend
 from harness.study.report.document import Table
 from harness.study.report.text.cost_models import break_text
 
@@ -246,6 +247,66 @@ def test_sizes_that_double_and_some_more_tell_nothing_of_padding_to_a_power_of_t
     assert f"exact at {words} than powers of two times 64 of seq_len only" in " ".join(said.warnings)
 
 
+def blocks(size: int, of: int) -> int:
+    """A size padded to whole blocks."""
+    return of * -(-size // of)
+
+
+@pytest.mark.parametrize(
+    ("cost", "written", "lengths", "n", "known_as"),
+    [
+        # Padding to blocks of 128 is in the term in n: n² + 127 n at one more than powers of two times 128.
+        (lambda n: n * blocks(n, 128), "n² + 127 n", (129, 257, 513, 1025), 600, "1 more than powers of two times 128"),
+        (lambda n: n * blocks(n, 128), "n² + n", (127, 255, 511, 1023), 520, "1 less than powers of two times 128"),
+        (lambda n: n * blocks(n, 128), "n² + 127 n", (129, 385, 641, 897), 600, "129 more than multiples of 256"),
+        # The next power of two is 2 n − 2 here, and the sizes lie a factor of four apart.
+        (lambda n: 8 * power(n), "16 n − 16", (65, 257, 1025), 449, "1 more than powers of two times 64"),
+    ],
+)
+def test_padding_that_a_law_has_taken_in_is_within_its_interval(
+    cost: Callable[[int], int], written: str, lengths: tuple[int, ...], n: int, known_as: str
+) -> None:
+    found = memory_at(lambda n, d: cost(n), [(length, 64) for length in lengths])
+    assert (str(found.law), found.law.determined) == (written, True)
+    said = found.predict(n, 64, 1, 1)
+    assert not said.exact
+    assert said.lo <= cost(n) <= said.hi
+    assert f"exact at {known_as} of seq_len only: measure seq_len={n} too" in " ".join(said.warnings)
+
+
+def test_padding_of_the_width_that_a_law_has_taken_in_is_within_its_interval() -> None:
+    found = memory_at(lambda n, d: n * d * blocks(d, 64), [(n, d) for n in (64, 128, 257) for d in (72, 136, 264)])
+    assert (str(found.law), found.law.determined) == ("n·d² + 56 n·d", True)
+    said = found.predict(64, 100, 1, 1)
+    assert (said.lo, said.hi, said.exact) == (64 * 72 * 128, 64 * 136 * 192, False)
+    assert said.lo <= 64 * 100 * blocks(100, 64) <= said.hi
+    assert found.predict(64, 520, 1, 1).value == 64 * 520 * blocks(520, 64)
+
+
+def test_memory_that_padding_may_exceed_is_not_recommended_and_crosses_between_two_measured_sizes() -> None:
+    lengths = (127, 255, 511, 1023)
+    padded = lines([Case("their:Padded", n, 64, 1) for n in lengths], lambda c: 1e-6 * c.seq_len, padded_memory)
+    plain = lines(
+        [Case("their:Plain", n, 64, 1) for n in lengths], lambda c: 2e-6 * c.seq_len, lambda c: 2400 * c.seq_len
+    )
+    laws = fit_laws([*padded, *plain])
+    limit = padded_memory(Case("their:Padded", 520, 64, 1)) - 1
+    where = SizeRequest((520, 64, 1, 1), Setting())
+    assert [one.impl for one in recommend([*padded, *plain], laws, where, limit).too_large] == [
+        "their:Padded",
+        "their:Plain",
+    ]
+    over = next(
+        one for one in crossovers([*padded, *plain], laws) if (one.slower, one.metric) == ("their:Padded", "memory")
+    )
+    # 4 n ⌈n/128⌉ 128 exceeds 2,400 n from n = 513 on.
+    assert (over.seq_len_lo, over.seq_len_hi) == (511, 1023)
+
+
+def padded_memory(case: Case) -> int:
+    return 4 * case.seq_len * blocks(case.seq_len, 128)
+
+
 @pytest.mark.parametrize(
     ("cost", "written", "at", "lo", "hi", "only"),
     [
@@ -281,13 +342,23 @@ def test_steps_of_counts_that_have_no_exact_law_are_within_the_interval() -> Non
     assert (said.lo, said.hi) == (4000, 6000)
 
 
-def test_multiples_of_the_common_divisor_and_a_cost_that_is_the_same_at_all_of_them_are_exact() -> None:
+def test_an_exact_law_is_known_at_multiples_of_the_common_divisor_alone_even_if_it_is_constant() -> None:
     steps = memory_at(lambda n, d: 1000 * (n // 64)).predict(256, 64, 1, 1)
     assert (steps.lo, steps.value, steps.hi, steps.exact, steps.warnings) == (4000, 4000, 4000, True, ())
-    constant = memory_at(lambda n, d: 7000).predict(100, 100, 1, 1)
-    assert (constant.lo, constant.value, constant.hi, constant.exact, constant.warnings) == (7000, 7000, 7000, True, ())
+    # Elsewhere, padding takes 2,000 more.
+    copied = memory_at(lambda n, d: 7000 + 2000 * (n % 64 > 0))
+    assert copied.predict(320, 64, 1, 1).exact
+    other = copied.predict(100, 64, 1, 1)
+    assert (other.value, other.exact) == (7000, False)
+    assert other.warnings == (
+        "exact at multiples of 64 of seq_len only: measure seq_len=100 too, as steps may lie between",
+    )
     doubled = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128, 256)]).predict(100, 64, 1, 1)
-    assert (doubled.lo, doubled.hi, doubled.exact) == (7000, 7000, True)
+    assert (doubled.lo, doubled.hi, doubled.exact) == (7000, 7000, False)
+    constant = memory_at(lambda n, d: 7000, [(n, d) for n in (64, 128, 257) for d in (64, 96, 129)]).predict(
+        100, 100, 1, 1
+    )
+    assert (constant.lo, constant.hi, constant.exact, constant.warnings) == (7000, 7000, True, ())
     odd = memory_at(lambda n, d: 8 * n * d, [(n, d) for n in (64, 128, 257) for d in (64, 96, 129)])
     assert odd.predict(100, 100, 1, 1).lo == 8 * 100 * 100 == odd.predict(100, 100, 1, 1).hi
 
@@ -309,7 +380,7 @@ def test_an_undetermined_law_of_exact_costs_is_known_where_it_was_measured_alone
     assert kind(found, said) == "predicted"
     constant = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128)])
     assert kind(constant, constant.predict(96, 64, 1, 1)) == "predicted"
-    three = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128, 256)])
+    three = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128, 257)])
     assert kind(three, three.predict(96, 64, 1, 1)) == "exact law"
 
 
