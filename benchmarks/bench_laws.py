@@ -6,7 +6,7 @@ there are others that cannot be told; `undetermined`; `wrong`. The other tools k
 faster growing one counts as `leading`.
 
 Two more tables count the determined laws and those determined wrongly: laws of three and four sizes with the terms of
-the counts, and costs that are no sum of terms.
+the counts, and costs that are no sum of terms. The last one tells how many predictions beyond the sizes hold the cost.
 
     HARNESS_BENCH_DRAWS=1000      of each of the 21 laws at each level of noise (about six minutes)
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable
 import big_o
 import numpy as np
 from study.laws.costs import DOUBLING, UNDETERMINED, attention, grid, law_name, noisy
+from study.laws.test_foreign_laws import COUNTS, LINEAR, RANGES, fitted, is_within
 
 from harness.core.model.polynomial import Term
 from harness.study.laws.fit_law import fit_law
@@ -112,6 +113,32 @@ def test_foreign() -> None:
             _print_wrong(
                 f"{title}, {points} sizes, noise {noise:.1%}", laws, lambda law, n=n, truth=truth: _holds(law, n, truth)
             )
+
+
+# In microseconds, with the terms of the counts.
+PREDICTED = {
+    "max(a, bn), flat": (lambda n: np.maximum(500, 0.2 * n), LINEAR),
+    "max(a, bn), bent": (lambda n: np.maximum(300, 0.4 * n), LINEAR),
+    "n^1.2": (lambda n: 0.1 * n**1.2, COUNTS),
+    "n^1.5": (lambda n: 0.01 * n**1.5, COUNTS),
+    "a + bn": (lambda n: 100 + 0.2 * n, LINEAR),
+    "a + bn + cn²": (lambda n: 100 + 0.1 * n + 5e-4 * n**2, COUNTS),
+    "a + bn²": (lambda n: 100 + 2e-4 * n**2, COUNTS),
+}
+
+
+def test_predictions() -> None:
+    print("\npredictions twice and four times beyond the sizes that hold the cost, and their median width")
+    for (title, (curve, counts)), noise in itertools.product(PREDICTED.items(), (0.005, 0.02, 0.05)):
+        cells = []
+        for factor in (2, 4):
+            held, widths = [], []
+            for n, draw in itertools.product(RANGES, range(-(-DRAWS // 20))):
+                said = fitted(curve, n, noise, draw, counts).predict(factor * n[-1], 64, 1, 1)
+                held.append(is_within(said, curve, factor * n[-1]))
+                widths.append(said.hi / said.lo)
+            cells.append(f"{np.mean(held):5.0%}, {np.median(widths):6.2f}")
+        print(f"{title:>20}, noise {noise:.1%}: " + "   ".join(cells))
 
 
 def _holds(law: Law, n: Floats, truth: float) -> bool:
