@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, pairwise, product
+from itertools import combinations_with_replacement, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +19,7 @@ from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
 from harness.core.results.columns import CaseResult
 from harness.study.laws.enough_sizes import FEWEST_SIZES
-from harness.study.laws.integer_laws import exact_law, exact_pieces
+from harness.study.laws.integer_laws import exact_law, exact_pieces, may_follow
 from harness.study.laws.laws import Floats, Law, Range, Sizes
 from harness.study.laws.series import series_along, sizes_factor_two_apart
 
@@ -118,18 +118,14 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         if not _supports(line, claimed):
             sizes = sizes_by_letter(line.size)
             which = ", ".join(f"{letter} = {value:g}" for letter, value in sizes.items() if letter != "b")
-            if is_masked(line):
-                # Some layers compute a masked pass in another way, such as parallel linear attention.
-                text = f"it claims {claimed:,} FLOPs without a mask, and does {line.flops:,} with one at {which}"
-                return Judgement(measured, UNDETERMINED, f"{text}: measure mask=none to judge the claim")
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
         cases = f"{len(claiming)} of {cases}, the others claim no whole number"
+    text = f"to the last digit in {cases}"
     if any(claimed not in (line.flops, line.flops_full) for line, claimed in claiming):
         text = f"between a half and all of what is claimed in {cases}: what the mask hides is left out"
-        return Judgement(measured, CONFIRMED, text)
-    return Judgement(measured, CONFIRMED, f"to the last digit in {cases}")
+    return Judgement(measured, CONFIRMED, text)
 
 
 def is_masked(line: CaseResult) -> bool:
@@ -166,7 +162,10 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     if not along_n:
         known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
         return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
-    declared = _declared_share(lines)
+    most = max(line.depth_declared or 0 for line in lines)
+    declared = (
+        f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
+    )
     longest = max(along_n, key=lambda one: (not one.doubt, len(one.depths)))
     one = min((order for order in found if order.beside), key=lambda order: bool(order.doubt), default=longest)
     if not one.beside and not one.doubt:
@@ -205,10 +204,8 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
 
 # Why a depth below a claimed log n does not refute the claim.
 _HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may take log n steps inside"
-
 # Why a depth below a claimed n does not refute the claim, up to `_BLOCK` tokens.
 _HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
-
 # Tokens in a block of a layer that works block by block. Its depth rises by a fraction of an operation with each token.
 _BLOCK = 64
 
@@ -231,7 +228,7 @@ class _DepthOrder:
         """Judge by the exact law. Without a determined one, judge by the measured exponent."""
         claimed = claim.growth(axis)
         # A claimed log n is rounded up to a whole number, as it is at a power of two.
-        sizes = [1 << (n - 1).bit_length() if claimed[1] else n for n in depths]
+        sizes = [1 << (n - 1).bit_length() if claimed == (0, 1) else n for n in depths]
         law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
         if law is not None and law.determined:
             order = law.polynomial.growth("n")
@@ -260,28 +257,31 @@ def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_Depth
 
 
 def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
-    """Compare the exponent of a depth with the claimed power, as `_DepthOrder`. The constants are free, however large.
+    """Compare the exponent of a depth with the claimed one, as `_DepthOrder`. The constants are free, however large.
 
-    Without an exact law, a depth that rises is of higher order than a constant or log n. If it is the same at the three
-    largest sizes, it does not rise: a kernel may take a step less where n is small. Two sizes decide nothing.
+    Without an exact law, a depth that rises is of higher order than a constant or log n. If it never rises between the
+    three largest sizes, it does not: a kernel may take a step less where n is small. Two sizes decide nothing, nor does
+    a depth that is of the claimed order but for rounding, padding and terms of lower order.
     """
     ends, exponent = sizes_factor_two_apart(depths)[-3:], _exponent(depths)
-    beside = (exponent > power + RESOLUTION) - (exponent < power - RESOLUTION)
+    orders = {n: n**power * (n - 1).bit_length() ** log for n in depths}
+    above = exponent - _exponent(orders)
+    beside = (above > RESOLUTION) - (above < -RESOLUTION)
+    # A constant cancels out of these differences. A step more or less is a matter of rounding.
+    rises, steps = (np.diff([of[n] for n in ends]) for of in (depths, orders))
     if not power:
-        beside = int(bool(log) or exponent > 0 or len({depths[end] for end in ends}) > 1)
+        beside = max(log, any(rises > 0))
     if len(ends) < FEWEST_SIZES:
         return beside, f": three {axis}, each at least twice the one before, would tell its order"
     if exponent <= 0 < beside:
         return beside, ", and no longer rising: larger n would tell"
-    if not power or log:
+    if not power + log:
         return beside, ""
-    # A constant cancels out of these differences. A step more or less is a matter of rounding.
-    rises = np.array([depths[n2] - depths[n1] for n1, n2 in pairwise(ends)])
-    steps = np.array([n2**power - n1**power for n1, n2 in pairwise(ends)])
     least, most = (rises - 1) / steps, (rises + 1) / steps
-    if beside < 0 < rises[1] and most[1] >= least[0] * (ends[1] / ends[2]) ** RESOLUTION:
+    is_rising = beside < 0 < rises[1] and most[1] >= least[0] * (ends[1] / ends[2]) ** RESOLUTION
+    if is_rising or (beside and may_follow(depths, orders, power + log)):
         return beside, ", and still rising: larger n would tell"
-    if not beside and (least[1] > most[0] or most[1] < least[0]):
+    if not beside and least.max() > most.min():
         return beside, ", and not in proportion: larger n would tell"
     return beside, ""
 
@@ -291,12 +291,6 @@ def _exponent(costs: Mapping[int, int]) -> float:
     ends = sizes_factor_two_apart(costs)
     small, large = ends[-2:] if len(ends) > 1 else (min(costs), max(costs))
     return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
-
-
-def _declared_share(lines: Sequence[CaseResult]) -> str:
-    """A note on the part of the depth that kernels declare and that cannot be observed; empty if none."""
-    most = max((line.depth_declared or 0 for line in lines), default=0)
-    return f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
 
 
 _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -335,8 +329,12 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     else:
         measured = "·".join(f"{axis}^{formatting.signed_exponent(found[0])}" for axis, found in along.items())
         verdict, reason = _compare_exponents(along, bounds, axes)
-        if verdict == CONFIRMED and len(np.unique(sizes.n)) < FEWEST_SIZES:
-            verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of n do not tell how it grows"
+        # Two sizes cannot tell a term of the order of an axis that is not in the claim from a faster one on a constant.
+        excess = {axis: last - claim.growth(axis)[0] for axis, (last, *_) in along.items()}
+        growing = [axis for axis in excess if RESOLUTION < excess[axis] < 1 - RESOLUTION]
+        few = [axis for axis in ("n", *growing) if len(np.unique(sizes.axis(axis))) < FEWEST_SIZES]
+        if verdict == CONFIRMED and few:
+            verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of {few[0]} do not tell how it grows"
         # A claimed term that falls, as d²/h does, makes a sum steeper.
         steep = (
             _is_steepening(known, axis, power)
@@ -345,8 +343,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         )
         if verdict == CONFIRMED and any(steep):
             verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
-    claimed = ("n", "d", "h", *dict.fromkeys(letter for term in claim.terms for letter, _ in term.own))
-    unvaried = [axis for axis in claimed if claim.growth(axis)[0] and axis not in along]
+    unvaried = [axis for axis in axes if claim.growth(axis)[0] and axis not in along]
     of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
     rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
     if unvaried and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):

@@ -121,7 +121,7 @@ def _judge_layer(
         elif quantity in read:
             yield quantity, text, _soften_if_masked(lines, judges.get(quantity, judge_work)(lines, read[quantity]))
         elif quantity not in BY_ORDER and any(line.flops_claimed is not None for line in lines):
-            yield quantity, text, judge_work(lines, None)
+            yield quantity, text, _soften_if_masked(lines, judge_work(lines, None))
         elif quantity == "work_decode" and "work" in stated and lines[0].impl not in IMPLS:
             yield quantity, NOT_CLAIMED, Judgement("", UNDETERMINED, _OF_A_PASS)
     work = work_of(read, mode)
@@ -143,9 +143,13 @@ def _read(stated: Mapping[str, str], letters: Mapping[str, Polynomial]) -> tuple
 
 
 def _soften_if_masked(lines: Sequence[CaseResult], one: Judgement) -> Judgement:
-    """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask."""
+    """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask.
+
+    Some layers compute a masked pass in another way, such as parallel linear attention.
+    """
     if one.verdict == claim_rules.REFUTED and claim_rules.is_masked(lines[0]):
-        return replace(one, verdict=UNDETERMINED, reason=f"claimed without a mask; under this one, {one.reason}")
+        reason = f"claimed without a mask (measure mask=none); under this one, {one.reason}"
+        return replace(one, verdict=UNDETERMINED, reason=reason)
     return one
 
 

@@ -205,7 +205,7 @@ class _Piece:
         if predicted.value <= 0:
             raise ValueError(f"the law {predict.law} says nothing at n = {size[0]}")
         beside = {axis: self._known_beside(axis, wanted) for axis, wanted in at.items()}
-        warnings += [why for _, why in beside.values() if why]
+        steps = [why for _, why in beside.values() if why]
         is_time = self.fitted.series.metric == "time"
         known_costs = {} if is_time else {point.size: point.value for point in self.points}
         costs = [predicted.lo, predicted.hi] if is_time else [predicted.value]
@@ -214,9 +214,8 @@ class _Piece:
             found = predict(*corner)
             costs += [known_costs[corner]] if corner in known_costs else [found.lo, found.hi]
         lo, hi = min(costs), max(costs)
-        is_known = lo == hi and not any(why for _, why in beside.values())
-        is_exact = self.law.exact and self.law.determined and is_known
-        return Prediction(predicted.value, lo, hi, False, tuple(warnings), is_exact)
+        is_exact = self.law.exact and self.law.determined and lo == hi and not steps
+        return Prediction(predicted.value, lo, hi, False, (*warnings, *steps), is_exact)
 
     def _warnings(self, at: Mapping[str, float]) -> list[str]:
         warnings = []
@@ -254,8 +253,7 @@ class _Piece:
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"
         is_open = len(values) < FEWEST_SIZES if is_time else not (self.law.exact and self.law.determined)
-        constant = [term.without(axis) == term for term in self.law.terms]
-        if wanted in values or (is_time and all(constant)):
+        if wanted in values or (is_time and all(term.without(axis) == term for term in self.law.terms)):
             return (wanted,), ""
         below = max((value for value in values if value < wanted), default=wanted)
         above = min((value for value in values if value > wanted), default=wanted)
@@ -285,8 +283,8 @@ def _spacing(values: Sequence[float]) -> tuple[int, int, bool]:
     Tokens and one more or less, as 65, 129 and 257, tell nothing of padding: a law in n has taken it in.
     """
     sizes = [int(value) for value in values]
-    # From these offsets on, the second size is 2, 4, … 64 times the first.
-    offsets = [((sizes[0] << k) - sizes[1]) // ((1 << k) - 1) for k in range(1, 7)]
+    # From these offsets on, the second size is 2, 4 or 8 times the first.
+    offsets = [(sizes[0] * k - sizes[1]) // (k - 1) for k in (2, 4, 8)]
     for offset in (0, *offsets, sizes[0]):
         step = math.gcd(*(size - offset for size in sizes)) or 1
         multiples = [(size - offset) // step for size in sizes]

@@ -6,7 +6,8 @@ network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -54,9 +55,9 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     The points must outnumber the terms by `spare`, so that no law fits by chance.
 
     The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
-    values, or none that is twice another. A law with a logarithm and a negative term, or another power of n, has not two
-    sizes more than terms in n. An axis takes no more values than the law has powers of it. An equally short law with other leading powers is
-    exact too.
+    values, or none that is twice another. A law with a logarithm and a negative term, or another power of n, has not
+    two sizes more than terms in n. An axis takes no more values than the law has powers of it. An equally short law
+    with other leading powers is exact too.
     """
     axes = varying_axes(sizes)
     terms = _candidates(axes)
@@ -75,9 +76,7 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
                 found.append((chosen, rounded))
         if found:
             chosen, rounded = min(found, key=lambda law: _complexity_rank(law[1]))
-            mixed = [law for law, values in found if min(values) < 0 or len({term.n for term in law}) > 1]
-            doubt = _uncertainty(sizes, axes, [law for law, _ in found], mixed)
-            return _law(chosen, rounded, axes, doubt)
+            return _law(chosen, rounded, axes, _uncertainty(sizes, axes, found))
     return None
 
 
@@ -95,6 +94,20 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
         if law := exact_law(sizes[above], [costs[int(i)] for i in above], _MOST_TERMS_ABOVE, _SPARE_ABOVE):
             return replace(law, breaks=(Break(float(start)),))
     return None
+
+
+def may_follow(costs: Mapping[int, int], orders: Mapping[int, int], powers: int) -> bool:
+    """Return whether costs by n are a multiple of these orders and `powers` lower ones, to within 1 on average.
+
+    Rounds of log n count as lower. Rounding and padding make such a difference. A multiple that adds less than 2 does
+    not show.
+    """
+    from scipy.optimize import nnls  # slow to import
+
+    sizes, values, claimed = (np.array([*of], dtype=float) for of in (costs, costs.values(), orders.values()))
+    lower = [np.ceil(np.log2(sizes)), *(sizes**power for power in range(powers)), -(sizes**0)]
+    factors, distance = nnls(np.stack([claimed, *lower], axis=1), values)
+    return bool(factors[0] * np.ptp(claimed) >= 2 and distance <= math.sqrt(len(sizes)))
 
 
 def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
@@ -126,11 +139,7 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     terms = [term for term in every if _occurs(term)]
     for own in (axis for axis in axes if axis not in AXES):
         for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
-            terms += [
-                Term.of({**term.along(axes).powers, "b": b, own: power})
-                for term in factors
-                for b in ((0, 1) if "b" in axes else (0,))
-            ]
+            terms += [Term.of({**term.along(axes).powers, "b": b, own: power}) for term in factors for b in powers[-1]]
     return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
 
 
@@ -161,7 +170,7 @@ def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequen
 
 def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
     """Sort key for how unlike counts the coefficients are: negative ones and fractions, then their number."""
-    return sum(value < 0 for value in values) + sum(value.denominator > 1 for value in values), len(values)
+    return sum((value < 0) + (value.denominator > 1) for value in values), len(values)
 
 
 def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
@@ -169,13 +178,10 @@ def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
     return max((term.growth(), value) for term, value in zip(terms, values, strict=True))[1] > 0
 
 
-def _uncertainty(
-    sizes: Sizes, axes: Sequence[str], found: Sequence[Sequence[Term]], mixed: Sequence[Sequence[Term]]
-) -> str:
+def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[tuple[Sequence[Term], Sequence[Fraction]]]) -> str:
     """Why the exact law may not be the true one; empty if nothing speaks against it.
 
-    `found` holds the terms of every exact law of the same length, and `mixed` those with a negative one or with several
-    powers of n.
+    `found` holds the terms and coefficients of every exact law of the same length.
     """
     if not axes:
         return "measured at one size only"
@@ -183,16 +189,18 @@ def _uncertainty(
         return few
     if max(sizes.axis(axes[0])) < 2 * min(sizes.axis(axes[0])):
         return f"no {axes[0]} is twice another: steps at powers of two do not show"
-    with_log = [terms for terms in mixed if any(term.log for term in terms)]
-    needed = max((powers_beside(terms, "n") + _SPARE_WITH_LOG for terms in with_log), default=0)
+    needed = 0
+    for terms, values in found:
+        if any(term.log for term in terms) and (min(values) < 0 or len({term.n for term in terms}) > 1):
+            needed = max(needed, powers_beside(terms, "n") + _SPARE_WITH_LOG)
     if (lengths := len(np.unique(sizes.n))) < needed:
         return f"n takes {lengths} values: this law with a logarithm needs {needed} at least"
     for axis in axes:
         if together := coupling(sizes, axis):
             return together
-        if many := "".join({too_many_powers(terms, axis, sizes) for terms in found}):
+        if many := "".join({too_many_powers(terms, axis, sizes) for terms, _ in found}):
             return many
-        if len({leading(terms, axis) for terms in found}) > 1:
+        if len({leading(terms, axis) for terms, _ in found}) > 1:
             return f"laws as short with other powers of {axis} give every point too"
     return ""
 

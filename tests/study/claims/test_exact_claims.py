@@ -32,6 +32,7 @@ def test_work_is_judged_to_the_last_digit(snapshot: SnapshotAssertion) -> None:
     theirs = [replace(line, flops_full=None) for line in measured("their:Layer", attention)]
     stated = [replace(line, flops_claimed=line.flops) for line in theirs]
     wrong = replace(stated[0], flops_claimed=stated[0].flops + 1)
+    hidden = [replace(line, mask="causal", flops_claimed=line.flops - 1) for line in theirs]
     uncounted = replace(theirs[0], flops=None, flops_full=None, flops_claimed=1)
     no_formula = "flops: mylib::scan has no formula"
     told = judged(
@@ -50,6 +51,7 @@ def test_work_is_judged_to_the_last_digit(snapshot: SnapshotAssertion) -> None:
         ("less under a mask", CONFIRMED, work(half_the_scores, mask="causal")),
         ("more under a mask", UNDETERMINED, work(lambda n, d, h: 8 * n * d * d + 5 * n * n * d, mask="causal")),
         ("far less under a mask", UNDETERMINED, work(lambda n, d, h: 2 * n * d * d, mask="causal")),
+        ("more than its own formula under a mask", UNDETERMINED, verdict("work", hidden)),
         ("less without a mask", REFUTED, work(half_the_scores)),
     )
     assert told == snapshot
@@ -110,6 +112,44 @@ def scan(n: int, d: int, h: int) -> int:
     return 7 + 4 * (n - 1).bit_length()
 
 
+def padded_scan(n: int, d: int, h: int) -> int:
+    """A scan that pads to whole blocks of 64 in two operations."""
+    return 20 + 3 * (n - 1).bit_length() + 2 * (n % 64 > 0)
+
+
+def blocks_and_rounds(n: int, d: int, h: int) -> int:
+    return n // 16 + 20 * (n - 1).bit_length()
+
+
+@pytest.mark.parametrize("quantity", BOTH)
+@pytest.mark.parametrize(
+    ("claim", "depth", "expected"),
+    [
+        ("n log n", lambda n, d, h: n * (n - 1).bit_length(), CONFIRMED),
+        ("n log n", lambda n, d, h: 3 * n + 2, REFUTED),
+        ("n", lambda n, d, h: 3 * n + 2, CONFIRMED),
+        ("1", lambda n, d, h: 9 - (n >= 300), CONFIRMED),
+        ("1", lambda n, d, h: max(3, 12 - n // 128), CONFIRMED),
+    ],
+    ids=["n log n", "n is not n log n", "n", "falls once", "falls"],
+)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (64, 128, 256, 512, 1024),
+        (96, 128, 160, 192, 224, 256, 320, 384),
+        (48, 96, 100, 192, 384),
+        (70, 100, 190, 333, 515, 900, 1700),
+    ],
+    ids=["doubling", "dense", "odd", "every"],
+)
+def test_the_verdict_on_a_depth_is_the_same_at_sizes_of_all_kinds(
+    claim: str, depth: Cost, expected: str, sizes: tuple[int, ...], quantity: str
+) -> None:
+    of = measured("their:Layer", depth=depth, sizes=sizes, heads=(1,), claims=json.dumps({quantity: claim}))
+    assert verdict(quantity, of).verdict == expected
+
+
 @pytest.mark.parametrize("quantity", BOTH)
 def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: SnapshotAssertion) -> None:
     flat = measured("attention.fused", depth=lambda n, d, h: 5, depth_declared=3)
@@ -138,13 +178,20 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
     ]
     close, two, odd = (40, 50, 64, 70), (64, 128), (48, 96, 100, 192, 384)
     every = (70, 100, 190, 333, 515, 900, 1700)
+    doubling = [64 << power for power in range(9)]
+    dense = (96, 128, 160, 192, 224, 256, 320, 384)
     rnn = [
         ("of order n", CONFIRMED, recurrent(lambda n, d, h: 3 * n)),
         ("of order n, with a constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 2)),
         ("of order n, with a large constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 5000)),
         ("constant", REFUTED, recurrent(lambda n, d, h: 7)),
         ("of order log n", REFUTED, recurrent(lambda n, d, h: n.bit_length())),
-        ("bends down", REFUTED, recurrent(lambda n, d, h: 90 + math.isqrt(n))),
+        ("bends down", REFUTED, recurrent(lambda n, d, h: 90 + math.isqrt(n), *doubling)),
+        ("bends down no more than n and log n do", UNDETERMINED, recurrent(lambda n, d, h: 90 + math.isqrt(n))),
+        ("of order √n, at three n", UNDETERMINED, recurrent(lambda n, d, h: 4 * math.isqrt(n), 64, 128, 256)),
+        ("of order n with rounds of log n", CONFIRMED, recurrent(blocks_and_rounds)),
+        ("of order n with rounds, not doubled from 64", UNDETERMINED, recurrent(blocks_and_rounds, 100, 200, 400, 800)),
+        ("of order n with rounds, at n of all kinds", UNDETERMINED, recurrent(blocks_and_rounds, *every)),
         ("bends up out of its constant", UNDETERMINED, recurrent(lambda n, d, h: 500 + n + -(-n // 100))),
         ("bends up out of a large constant", UNDETERMINED, recurrent(lambda n, d, h: 5000 + n + -(-n // 100))),
         ("in blocks, at n that are close", UNDETERMINED, recurrent(lambda n, d, h: 3 * -(-n // 64) + 2, *close)),
@@ -157,6 +204,8 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("one n", UNDETERMINED, recurrent(lambda n, d, h: 3 * n, 64)),
         ("of order log n, as claimed", CONFIRMED, recurrent(scan, impl="rnn.linear_scan")),
         ("of order log n, at n that are no powers of two", CONFIRMED, recurrent(scan, *odd, impl="rnn.linear_scan")),
+        ("of order log n, and padding", UNDETERMINED, recurrent(padded_scan, *dense, impl="rnn.linear_scan")),
+        ("of order √n", unseen, recurrent(lambda n, d, h: math.isqrt(n), *doubling, impl="rnn.linear_scan")),
         ("a step a block of tokens", CONFIRMED, recurrent(lambda n, d, h: 9 + 2 * n // 64)),
         ("of order log n, as claimed, at two n", UNDETERMINED, recurrent(scan, *two, impl="rnn.linear_scan")),
     ]

@@ -31,6 +31,11 @@ def blocks(n: int, d: int, h: int) -> int:
     return 4 * d * (-(-n // 64) * 64)
 
 
+def heads_squared(n: int, d: int, h: int) -> int:
+    """Beside nd, a term that is beyond it: h may be as large as d."""
+    return 8 * n * d + 8 * n * h * h
+
+
 def quadratic(n: int, d: int, h: int) -> int:
     return 4 * n * n + 16 * n * d
 
@@ -56,6 +61,8 @@ def test_memory_is_judged_by_its_exact_law_or_by_how_fast_it_grows(snapshot: Sna
         ("faster along h, without a law", REFUTED, memory(lambda n, d, h: 16 * n * d * h + n % 7, **wide)),
         ("of each head, within the width", CONFIRMED, memory(lambda n, d, h: 16 * n * h, **narrow)),
         ("of each head, without a law", CONFIRMED, memory(lambda n, d, h: 16 * n * h + n % 7, **narrow)),
+        ("faster along two h, on a constant", UNDETERMINED, memory(heads_squared, **narrow, heads=(2, 4))),
+        ("faster along three h, on a constant", UNDETERMINED, memory(heads_squared, **narrow, heads=(2, 4, 8))),
         ("a step, at two sizes", UNDETERMINED, memory(step, sizes=(512, 1024), **narrow)),
         ("a step, at three sizes", UNDETERMINED, memory(step, sizes=(256, 512, 1024), **narrow)),
         ("a step, at five sizes", UNDETERMINED, memory(step, sizes=(64, 128, 256, 512, 1024), **narrow)),
