@@ -7,9 +7,9 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial, partialmethod
+from functools import partial
 from json import dumps  # bound before a layer may replace it
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import torch
@@ -35,7 +35,7 @@ class Observation(NamedTuple):
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `past_allocator`: whether it did so in memory that is not torch's.
-    - `is_read_by_python`: see `UntrackedWrites`.
+    - `is_read_by_python`: see `Depth`.
     """
 
     flops: Flops
@@ -77,24 +77,56 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     return ObservedCall(len(observer.seen), known, [*tensors_of(result), *gradients], (call, result))
 
 
+# Methods by which Python reads a tensor's size.
+_TELL_SIZES = ("size", "numel", "nelement", "__len__", "__iter__")
+
+
+def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*arguments: Any, **options: Any) -> Any:
+        note(*arguments, **options)
+        return call(*arguments, **options)
+
+    return noted
+
+
 @contextlib.contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
-    unpack = torch._VF._pad_packed_sequence
-    methods = {name: getattr(Tensor, name) for name in ("numpy", "__dlpack__", "tolist")}
+    unpack, autograd = torch._VF._pad_packed_sequence, cast(Any, torch.autograd)
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
         storages.filled.add(storages.key(lengths))
         return padded, lengths
 
-    def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
-        storages.is_read_outside |= name != "tolist"
-        storages.left[torch.can_cast(tensor.dtype, torch.int64)].add(storages.key(tensor))
-        return methods[name](tensor, *arguments, **options)
+    def note_outside(*_: Any, **__: Any) -> None:
+        storages.is_read_outside = True
 
-    noting = {name: partialmethod(noted, name) for name in methods}
-    with patch.object(torch._VF, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):  # type: ignore[call-overload]
+    def note_numbers(tensor: Tensor) -> None:
+        storages.left[torch.can_cast(tensor.dtype, torch.int64)].add(storages.key(tensor))
+        storages.note_read(tensor)
+
+    def note_places(_: Tensor, *arguments: Any, **options: Any) -> None:  # torch's C++ reads them
+        for places in tensors_of([*arguments, *options.values()]):
+            storages.note_read(places)
+
+    def note_size(tensor: Tensor, *_: Any, **__: Any) -> None:
+        # Inside an operation, no mode is on the stack: the harness itself reads the size.
+        is_by_layer = torch._C._len_torch_dispatch_stack() > 0
+        if is_by_layer and storages.sized_by_data and storages.key(tensor) in storages.sized_by_data:
+            storages.note_read(tensor)
+
+    notes: dict[str, Callable[..., object]] = dict.fromkeys(_TELL_SIZES, note_size)
+    notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
+    noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
+    noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))
+    run = _preceded_by(storages.watch_graph, autograd._engine_run_backward)
+    with (
+        patch.object(torch._VF, "_pad_packed_sequence", unpacked),
+        patch.object(torch, "tensor_split", _preceded_by(note_places, torch.tensor_split)),
+        patch.object(autograd, "_engine_run_backward", run),
+        patch.multiple(Tensor, **noting),
+    ):
         yield
 
 
@@ -125,7 +157,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses, written.is_read_by_python)
+    return Observation(flops, facts, packed.bytes(), past_torch, written.somebody_elses, depth.is_read_by_python)
 
 
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
@@ -346,6 +378,6 @@ def _watched(seen: Observation | None, unknown: list[str], has_threads: bool) ->
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
     if seen.is_read_by_python:
-        unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
+        unknown.append("depth: Python reads a number or a size that the call computes, and what needs it is not seen")
     of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
     return seen.facts | of_depth | dict.fromkeys(_OF_COMPUTING if compiled else ())

@@ -247,7 +247,8 @@ class Flops:
         if opaque is not None:
             kernel, arguments = opaque
             return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
-        if name not in self.undeclared and self._of(operation) is None:
+        hides_steps = operation.traits.namespace not in _TORCHS or self._of(operation) is None
+        if hides_steps and name not in self.undeclared:
             self.undeclared.append(name)
         return None
 

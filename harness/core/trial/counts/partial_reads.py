@@ -37,7 +37,8 @@ _NOT_FOLLOWED = """
     _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
     _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
     _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data convolution_backward.weight
+    segment_reduce.data grid_sampler_2d_backward.grad_output grid_sampler_3d_backward.grad_output
+    slice_scatter.self select_scatter.self diagonal_scatter.self as_strided_scatter.self
     slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
     fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
     fractional_max_pool3d_backward.self avg_pool2d_backward.self avg_pool3d_backward.self
@@ -59,6 +60,26 @@ _NOT_FOLLOWED = """
 
 def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
+
+
+def _mark_windows(part: Tensor, argument: str, result: Any, stride: Any, padding: Any, **call: Any) -> None:
+    """Mark what contributes to a convolution's output or to its gradients, by products of ones."""
+    grads, output = call.get("output_mask", (True, True, True)), call.get("grad_output", result)
+    given, out, taps = (torch.ones(1, 1, *one.shape[2:]) for one in (call["input"], output, call["weight"]))
+    how = (None, stride, padding, call["dilation"], call["transposed"], call["output_padding"], 1)
+    sums = torch.ops.aten.convolution_backward(out, given, taps, *how, (True, True, False))
+    if argument == "grad_output":
+        part |= (torch.ops.aten.convolution(given, taps, *how) > 0.5) | grads[2]
+    else:
+        at = argument == "weight"
+        part |= (sums[at] > 0.5) & grads[not at]
+
+
+def _mark_unfolded(part: Tensor, output_size: Any, kernel_size: Any, **call: Any) -> None:
+    """Mark what `fold` does not leave out as padding."""
+    windows = [call[name] for name in ("dilation", "padding", "stride")]
+    inside = torch.ops.aten.im2col(torch.ones(1, 1, *output_size), kernel_size, *windows)
+    part.unflatten(-2, (-1, inside.shape[-2]))[...] = inside.bool()
 
 
 _ATTENTION = """
@@ -100,17 +121,13 @@ _SURE: _Marks = [
         lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
     ),
     ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
+    ("lu_unpack.LU_data", lambda part, unpack_data, **_: part.fill_(unpack_data)),
+    ("lu_unpack.LU_pivots", lambda part, unpack_pivots, **_: part.fill_(unpack_pivots)),
+    ("col2im.self", _mark_unfolded),
     (
-        # Longer steps leave out what lies between windows, or after the last one.
-        "convolution.input convolution_backward.input",
-        lambda part, stride, transposed, **_: part.fill_(transposed or max(stride) == 1),
-    ),
-    (
-        # Places of a kernel that is longer than the input may see padding alone.
-        "convolution.weight",
-        lambda part, padding, transposed, result, **_: part.fill_(
-            min(result.shape[2:]) > 2 * max(padding) and not transposed * max(padding)
-        ),
+        "convolution.input convolution.weight convolution_backward.input convolution_backward.weight "
+        "convolution_backward.grad_output",
+        _mark_windows,
     ),
 ]
 _MARKS = [{name: mark for names, mark in table for name in names.split()} for table in (_CHOSEN, _CHOSEN + _SURE)]
@@ -123,12 +140,12 @@ def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | No
     if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None
     arguments = operation.arguments()
-    names = (name for name, value in arguments.items() if value is tensor)
-    mark = _MARKS[surely].get(f"{operator}.{next(names, '')}")
+    argument = next((name for name, value in arguments.items() if value is tensor), "")
+    mark = _MARKS[surely].get(f"{operator}.{argument}")
     if mark is None:
         return None
     part = torch.zeros(tensor.shape, dtype=torch.bool)
-    mark(part, result=operation.out, **arguments)
+    mark(part, argument=argument, result=operation.out, **arguments)
     return part
 
 
@@ -155,19 +172,18 @@ class Cells:
 
     def change(self, number: int, tensor: Tensor, chosen: Tensor | None = None) -> None:
         """Change the numbers of a tensor, or of its `chosen` elements."""
-        key = self._storages.key(tensor)
-        if not self._replace(key, number, tensor, chosen):
-            numbers = self._view(key, tensor)
-            numbers[...] = number if chosen is None else torch.where(_like(numbers, chosen), number, numbers)
+        self._update(lambda before: number, tensor, chosen)
 
     def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
         """Add a bit to the numbers of a tensor, or of its `chosen` elements, but not where the bit `unless` is."""
+        self._update(lambda before: before | bit * (before & unless == 0), tensor, chosen)
+
+    def _update(self, of: Callable[[Any], Any], tensor: Tensor, chosen: Tensor | None) -> None:
         key = self._storages.key(tensor)
-        number = self._alike.get(key, 0)
-        if not self._replace(key, number if number & unless else number | bit, tensor, chosen):
+        if not self._replace(key, of(self._alike.get(key, 0)), tensor, chosen):
             numbers = self._view(key, tensor)
-            added = numbers | bit * (numbers & unless == 0)
-            numbers[...] = added if chosen is None else torch.where(_like(numbers, chosen), added, numbers)
+            updated = of(numbers)
+            numbers[...] = updated if chosen is None else torch.where(_like(numbers, chosen), updated, numbers)
 
     def _replace(self, key: int, number: int, tensor: Tensor, chosen: Tensor | None) -> bool:
         """Replace the one number of a storage. Return False if it has several, or is to have them."""
