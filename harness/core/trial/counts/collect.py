@@ -78,7 +78,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
 
 
 # Methods by which Python reads a tensor's size.
-_TELL_SIZES = ("size", "numel", "nelement", "__len__", "__iter__")
+_TELL_SIZES = "size numel nelement __len__ __iter__"
 
 
 def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,11 +112,11 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
 
     def note_size(tensor: Tensor, *_: Any, **__: Any) -> None:
         # Inside an operation, no mode is on the stack: the harness itself reads the size.
-        is_by_layer = torch._C._len_torch_dispatch_stack() > 0
-        if is_by_layer and storages.sized_by_data and storages.key(tensor) in storages.sized_by_data:
+        is_by_layer, sized = torch._C._len_torch_dispatch_stack() > 0, storages.sized_by_data
+        if is_by_layer and sized and storages.key(tensor) in sized:
             storages.note_read(tensor)
 
-    notes: dict[str, Callable[..., object]] = dict.fromkeys(_TELL_SIZES, note_size)
+    notes: dict[str, Callable[..., object]] = dict.fromkeys(_TELL_SIZES.split(), note_size)
     notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
     noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
     noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))

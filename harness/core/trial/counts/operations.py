@@ -305,7 +305,12 @@ class Depth:
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
         while self._read_by_python:
-            self._wait_for(self._read_by_python.pop())
+            chain = (self._waiting or self)._after.highest(self._read_by_python.pop())
+            if chain and self._waiting is None:
+                self._waiting = copy(self)
+                self._waiting._after = deepcopy(self._after, {id(self._storages): self._storages})
+            if self._waiting is not None:
+                self._waiting._begins = max(self._waiting._begins, chain)
         for depth in (self, self._waiting):
             if depth is not None and operation.results:
                 depth._follow(operation)
@@ -329,14 +334,6 @@ class Depth:
             self.longest = max(self.longest, divmod(chain, _STEP))
             for tensor in results[place::chains]:
                 self._after.change(chain, tensor, part_of(operation, tensor))
-
-    def _wait_for(self, tensor: Tensor) -> None:
-        chain = (self._waiting or self)._after.highest(tensor, lambda: None)
-        if chain and self._waiting is None:
-            self._waiting = copy(self)
-            self._waiting._after = deepcopy(self._after, {id(self._storages): self._storages})
-        if self._waiting is not None:
-            self._waiting._begins = max(self._waiting._begins, chain)
 
 
 _WRITTEN, _READ, _GIVEN = 1, 2, 4

@@ -37,7 +37,8 @@ _NOT_FOLLOWED = """
     _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
     _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
     _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data grid_sampler_2d_backward.grad_output grid_sampler_3d_backward.grad_output
+    segment_reduce.data lu_unpack.LU_data lu_unpack.LU_pivots
+    grid_sampler_2d_backward.grad_output grid_sampler_3d_backward.grad_output
     slice_scatter.self select_scatter.self diagonal_scatter.self as_strided_scatter.self
     slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
     fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
@@ -62,24 +63,22 @@ def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
 
 
-def _mark_windows(part: Tensor, argument: str, result: Any, stride: Any, padding: Any, **call: Any) -> None:
+_HOW = "stride padding dilation transposed output_padding"
+
+
+def _mark_windows(part: Tensor, argument: str, result: Any, **call: Any) -> None:
     """Mark what contributes to a convolution's output or to its gradients, by products of ones."""
-    grads, output = call.get("output_mask", (True, True, True)), call.get("grad_output", result)
-    given, out, taps = (torch.ones(1, 1, *one.shape[2:]) for one in (call["input"], output, call["weight"]))
-    how = (None, stride, padding, call["dilation"], call["transposed"], call["output_padding"], 1)
-    sums = torch.ops.aten.convolution_backward(out, given, taps, *how, (True, True, False))
+    needed, output = call.get("output_mask", (True, True, True)), call.get("grad_output", result)
+    ones = [torch.ones(1, 1, *tensor.shape[2:]) for tensor in (output, call["input"], call["weight"])]
+    how = [call[name] for name in _HOW.split()]
     if argument == "grad_output":
-        part |= (torch.ops.aten.convolution(given, taps, *how) > 0.5) | grads[2]
+        sums, is_needed = torch.ops.aten.convolution(*ones[1:], None, *how, 1), True
+        part |= needed[2]
     else:
         at = argument == "weight"
-        part |= (sums[at] > 0.5) & grads[not at]
-
-
-def _mark_unfolded(part: Tensor, output_size: Any, kernel_size: Any, **call: Any) -> None:
-    """Mark what `fold` does not leave out as padding."""
-    windows = [call[name] for name in ("dilation", "padding", "stride")]
-    inside = torch.ops.aten.im2col(torch.ones(1, 1, *output_size), kernel_size, *windows)
-    part.unflatten(-2, (-1, inside.shape[-2]))[...] = inside.bool()
+        sums = torch.ops.aten.convolution_backward(*ones, None, *how, 1, (True, True, False))[at]
+        is_needed = needed[not at]
+    part |= (sums > 0.5) & is_needed
 
 
 _ATTENTION = """
@@ -121,9 +120,7 @@ _SURE: _Marks = [
         lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
     ),
     ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
-    ("lu_unpack.LU_data", lambda part, unpack_data, **_: part.fill_(unpack_data)),
-    ("lu_unpack.LU_pivots", lambda part, unpack_pivots, **_: part.fill_(unpack_pivots)),
-    ("col2im.self", _mark_unfolded),
+    ("col2im.self", lambda part, padding, **_: max(padding) > 0 or part.fill_(True)),
     (
         "convolution.input convolution.weight convolution_backward.input convolution_backward.weight "
         "convolution_backward.grad_output",
@@ -161,7 +158,7 @@ class Cells:
         self._cells: dict[int, tuple[int, Tensor]] = {}  # with the bytes of a cell
         self._freed: dict[tuple[int, int], int] = {}
 
-    def highest(self, tensor: Tensor, choose: Callable[[], Tensor | None]) -> int:
+    def highest(self, tensor: Tensor, choose: Callable[[], Tensor | None] = lambda: None) -> int:
         """Return the highest number of a tensor's elements, or of those that `choose` returns."""
         key = self._storages.key(tensor)
         if key not in self._cells:

@@ -178,6 +178,14 @@ class Folds(Whole):
         return nn.functional.fold(windows, (x.shape[1], 1), (5, 1), padding=(2, 0))[..., 0].mT
 
 
+class FoldsAll(Whole):
+    """Windows side by side, of two elements each."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        windows = torch.cat([x.mT] * 4, 1)
+        return nn.functional.fold(windows, (2 * x.shape[1], 2), (2, 2), stride=2)[..., ::2, 0].mT
+
+
 class ArcTangent(Whole):
     def forward(self, x: Tensor) -> Tensor:
         return x.atan()
