@@ -279,11 +279,10 @@ class Depth:
     The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
     sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
 
-    Python may read a number that the call has computed, or a size that depends on one. Any later operation may need it,
-    or none. If the longest chains of both differ, the depth is unknown. A truth value that Python reads is no step.
+    Python may read a number or a size that the call has computed. Any later operation may need it, or none. If the
+    longest chains of both differ, the depth is unknown. Truth values are no step, nor is what lengths and masks give.
 
-    Limits: an operation needs all of a tensor that it is passed, or the rows that it chooses by number, as `index`,
-    `gather` and `index_add_` do.
+    An operation needs all of a tensor that it is passed, or the rows that it chooses by number (`index`, `gather`).
     """
 
     def __init__(self, declared_by: Callable[[Operation], int | None], storages: Storages) -> None:
@@ -292,6 +291,7 @@ class Depth:
         self.longest = (0, 0)
         self._begins = 0  # the chain before any further operation
         self._waiting: Depth | None = None  # the same if all that follows needs what Python has read
+        self._of_data: set[int] = set()  # computed from numbers that are not whole, which no length or mask is
         self._read_by_python: list[Tensor] = []
         storages.note_read = self._read_by_python.append
 
@@ -305,7 +305,9 @@ class Depth:
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
         while self._read_by_python:
-            chain = (self._waiting or self)._after.highest(self._read_by_python.pop())
+            tensor = self._read_by_python.pop()
+            is_of_data = self._storages.key(tensor) in self._of_data
+            chain = (self._waiting or self)._after.highest(tensor) if is_of_data else 0
             if chain and self._waiting is None:
                 self._waiting = copy(self)
                 self._waiting._after = deepcopy(self._after, {id(self._storages): self._storages})
@@ -317,10 +319,13 @@ class Depth:
 
     def _follow(self, operation: Operation) -> None:
         inputs, results, traits = operation.inputs, operation.results, operation.traits
-        # Only truth values choose a number of elements.
-        is_by_data = traits.name != "aten::index" or any(one.dtype in (torch.bool, torch.uint8) for one in inputs[1:])
+        if any(tensor.is_floating_point() for tensor in inputs) or not self._of_data.isdisjoint(operation.reads):
+            self._of_data |= operation.fresh | operation.written
         sized_by_data = self._storages.sized_by_data
-        if (traits.sizes_by_data and is_by_data) or not sized_by_data.isdisjoint(operation.reads):
+        # Of indices, only truth values choose a number of elements.
+        is_by_mask = any(index.dtype in (torch.bool, torch.uint8) for index in inputs[1:])
+        is_by_data = traits.sizes_by_data and (is_by_mask or traits.name != "aten::index")
+        if is_by_data or not sized_by_data.isdisjoint(operation.reads):
             sized_by_data |= operation.fresh
         inner = self._declared_by(operation) if inputs else None
         step = _STEP if inner is None else inner * (_STEP + 1)

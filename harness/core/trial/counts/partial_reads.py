@@ -69,14 +69,14 @@ _HOW = "stride padding dilation transposed output_padding"
 def _mark_windows(part: Tensor, argument: str, result: Any, **call: Any) -> None:
     """Mark what contributes to a convolution's output or to its gradients, by products of ones."""
     needed, output = call.get("output_mask", (True, True, True)), call.get("grad_output", result)
-    ones = [torch.ones(1, 1, *tensor.shape[2:]) for tensor in (output, call["input"], call["weight"])]
+    factors = [torch.ones(1, 1, *tensor.shape[2:]) for tensor in (output, call["input"], call["weight"])]
     how = [call[name] for name in _HOW.split()]
     if argument == "grad_output":
-        sums, is_needed = torch.ops.aten.convolution(*ones[1:], None, *how, 1), True
+        sums, is_needed = torch.ops.aten.convolution(*factors[1:], None, *how, 1), True
         part |= needed[2]
     else:
         at = argument == "weight"
-        sums = torch.ops.aten.convolution_backward(*ones, None, *how, 1, (True, True, False))[at]
+        sums = torch.ops.aten.convolution_backward(*factors, None, *how, 1, (True, True, False))[at]
         is_needed = needed[not at]
     part |= (sums > 0.5) & is_needed
 

@@ -100,6 +100,7 @@ class HasLengths(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         first, last = self.lengths.tolist()
+        assert int(self.lengths.diff().max()) == last - first
         return torch.cat([x[:, :first].exp(), x[:, first:last], x[:, int(self.lengths[1]) :]], 1)
 
 
