@@ -312,3 +312,47 @@ def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     with torch.no_grad():
         for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)
+
+
+# The dense tensors that a sparse one consists of. It has no storage of its own.
+_ROWS, _COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
+# A device, and its first address and the one after the last.
+MemoryRange = tuple[str, int, int]
+
+
+def memory_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> set[MemoryRange]:
+    """Return the memory of `storages` and of the tensors' storages."""
+    held, ranges = list(storages), set()
+    for tensor in tensors:
+        if tensor.is_mkldnn:  # it tells no address
+            ranges.add((f"mkldnn {id(tensor)}", 0, tensor.nbytes))
+            continue
+        names = _SPARSE_PARTS.get(tensor.layout, ())
+        parts = [getattr(tensor, name)() for name in names] or [tensor]
+        held += [part.untyped_storage() for part in parts]
+    for storage in held:
+        if storage.device.type != "meta":
+            ranges.add((str(storage.device), storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+    return ranges
+
+
+def size_of(ranges: Iterable[MemoryRange]) -> int:
+    """Return the bytes in these ranges, each byte once."""
+    size, ends = 0, dict[str, int]()
+    for device, start, end in sorted(ranges):
+        seen = max(start, ends.get(device, 0))
+        size += max(0, end - seen)
+        ends[device] = max(seen, end)
+    return size
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of the tensors' storages: of tied weights and expanded buffers the memory that they occupy."""
+    return size_of(memory_of(tensors))

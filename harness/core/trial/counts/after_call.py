@@ -26,11 +26,11 @@ from torch import Tensor, UntypedStorage, nn
 from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.device import MemoryRange, allocator_peak, memory_of, size_of
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
-from .operations import MemoryRange, Unobservable, memory_of, size_of
+from .operations import Unobservable
 
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for

@@ -7,10 +7,10 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial, partialmethod
+from functools import partial
 from json import dumps  # bound before a layer may replace it
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import torch
@@ -26,7 +26,7 @@ from harness.core.trial.workload import Unsupported, Workload, build, counted_to
 from . import after_call
 from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
 from .opaque_kernels import Fallback, PackedWeights, backend_name
-from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, bytes_of, size_of, tensors_of
+from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, tensors_of
 
 
 class Observation(NamedTuple):
@@ -36,7 +36,8 @@ class Observation(NamedTuple):
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
-    - `written`: knows whether it did so in memory that is not torch's, and what Python has read.
+    - `written`: knows whether it did so in memory that is not torch's.
+    - `is_read_by_python`: see `Depth`.
     """
 
     are_alike: bool
@@ -45,6 +46,7 @@ class Observation(NamedTuple):
     packed_bytes: int | None
     past_torch: bool
     written: UntrackedWrites
+    is_read_by_python: bool
 
 
 class ObservedCall(NamedTuple):
@@ -78,25 +80,57 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients])
 
 
+# Methods by which Python reads a tensor's size.
+_TELL_SIZES = "size numel nelement __len__ __iter__"
+
+
+def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*arguments: Any, **options: Any) -> Any:
+        note(*arguments, **options)
+        return call(*arguments, **options)
+
+    return noted
+
+
 @contextlib.contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
-    unpack = torch._VF._pad_packed_sequence
-    methods = {name: getattr(Tensor, name) for name in ("numpy", "__dlpack__", "tolist")}
+    unpack, autograd = torch._VF._pad_packed_sequence, cast(Any, torch.autograd)
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
         storages.filled.add(storages.key(lengths))
         return padded, lengths
 
-    def noted(tensor: Tensor, name: str, *arguments: Any, **options: Any) -> Any:
-        storages.is_read_outside |= name != "tolist"
+    def note_outside(*_: Any, **__: Any) -> None:
+        storages.is_read_outside = True
+
+    def note_numbers(tensor: Tensor) -> None:
         is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
         storages.left[is_whole].add(storages.key(tensor))
-        return methods[name](tensor, *arguments, **options)
+        storages.note_read(tensor)
 
-    noting = {name: partialmethod(noted, name) for name in methods}
-    with patch.object(torch._VF, "_pad_packed_sequence", unpacked), patch.multiple(Tensor, **noting):  # type: ignore[call-overload]
+    def note_places(_: Tensor, *arguments: Any, **options: Any) -> None:  # torch's C++ reads them
+        for places in tensors_of([*arguments, *options.values()]):
+            storages.note_read(places)
+
+    def note_size(tensor: Tensor, *_: Any, **__: Any) -> None:
+        # Inside an operation, no mode is on the stack: the harness itself reads the size.
+        is_by_layer, sized = torch._C._len_torch_dispatch_stack() > 0, storages.sized_by_data
+        if is_by_layer and sized and storages.key(tensor) in sized:
+            storages.note_read(tensor)
+
+    notes: dict[str, Callable[..., object]] = dict.fromkeys(_TELL_SIZES.split(), note_size)
+    notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
+    noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
+    noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))
+    run = _preceded_by(storages.watch_graph, autograd._engine_run_backward)
+    with (
+        patch.object(torch._VF, "_pad_packed_sequence", unpacked),
+        patch.object(torch, "tensor_split", _preceded_by(note_places, torch.tensor_split)),
+        patch.object(autograd, "_engine_run_backward", run),
+        patch.multiple(Tensor, **noting),
+    ):
         yield
 
 
@@ -127,7 +161,8 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written)
+    is_read = depth.is_read_by_python
+    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written, is_read)
 
 
 # A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
@@ -202,7 +237,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     first = [tensor.detach().clone() for tensor in changed]
     drawn = torch.get_rng_state()
     weights, tables = after_call.memory_of_layer(work)
-    held_before = after_call.reachable_bytes() - size_of(weights)
+    held_before = after_call.reachable_bytes() - device.size_of(weights)
     # The first call loads pools, caches and code, which are not the call's memory.
     y, has_threads = others.work_during(work.call)
     work.sync()
@@ -215,7 +250,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     work.forget()
     reachable = after_call.reachable_bytes()
     weights, _ = after_call.memory_of_layer(work)  # the first call may have grown them
-    held_before += size_of(weights) + bytes_of(tensors_of(y))
+    held_before += device.size_of(weights) + device.bytes_of(tensors_of(y))
     resident, has_threads_again = None, False  # a GPU's driver has threads of its own
     if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
         resident, has_threads_again = others.work_during(lambda: device.resident_peak(work.call))
@@ -284,8 +319,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         **errors,
         **claimed,
         **lengths_facts(case),
-        "weights_bytes": None if packed is None else size_of(weights | tables) + packed,
-        "inputs_bytes": bytes_of([*inputs, *tensors_of(work.gradient)]),
+        "weights_bytes": None if packed is None else device.size_of(weights | tables) + packed,
+        "inputs_bytes": device.bytes_of([*inputs, *tensors_of(work.gradient)]),
         "peak_bytes": traced + first_call_bytes,
         "saved_bytes": saved,
         "transient_bytes": None if in_peak is None else traced + first_call_bytes - in_peak,
@@ -370,12 +405,12 @@ def _watched(seen: Observation | None, unknown: list[str], hidden: str) -> dict[
     if hidden:
         unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
-    if seen.written.is_read_by_python:
-        unknown.append("depth: Python reads a number that the call computes, and what needs it is not seen")
+    if seen.is_read_by_python:
+        unknown.append("depth: Python reads a number or a size that the call computes, and what needs it is not seen")
     altered = [] if compiled or seen.flops.flex_is_dense else seen.flops.altered
     of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
     if altered:
         what = ", ".join([*of_work, "ops, depth, min_bytes"])
         unknown.append(f"{what}: torch runs {', '.join(altered[:3])} only under observation, in place of others")
-    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.written.is_read_by_python else ())
+    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
     return seen.facts | of_depth | dict.fromkeys((*of_work, *_OF_COMPUTING) if compiled or altered else ())

@@ -146,11 +146,9 @@ Declared = Mapping[str, Mapping[str, Callable[..., int]]]
 
 # The products of two arguments, by the place of the first one. Torch has formulas for some of them, too. Those take
 # ten times as long, and a loop over time calls these operations in every step.
-_PRODUCTS = {
-    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "linear", "mkldnn_linear"), 0),
-    **dict.fromkeys(("addmm", "addmm_", "baddbmm", "baddbmm_", "addbmm", "addbmm_", "_addmm_activation"), 1),
-    **dict.fromkeys(("addmv", "addmv_"), 1),
-}
+_OF_FIRST = "mm bmm mv dot vdot _int_mm linear mkldnn_linear"
+_OF_SECOND = "addmm addmm_ baddbmm baddbmm_ addbmm addbmm_ _addmm_activation addmv addmv_"
+_PRODUCTS = dict.fromkeys(_OF_FIRST.split(), 0) | dict.fromkeys(_OF_SECOND.split(), 1)
 
 
 def _product(name: str, a: Tensor, b: Tensor) -> int:
@@ -266,7 +264,8 @@ class Flops:
         if opaque is not None:
             kernel, arguments = opaque
             return kernel.depth if isinstance(kernel.depth, int) else kernel.depth(arguments)
-        if name in self.unknown and name not in self.undeclared:  # `add` was called before
+        hides_steps = operation.traits.namespace not in _TORCHS or name in self.unknown  # `add` was called before
+        if hides_steps and name not in self.undeclared:
             self.undeclared.append(name)
         return None
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .operations import Operation, bytes_of
+from harness.core.trial.device import bytes_of
+
+from .operations import Operation
 
 Arguments = Mapping[str, Any]
 
@@ -201,21 +203,21 @@ KERNELS = {
 
 # The operation that each backend leaves in the trace. The first match decides. `math` comes first, because a layer that
 # falls back in one of two calls is not fast. Composite operations come last, because they appear whatever they call.
-_TRACES = (
-    ("_scaled_dot_product_attention_math", "math"),
-    ("_scaled_dot_product_flash_attention", "flash"),
-    ("_scaled_dot_product_efficient_attention", "efficient"),
-    ("_scaled_dot_product_cudnn_attention", "cudnn"),
-    ("_flash_attention_forward", "flash"),
-    ("_efficient_attention_forward", "efficient"),
-    ("_native_multi_head_attention", "math"),
-    ("mkldnn_rnn_layer", "oneDNN"),
-    ("_cudnn_rnn", "cudnn"),
-    ("aten::rnn_tanh", "ATen loop"),
-    ("aten::rnn_relu", "ATen loop"),
-    ("aten::gru", "ATen loop"),
-    ("aten::lstm", "ATen loop"),
-)
+_TRACES = """
+    _scaled_dot_product_attention_math: math
+    _scaled_dot_product_flash_attention: flash
+    _scaled_dot_product_efficient_attention: efficient
+    _scaled_dot_product_cudnn_attention: cudnn
+    _flash_attention_forward: flash
+    _efficient_attention_forward: efficient
+    _native_multi_head_attention: math
+    mkldnn_rnn_layer: oneDNN
+    _cudnn_rnn: cudnn
+    aten::rnn_tanh: ATen loop
+    aten::rnn_relu: ATen loop
+    aten::gru: ATen loop
+    aten::lstm: ATen loop
+"""
 
 
 def backend_name(operations: Iterable[str]) -> str:
@@ -226,7 +228,8 @@ def backend_name(operations: Iterable[str]) -> str:
     """
     # ATen's loop may lay out its weights for cuDNN too.
     seen = {operation for operation in operations if not operation.endswith("cudnn_rnn_flatten_weight")}
-    return next((name for trace, name in _TRACES if any(trace in operation for operation in seen)), "ATen")
+    traces = (line.strip().split(": ") for line in _TRACES.strip().splitlines())
+    return next((name for trace, name in traces if any(trace in operation for operation in seen)), "ATen")
 
 
 # The softmax for rows that a mask may have emptied: dispatched only by the math path.

@@ -9,6 +9,7 @@ gradients out of place.
 
 import weakref
 from collections.abc import Callable, Iterable
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from time import perf_counter
@@ -29,7 +30,7 @@ _OVERWRITES = """
 """
 # These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
-_UNWRITTEN = ("empty", "new_empty")
+_UNWRITTEN = ("empty", "new_empty", "set_", "_efficientzerotensor")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class OperationTraits:
     - `relabels`: it changes shape or strides in place, not content.
     - `takes_no_content`: its result depends on no tensor's content.
     - `leaves_unwritten`: its result is memory not yet written.
+    - `sizes_by_data`: the sizes of its result depend on content.
     """
 
     name: str
@@ -48,6 +50,7 @@ class OperationTraits:
     relabels: bool = False
     takes_no_content: bool = False
     leaves_unwritten: bool = False
+    sizes_by_data: bool = False
 
     @cached_property
     def namespace(self) -> str:
@@ -101,6 +104,7 @@ def operation_traits(func: Any) -> OperationTraits:
         takes_no_content=name.startswith("aten::")
         and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
         leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
+        sizes_by_data=torch.Tag.dynamic_output_shape in func.tags,
     )
 
 
@@ -113,50 +117,6 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [tensor for item in value for tensor in tensors_of(item)]
 
 
-# The dense tensors that a sparse one consists of. It has no storage of its own.
-_ROWS, _COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
-_SPARSE_PARTS = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: _ROWS,
-    torch.sparse_bsr: _ROWS,
-    torch.sparse_csc: _COLUMNS,
-    torch.sparse_bsc: _COLUMNS,
-}
-# A device, and its first address and the one after the last.
-MemoryRange = tuple[str, int, int]
-
-
-def memory_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> set[MemoryRange]:
-    """Return the memory of `storages` and of the tensors' storages."""
-    held, ranges = list(storages), set()
-    for tensor in tensors:
-        if tensor.is_mkldnn:  # it tells no address
-            ranges.add((f"mkldnn {id(tensor)}", 0, tensor.nbytes))
-            continue
-        names = _SPARSE_PARTS.get(tensor.layout, ())
-        parts = [getattr(tensor, name)() for name in names] or [tensor]
-        held += [part.untyped_storage() for part in parts]
-    for storage in held:
-        if storage.device.type != "meta":
-            ranges.add((str(storage.device), storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
-    return ranges
-
-
-def size_of(ranges: Iterable[MemoryRange]) -> int:
-    """Return the bytes in these ranges, each byte once."""
-    size, ends = 0, dict[str, int]()
-    for device, start, end in sorted(ranges):
-        seen = max(start, ends.get(device, 0))
-        size += max(0, end - seen)
-        ends[device] = max(seen, end)
-    return size
-
-
-def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of the tensors' storages: of tied weights and expanded buffers the memory that they occupy."""
-    return size_of(memory_of(tensors))
-
-
 class Storages:
     """A unique number for each storage of an observed call, never reused. Tensors that share memory have the same one.
 
@@ -167,6 +127,9 @@ class Storages:
     def __init__(self) -> None:
         self.is_read_outside = False
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
+        self.sized_by_data: set[int] = set()
+        self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
+        self.finished_node: Any = None
         self.nbytes: dict[int, int] = {}
         self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
         self.freed: set[int] = set()
@@ -186,6 +149,19 @@ class Storages:
             self.nbytes[number] = storage.nbytes()
             self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
         return self._numbers[address][0]
+
+    def watch_graph(self, roots: Any, *_: Any, **__: Any) -> None:
+        """Note from now on which node of autograd's graph has last computed its gradients: `finished_node`."""
+        nodes: list[Any] = [tensor.grad_fn for tensor in tensors_of(roots)]
+        while nodes:
+            node = nodes.pop()
+            if node is not None and self not in node.metadata:
+                node.metadata[self] = True
+                node.register_hook(self._note_finished)
+                nodes += [following for following, _ in node.next_functions]
+
+    def _note_finished(self, *_: Any) -> None:
+        self.finished_node = torch._C._current_autograd_node()
 
     def _forget(self, address: int, number: int, _: object) -> None:
         del self._numbers[address]
@@ -222,7 +198,9 @@ class Observer(EagerMode):
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
         inputs, changed = self._touched(of, args, kwargs) if self._counts else ([], [])
         key = self._storages.key
-        before = set(map(key, [*inputs, *changed]))
+        for tensor in (*inputs, *changed):
+            key(tensor)
+        before = len(self._storages.nbytes)
         start = perf_counter()
         out = func(*args, **kwargs)
         if of.namespace == "aten":
@@ -232,7 +210,7 @@ class Observer(EagerMode):
         for tensor in changed:  # `out=` may have enlarged its argument
             self._storages.nbytes[key(tensor)] = tensor.untyped_storage().nbytes()
         # A view returns a storage that it was passed: it creates nothing, and reads nothing yet.
-        made = [tensor for tensor in tensors_of(out) if key(tensor) not in before]
+        made = [tensor for tensor in tensors_of(out) if key(tensor) >= before]
         is_view = not changed and not made and tensors_of(out)
         if of.relabels or of.takes_no_content or is_view:
             inputs = []
@@ -258,12 +236,12 @@ class Observer(EagerMode):
 
 
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
+# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
+_TAKES_IN, _LEAVES = "aten::lift_fresh", "aten::_local_scalar_dense"
 
 
 class Depth:
     """Sequential depth: the longest chain of operations in which each needs the result of the one before.
-
-    `longest` is its length, and how many operations of it opaque kernels declare.
 
     Chains are followed by element. An operation comes one step after the deepest element that it reads. A view adds
     nothing, and memory filled with a constant starts at 0. What is overwritten is not needed: neither
@@ -273,29 +251,63 @@ class Depth:
     The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
     sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
 
-    Limits: an operation needs all of a tensor that it is passed, or the rows that it chooses by number, as `index`,
-    `gather` and `index_add_` do. Dependencies through Python (`item()`, then a branch on it) are not followed.
+    Python may read a number or a size that the call has computed. Any later operation may need it, or none. If the
+    longest chains of both differ, the depth is unknown. Truth values are no step, nor is what lengths and masks give.
+
+    An operation needs all of a tensor that it is passed, or the rows that it chooses by number (`index`, `gather`).
     """
 
     def __init__(self, declared_by: Callable[[Operation], int | None], storages: Storages) -> None:
-        self._declared_by = declared_by
+        self._declared_by, self._storages = declared_by, storages
         self._after = Cells(storages, torch.int64)
         self.longest = (0, 0)
+        self._begins = 0  # the chain before any further operation
+        self._waiting: Depth | None = None  # the same if all that follows needs what Python has read
+        self._of_data: set[int] = set()  # computed from numbers that are not whole, which no length or mask is
+        self._read_by_python: list[Tensor] = []
+        storages.note_read = self._read_by_python.append
+
+    @property
+    def is_read_by_python(self) -> bool:
+        """Whether Python has read what the call has computed, and the depth depends on what needs it."""
+        return self._waiting is not None and self._waiting.longest != self.longest
 
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
-        inputs, results = operation.inputs, operation.results
-        if not results:
-            return
+        if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
+            self._read_by_python += operation.inputs
+        while self._read_by_python:
+            tensor = self._read_by_python.pop()
+            is_of_data = self._storages.key(tensor) in self._of_data
+            chain = (self._waiting or self)._after.highest(tensor) if is_of_data else 0
+            if chain and self._waiting is None:
+                self._waiting = copy(self)
+                self._waiting._after = deepcopy(self._after, {id(self._storages): self._storages})
+            if self._waiting is not None:
+                self._waiting._begins = max(self._waiting._begins, chain)
+        for depth in (self, self._waiting):
+            if depth is not None and operation.results:
+                depth._follow(operation)
+
+    def _follow(self, operation: Operation) -> None:
+        inputs, results, traits = operation.inputs, operation.results, operation.traits
+        if any(tensor.is_floating_point() for tensor in inputs) or not self._of_data.isdisjoint(operation.reads):
+            self._of_data |= operation.fresh | operation.written
+        sized_by_data = self._storages.sized_by_data
+        # Of indices, only truth values choose a number of elements.
+        is_by_mask = any(index.dtype in (torch.bool, torch.uint8) for index in inputs[1:])
+        is_by_data = traits.sizes_by_data and (is_by_mask or traits.name != "aten::index")
+        if is_by_data or not sized_by_data.isdisjoint(operation.reads):
+            sized_by_data |= operation.fresh
         inner = self._declared_by(operation) if inputs else None
         step = _STEP if inner is None else inner * (_STEP + 1)
         # The tensors of a list do not wait for one another. A tensor beside the lists comes last.
-        chains = len(results) if operation.traits.name.startswith("aten::_foreach_") else 1
+        chains = len(results) if traits.name.startswith("aten::_foreach_") else 1
         beside = len(inputs) - len(inputs) % chains
         for place in range(chains):
             reads = [*inputs[place:beside:chains], *inputs[beside:]]
             deepest = (self._after.highest(tensor, partial(part_of, operation, tensor)) for tensor in reads)
-            chain = step + max(deepest) if reads else 0
+            chain = max([self._begins, *deepest]) + (step if reads else 0)
             self.longest = max(self.longest, divmod(chain, _STEP))
             for tensor in results[place::chains]:
                 self._after.change(chain, tensor, part_of(operation, tensor))
@@ -311,7 +323,9 @@ class Traffic:
       once, and outputs whole.
     - An intermediate result that is materialised (new memory from an operation that is not a view) is written once.
       What is surely read of it is read once: caches may serve all further reads.
-    - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old.
+    - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old. A sum is
+      autograd's own between two nodes of the graph.
+    - The end of what the call writes into memory that existed before is written once.
     """
 
     def __init__(self, storages: Storages, in_place: set[str]) -> None:
@@ -332,7 +346,8 @@ class Traffic:
         for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         backward = torch._C._current_graph_task_id() != -1
-        if backward and operation.traits.name in self._in_place:
+        name, is_between = operation.traits.name, torch._C._current_autograd_node() is self._storages.finished_node
+        if backward and name in self._in_place and (name != "aten::add" or is_between):
             first = self._storages.key(operation.inputs[0])
             sum_in = self._sum_in.get(first, first)
             if made.get(sum_in, False):
@@ -349,17 +364,14 @@ class Traffic:
         given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
-        before = self._storages.nbytes.keys() - self._made.keys() - self._sum_in.keys()
-        between = self._made.keys() - {self._sum_in.get(key, key) for key in given}
-        moved = self._sum(between, _WRITTEN) + self._sum(between, _READ) + self._sum(given, _WRITTEN | _GIVEN)
+        kept = self._storages.nbytes.keys() - self._sum_in.keys()
+        before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
+        read_again = self._sum(inside - before, _READ)
+        moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
         return self._sum(before, _READ), moved, self._sum(given, _GIVEN)
 
     def _sum(self, keys: Iterable[int], bits: int) -> int:
         return sum(self._crossed.bytes(key, bits) for key in keys)
-
-
-# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
-_TAKES_IN, _LEAVES = "aten::lift_fresh", "aten::_local_scalar_dense"
 
 
 class UntrackedWrites:
@@ -399,11 +411,6 @@ class UntrackedWrites:
                 self.somebody_elses = True
         if operation.traits.leaves_unwritten:
             self._unwritten |= operation.fresh
-
-    @property
-    def is_read_by_python(self) -> bool:
-        """Whether Python has read a fraction that the call computed, which may come back as an argument."""
-        return not self._made.isdisjoint(self._storages.left[0])
 
     def past_torch(self, known: Iterable[Tensor], outputs: Iterable[Tensor]) -> bool:
         """Return whether an output, or what an operation has read, was written past torch. `known` existed before."""

@@ -37,7 +37,9 @@ _NOT_FOLLOWED = """
     _cudnn_attention_forward.query _cudnn_attention_forward.key _cudnn_attention_forward.value
     _pack_padded_sequence.input _padded_dense_to_jagged_forward.dense _jagged_to_padded_dense_forward.values
     _nested_from_padded.padded _nested_from_padded_and_nested_example.padded _nested_tensor_from_mask.t
-    segment_reduce.data convolution_backward.weight
+    segment_reduce.data lu_unpack.LU_data lu_unpack.LU_pivots
+    grid_sampler_2d_backward.grad_output grid_sampler_3d_backward.grad_output
+    slice_scatter.self select_scatter.self diagonal_scatter.self as_strided_scatter.self
     slice_copy.self select_copy.self narrow_copy.self as_strided_copy.self diagonal_copy.self unfold_copy.self
     fractional_max_pool2d.self fractional_max_pool3d.self fractional_max_pool2d_backward.self
     fractional_max_pool3d_backward.self avg_pool2d_backward.self avg_pool3d_backward.self
@@ -59,6 +61,24 @@ _NOT_FOLLOWED = """
 
 def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
+
+
+_HOW = "stride padding dilation transposed output_padding"
+
+
+def _mark_windows(part: Tensor, argument: str, result: Any, **call: Any) -> None:
+    """Mark what contributes to a convolution's output or to its gradients, by products of ones."""
+    needed, output = call.get("output_mask", (True, True, True)), call.get("grad_output", result)
+    factors = [torch.ones(1, 1, *tensor.shape[2:]) for tensor in (output, call["input"], call["weight"])]
+    how = [call[name] for name in _HOW.split()]
+    if argument == "grad_output":
+        sums, is_needed = torch.ops.aten.convolution(*factors[1:], None, *how, 1), True
+        part |= needed[2]
+    else:
+        at = argument == "weight"
+        sums = torch.ops.aten.convolution_backward(*factors, None, *how, 1, (True, True, False))[at]
+        is_needed = needed[not at]
+    part |= (sums > 0.5) & is_needed
 
 
 _ATTENTION = """
@@ -100,17 +120,11 @@ _SURE: _Marks = [
         lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
     ),
     ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
+    ("col2im.self", lambda part, padding, **_: max(padding) > 0 or part.fill_(True)),
     (
-        # Longer steps leave out what lies between windows, or after the last one.
-        "convolution.input convolution_backward.input",
-        lambda part, stride, transposed, **_: part.fill_(transposed or max(stride) == 1),
-    ),
-    (
-        # Places of a kernel that is longer than the input may see padding alone.
-        "convolution.weight",
-        lambda part, padding, transposed, result, **_: part.fill_(
-            min(result.shape[2:]) > 2 * max(padding) and not transposed * max(padding)
-        ),
+        "convolution.input convolution.weight convolution_backward.input convolution_backward.weight "
+        "convolution_backward.grad_output",
+        _mark_windows,
     ),
 ]
 _MARKS = [{name: mark for names, mark in table for name in names.split()} for table in (_CHOSEN, _CHOSEN + _SURE)]
@@ -123,12 +137,12 @@ def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | No
     if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None
     arguments = operation.arguments()
-    names = (name for name, value in arguments.items() if value is tensor)
-    mark = _MARKS[surely].get(f"{operator}.{next(names, '')}")
+    argument = next((name for name, value in arguments.items() if value is tensor), "")
+    mark = _MARKS[surely].get(f"{operator}.{argument}")
     if mark is None:
         return None
     part = torch.zeros(tensor.shape, dtype=torch.bool)
-    mark(part, result=operation.out, **arguments)
+    mark(part, argument=argument, result=operation.out, **arguments)
     return part
 
 
@@ -144,7 +158,7 @@ class Cells:
         self._cells: dict[int, tuple[int, Tensor]] = {}  # with the bytes of a cell
         self._freed: dict[tuple[int, int], int] = {}
 
-    def highest(self, tensor: Tensor, choose: Callable[[], Tensor | None]) -> int:
+    def highest(self, tensor: Tensor, choose: Callable[[], Tensor | None] = lambda: None) -> int:
         """Return the highest number of a tensor's elements, or of those that `choose` returns."""
         key = self._storages.key(tensor)
         if key not in self._cells:
@@ -155,19 +169,18 @@ class Cells:
 
     def change(self, number: int, tensor: Tensor, chosen: Tensor | None = None) -> None:
         """Change the numbers of a tensor, or of its `chosen` elements."""
-        key = self._storages.key(tensor)
-        if not self._replace(key, number, tensor, chosen):
-            numbers = self._view(key, tensor)
-            numbers[...] = number if chosen is None else torch.where(_like(numbers, chosen), number, numbers)
+        self._update(lambda before: number, tensor, chosen)
 
     def add(self, bit: int, tensor: Tensor, chosen: Tensor | None = None, unless: int = 0) -> None:
         """Add a bit to the numbers of a tensor, or of its `chosen` elements, but not where the bit `unless` is."""
+        self._update(lambda before: before | bit * (before & unless == 0), tensor, chosen)
+
+    def _update(self, of: Callable[[Any], Any], tensor: Tensor, chosen: Tensor | None) -> None:
         key = self._storages.key(tensor)
-        number = self._alike.get(key, 0)
-        if not self._replace(key, number if number & unless else number | bit, tensor, chosen):
+        if not self._replace(key, of(self._alike.get(key, 0)), tensor, chosen):
             numbers = self._view(key, tensor)
-            added = numbers | bit * (numbers & unless == 0)
-            numbers[...] = added if chosen is None else torch.where(_like(numbers, chosen), added, numbers)
+            updated = of(numbers)
+            numbers[...] = updated if chosen is None else torch.where(_like(numbers, chosen), updated, numbers)
 
     def _replace(self, key: int, number: int, tensor: Tensor, chosen: Tensor | None) -> bool:
         """Replace the one number of a storage. Return False if it has several, or is to have them."""

@@ -237,3 +237,50 @@ class LongKernel(Parts):
 
 class ShortKernel(LongKernel):
     taps, padding = 3, 1
+
+
+class Dilated(LongSteps):
+    """Its two taps see the first and the last row."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        weight = self.weight.expand(-1, -1, 2)
+        return nn.functional.conv1d(self.table.t()[None], weight, dilation=ROWS - 1)[0, :, 0]
+
+
+class CropsItsEnds(LongSteps):
+    """What the first and last four rows would add is cropped."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.conv_transpose1d(self.table.t()[None], self.weight, padding=4)[0, :, 0]
+
+
+class Widening(LongSteps):
+    """Nothing is cropped."""
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.conv_transpose1d(self.table.t()[None], self.weight, stride=2)[0, :, 0]
+
+
+class PivotsAlone(Parts):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("pivots", torch.arange(1, d_model + 1, dtype=torch.int32))
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return x @ torch.lu_unpack(self.table[: self.d], self.pivots, unpack_data=False)[0]
+
+
+class PatchedOver(Parts):
+    def of_table(self, x: Tensor) -> Tensor:
+        return torch.slice_scatter(self.table, x[0, :1], 0, 1, 2)[3]
+
+
+class FrozenKernel(nn.Module):
+    """The gradient of its input needs no input."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(d_model, d_model, 3, padding=1, bias=False).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(x.mT).mT

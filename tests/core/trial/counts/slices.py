@@ -1,7 +1,10 @@
 """Layers that change or read parts of a tensor, each named after it. No step needs another, but for one layer."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Steps(nn.Module):
@@ -152,3 +155,81 @@ class ReadsAPartOfEach(Whole):
     def forward(self, x: Tensor) -> Tensor:
         steps = [torch.cat([x_t, x_t])[: len(x_t)].exp() for x_t in x.unbind(1)]
         return torch.stack(steps, 1)
+
+
+class KeepsItsMean(Whole):
+    """A buffer that each call writes anew."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("mean", torch.zeros(24, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.mean.copy_(x.mean(0))
+        return x * 2
+
+
+class Folds(Whole):
+    """Two elements of each window of five are padding at either end of the tokens, and one beside them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        windows = torch.cat([x.mT] * 5, 1)
+        return nn.functional.fold(windows, (x.shape[1], 1), (5, 1), padding=(2, 0))[..., 0].mT
+
+
+class FoldsAll(Whole):
+    """Windows side by side, of two elements each."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        windows = torch.cat([x.mT] * 4, 1)
+        return nn.functional.fold(windows, (2 * x.shape[1], 2), (2, 2), stride=2)[..., ::2, 0].mT
+
+
+class ArcTangent(Whole):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.atan()
+
+
+class LogAddExp(Whole):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("beside", torch.ones(3, 24, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.logaddexp(x, self.beside)
+
+
+class _Adds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        twice = gradient * 2
+        return (twice + gradient) * twice
+
+
+class AddsInItsBackwardPass(Whole):
+    def forward(self, x: Tensor) -> Tensor:
+        return _Adds.apply(x)
+
+
+class Checkpointed(Whole):
+    """Its sum is computed again in the backward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.residual, x, use_reentrant=False)
+
+    def residual(self, x: Tensor) -> Tensor:
+        h = x * 2
+        return (h + h.sin()).exp()
+
+
+class SumsGradients(Whole):
+    """The input's gradient is a sum of three. The last node before the first sum does no operation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        between = x + x * 2
+        return x.sin() + between

@@ -94,3 +94,32 @@ def test_parts_that_do_not_wait_for_one_another_are_no_chain(layer: str, depth: 
 
 def test_a_slice_that_needs_the_one_before_is_a_chain(runner: Executor) -> None:
     assert facts(runner, "core.trial.counts.slices:AddsUpSlices", n=16, b=2)["depth"] == 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("layer", "depth"),
+    [
+        ("FollowsNumbers", None),
+        ("CutsTokens", None),
+        ("SlicesTokens", None),
+        ("SelectsAToken", None),
+        ("SplitsTokens", None),
+        ("CountsTokens", None),
+        ("CountsByMask", None),
+        ("CountsLater", None),
+        ("LooksAtRows", 2),  # exp and the rows
+        ("LooksAtTheEnd", 3),  # exp, sum, as whole numbers
+        ("HasLengths", 2),  # exp and together
+        # Router, softmax, the largest, compare, the numbers, the tokens, the expert, its weight, and the sum.
+        ("ChoosesExperts", 9),
+        ("CopiesItsState", 3 * 16 + 1),  # copy, sum, tanh of each step; the steps together
+        ("SetsItsStorage", 2),
+        ("DeclaresItsWork", None),
+        ("DeclaresItsWorkToTorch", None),
+        ("Pickles", None),
+    ],
+)
+def test_what_needs_what_python_reads_is_known_or_told(layer: str, depth: int | None, runner: Executor) -> None:
+    found = facts(runner, f"core.trial.counts.dependent:{layer}", n=16, d=8, h=1)
+    assert found["depth"] == depth
+    assert any("depth: " in reason or ", depth" in reason for reason in found["facts_unknown"]) == (depth is None)

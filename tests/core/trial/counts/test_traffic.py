@@ -109,11 +109,16 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
         ("Overwritten", 0),
         ("HalfOverwritten", 4 * 4 * D),  # the other half
         ("WithinItself", 4 * D),  # what is copied, not where to
-        ("LongKernel", 0),
+        ("LongKernel", 4 * 2 * N * D),  # the taps that see a token at one of N + 1 places
         ("ShortKernel", 4 * 3 * D),
         ("FewSources", 0),
         ("LowerHalf", 0),
-        ("LongSteps", 4 * D * D),  # the weight
+        ("LongSteps", 4 * (D + D * D)),  # the first row and the weight
+        ("Dilated", 4 * (2 * D + D * D)),
+        ("CropsItsEnds", 4 * ((ROWS - 8) * D + D * D)),
+        ("Widening", 4 * (ROWS * D + D * D)),
+        ("PivotsAlone", 0),
+        ("PatchedOver", 0),
         ("Pooled", 0),
         ("Reduced", 0),
         ("Cropped", 0),
@@ -135,8 +140,41 @@ def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_i
         ("ReadsAPartOfEach", 2 * X + N * (2 * STEP + STEP) + 2 * X),  # of each step's two copies one is read
         ("ReusesMemory", 2 * X + 2 * STEP),
         ("Unchanged", 0),
+        ("KeepsItsMean", 2 * X + 2 * N * D + N * D),  # a mean, and the buffer
+        ("Folds", 2 * X + 5 * X),  # which elements of five copies are padding is not followed
+        ("FoldsAll", X + 2 * 4 * X + X),
     ],
 )
 def test_of_what_a_call_makes_only_what_it_writes_and_reads_crosses(layer: str, words: int, runner: Executor) -> None:
     facts = runner.run("facts", Case(f"core.trial.counts.slices:{layer}", N, D, 1, batch_size=B)).values
     assert facts["min_bytes"] == 4 * words
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        # The input and the output, the output's gradient and the input's; what is made in between, twice.
+        ("ArcTangent", 4 * X + 2 * 2 * X),  # x² + 1
+        ("LogAddExp", 4 * X + X + 2 * 3 * X),  # what is beside the input; 1 + exp(beside − x)
+        ("AddsInItsBackwardPass", 4 * X + 2 * 2 * X),
+        # h, its sine and their sum, once again; the gradients of the sum, and of h from the sine, with its cosine.
+        ("Checkpointed", 4 * X + 2 * 3 * X + 2 * 3 * X + 2 * 4 * X),
+        # sin x, 2x and its sum with x; cos x, and the gradient of 2x. The first gradient becomes the sum of all.
+        ("SumsGradients", 4 * X + 2 * 3 * X + 2 * 2 * X),
+    ],
+)
+def test_only_sums_of_gradients_need_no_memory_of_their_own(layer: str, words: int, runner: Executor) -> None:
+    facts = runner.run("facts", Case(f"core.trial.counts.slices:{layer}", N, D, 1, batch_size=B, mode="train")).values
+    assert facts["min_bytes"] == 4 * words
+
+
+def test_a_backward_pass_reads_what_its_gradients_need(runner: Executor) -> None:
+    facts = runner.run("facts", Case("core.trial.counts.mixture:FrozenKernel", N, D, 1, mode="backward")).values
+    assert facts["read_bytes"] == 4 * (N * D + 3 * D * D)  # the output's gradient and the weights
+
+
+def test_a_copy_by_python_is_read_and_written_as_any_other(runner: Executor) -> None:
+    facts = runner.run("facts", Case("core.trial.counts.dependent:CopiesItsState", N, D, 1, batch_size=B)).values
+    first, further, sums, states = X + STEP, 2 * (N - 1) * STEP, 2 * N * STEP, 2 * N * STEP
+    assert facts["min_bytes"] == 4 * (2 * X + first + further + sums + states)
+    assert facts["read_bytes"] == 4 * X
