@@ -15,7 +15,7 @@ from harness.core.model.formatting import counted
 from harness.core.model.polynomial import Term
 from harness.core.stats.interval import CONFIDENCE
 
-from .laws import ROUNDING, Floats, Sizes, design, largest, term_exponents, varying_axes
+from .laws import ROUNDING, Floats, Sizes, design, largest, varying_axes
 
 # A law needs at least this many sizes: with two, any law of two terms fits.
 FEWEST_SIZES = 3
@@ -116,7 +116,7 @@ def curves_near(terms: Iterable[Term], axis: str, sizes: Sizes, target: Floats, 
         left = target - heights[:, None] * curves
         coefficients = left @ inverse.T
         parts = coefficients * design(others, at)
-        powers = np.array([float(term_exponents(term, axis, at)[0]) for term in others])
+        powers = [term.exponent(axis, at.n[0]) for term in others]
         risen = heights * factor(at)
         exponents = (parts @ powers + risen * slopes) / (parts.sum(axis=1) + risen)
         rss = ((left - coefficients @ columns.T) ** 2).sum(axis=1)

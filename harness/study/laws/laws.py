@@ -368,7 +368,7 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     d exponent / d c_j = (term_j / cost) · (exponent_j − exponent).
     """
     values = design(law.terms, size)[0]
-    powers = np.array([float(term_exponents(term, axis, size)[0]) for term in law.terms])
+    powers = np.array([term.exponent(axis, size.n[0]) for term in law.terms])
     cost, added, faster = float(values @ law.values), 0.0, 0.0
     if law.known is not None:
         added, faster = float(law.known(size)[0]), float(law.known.exponents(axis, size)[0])
@@ -379,14 +379,13 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     if added > 0 and law.known is not None:
         powers = np.append(powers, faster)
         half_width = math.hypot(half_width, NORMAL * law.known.error * added / (cost + added) * abs(faster - mean))
-    if len(powers) > 1:  # a sum grows no slower than its slowest term and no faster than its fastest
-        return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
-    return Range(mean, mean, mean)
+    # A sum grows no slower than its slowest term and no faster than its fastest.
+    return Range(mean, max(mean - half_width, float(powers.min())), min(mean + half_width, float(powers.max())))
 
 
 def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: float) -> Range:
     """The range from the law's own exponent to the exponent with the largest possible hidden term."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
-    value = (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
+    value = (1 - share) * without + share * hidden.term.exponent(axis, size.n[0])
     return Range(without, min(without, value), max(without, value))

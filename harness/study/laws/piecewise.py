@@ -158,6 +158,8 @@ _EXACT_DRIFT = 0.10
 _FARTHEST = 100.0
 # At most this many cuts between smaller and larger sizes are tried.
 _MOST_CUTS = 8
+# A size nearer than this many doublings above a cut shows scatter, and counts as this far.
+_CLOSEST = 0.1
 # A law fitted below a cut is tested up to this many times the n of the cut.
 _TESTED_UP_TO = 4
 
@@ -186,14 +188,13 @@ class Predictor:
     def __call__(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> Range:
         """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b, own)])
-        expected, least, most = self._unmeasured(size)
+        of_known, expected, least, most = self._of_known(size)
         fitted = self._averaged(size)
         value = fitted + expected
         if value == 0:
             return Range(0.0, 0.0, 0.0)
-        drift = self.drift * self.outside(n, d, h, b, own)
-        of_known = self._error_of_known(size) / value
-        deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known)
+        drift = self.drift * self.outside(size)
+        deviation = math.hypot(self._of_the_law(size, fitted), self.scatter, drift, of_known / value)
         half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
         hidden_down, hidden_up = self._hidden(size)
         down = math.hypot(half_width, math.log(value / (fitted + least)), hidden_down)
@@ -233,16 +234,13 @@ class Predictor:
 
         return Sizes(*map(nearest, AXES), {letter: nearest(letter) for letter in size.own})
 
-    def _unmeasured(self, size: Sizes) -> tuple[float, float, float]:
-        """What no measured size had and this one may have: expected, least and most."""
-        if self.law.known is None:
-            return 0.0, 0.0, 0.0
-        expected, least, most = self.law.known.unmeasured(size)
-        return float(expected[0]), float(least[0]), float(most[0])
-
-    def _error_of_known(self, size: Sizes) -> float:
+    def _of_known(self, size: Sizes) -> tuple[float, float, float, float]:
+        """The error of the known cost, then what no measured size had and this one may have: expected, least, most."""
         known = self.law.known
-        return known.error * float(known(size)[0]) if known is not None else 0.0
+        if known is None:
+            return 0.0, 0.0, 0.0, 0.0
+        expected, least, most = known.unmeasured(size)
+        return known.error * float(known(size)[0]), float(expected[0]), float(least[0]), float(most[0])
 
     def _averaged(self, size: Sizes) -> float:
         """The geometric mean of the law and its rivals, weighted by how closely each follows the points.
@@ -262,9 +260,8 @@ class Predictor:
         weights = np.array([(least / max(law.noise, least)) ** (len(self.measured) / 2) for law in laws])
         return weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
 
-    def outside(self, n: float, d: float, h: float = 1, b: float = 1, own: OwnSize = ()) -> float:
+    def outside(self, size: Sizes) -> float:
         """The number of doublings, over all axes, by which a size lies outside the measured sizes; 0 inside them."""
-        size = Sizes.of([(n, d, h, b, own)])
         inside = self._inside(size)
         return sum(abs(math.log2(size.axis(axis)[0] / inside.axis(axis)[0])) for axis in self.law.varied)
 
@@ -331,6 +328,6 @@ def _drift(
         off, doublings = np.log(costs[tried] / predicted), np.log2(sizes.n[tried] / cut)
         # What the points themselves are uncertain by is no error of the law.
         excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
-        total += float(np.mean(excess / doublings**2))
+        total += float(np.mean(excess / np.maximum(doublings, _CLOSEST) ** 2))
         checks += 1
     return math.sqrt(total / checks), checks

@@ -39,9 +39,9 @@ def test_the_farther_outside_the_wider() -> None:
     predict = predictor(SEEN, noisy(attention(SEEN, 1e11), 0.03, 1))
     widths = [said.hi / said.lo for said in (predict(n, 256, 8) for n in (512, 1024, 2048, 8192))]
     assert widths == sorted(widths)
-    assert predict.outside(512, 256, 8) == 0
-    assert predict.outside(1024, 256, 8) >= 1
-    assert predict.outside(512, 1024, 8) >= 2
+    assert predict.outside(Sizes.of([(512, 256, 8, 1)])) == 0
+    assert predict.outside(Sizes.of([(1024, 256, 8, 1)])) >= 1
+    assert predict.outside(Sizes.of([(512, 1024, 8, 1)])) >= 2
 
 
 def test_costs_whose_law_broke_before_are_predicted_with_less_certainty() -> None:
