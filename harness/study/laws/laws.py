@@ -230,8 +230,9 @@ class Law:
 
     def position(self, sizes: Sizes) -> Floats:
         """Return where each size lies among the breaks, (points,): its n, or its largest memory block in bytes."""
-        of_memory = self.known is not None and any(one.bytes is not None for one in self.breaks)
-        return self.known.largest_memory_block(sizes) if of_memory and self.known is not None else sizes.n
+        if self.known is None or all(found.bytes is None for found in self.breaks):
+            return sizes.n
+        return self.known.largest_memory_block(sizes)
 
     @property
     def terms(self) -> tuple[Term, ...]:

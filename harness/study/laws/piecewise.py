@@ -58,12 +58,11 @@ def fit_pieces(
     """
     terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
     breaks = _breaks(sizes, costs, errors, terms, known, along_memory=False)
-    if breaks and known is not None:
+    if known is not None:
         # Where memory blocks grow with the heads, large ones cause a jump at another n for each number of heads.
         of_memory = _breaks(sizes, costs, errors, terms, known, along_memory=True)
-        breaks = of_memory if 0 < len(of_memory) < len(breaks) else breaks
-    elif known is not None:
-        breaks = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+        if not breaks or 0 < len(of_memory) < len(breaks):
+            breaks = of_memory
     if not breaks:
         return fit_law(sizes, costs, errors, expected, known)
     position = _position(sizes, known, breaks[-1].bytes is not None)
@@ -118,8 +117,8 @@ def find_break(
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
     near = curves_near([terms[i] for i in whole.terms_of(whole.best)], "n", sizes, target, weights)
-    smooth = [(float(curves.rss.min(initial=np.inf)), curves.parameters) for curves in near]
-    rss_of_one, size_of_one = min([(float(whole.rss[whole.best]), int(whole.size[whole.best])), *smooth])
+    smooth = [(curves.rss.min(initial=np.inf), curves.parameters) for curves in near]
+    rss_of_one, size_of_one = min([(whole.rss[whole.best], int(whole.size[whole.best])), *smooth])
     whole_cost = target + added
     found: list[tuple[float, Break]] = []
     position = _position(sizes, known, along_memory)
@@ -134,14 +133,14 @@ def find_break(
         spent, freedom = max(used - size_of_one, 1), len(costs) - used
         if freedom < 1:
             continue
-        rss = max(sum(float(piece.rss[piece.best]) for piece in pieces), len(costs) * ROUNDING**2)
+        rss = max(sum(piece.rss[piece.best] for piece in pieces), len(costs) * ROUNDING**2)
         excess = (rss_of_one - rss) / spent / (rss / freedom)
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         below, above = (piece.predicted(piece.best, columns) + added for piece in pieces)
         here = position == start
         jump = float(np.median(np.log(whole_cost[here] / below[here])))
         off = np.log(whole_cost / np.where(sides[0], below, above))
-        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
+        least = max(_LEAST_JUMP, _SCATTERS * math.sqrt(off @ off / freedom))
         if excess > chance and abs(jump) >= np.log1p(least):
             found.append((rss, Break(float(sizes.n[sides[1]].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
