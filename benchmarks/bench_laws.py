@@ -5,8 +5,9 @@ noise; each tool names the law. Four outcomes: `told`, every term and no other; 
 there are others that cannot be told; `undetermined`; `wrong`. The other tools know one term: of a sum of two, the
 faster growing one counts as `leading`.
 
-Two more tables count the determined laws and those determined wrongly: laws of three and four sizes with the terms of
-the counts, and costs that are no sum of terms. The last one tells how many predictions beyond the sizes hold the cost.
+Three more tables count the determined laws and those determined wrongly: laws of three and four sizes with the terms of
+the counts, costs that are no sum of terms, and powers of n at several widths. The last one tells how many predictions
+beyond the sizes hold the cost.
 
     HARNESS_BENCH_DRAWS=1000      of each of the 21 laws at each level of noise (about six minutes)
 """
@@ -141,16 +142,37 @@ def test_predictions() -> None:
         print(f"{title:>20}, noise {noise:.1%}: " + "   ".join(cells))
 
 
-def _holds(law: Law, n: Floats, truth: float) -> bool:
-    exponent = exponent_of(law, "n", n[-1], 1)
+WIDTHS = {
+    "default grid": grid(DOUBLING, (128, 256), (2, 8)),
+    "4 n, 3 d": grid((128, 256, 512, 1024), (64, 128, 256)),
+}
+
+
+def test_several_widths() -> None:
+    print("\nn^p·d with the terms 1, nd, n²d: determined, and of these with an interval that excludes p")
+    for (title, sizes), power in itertools.product(WIDTHS.items(), (1.0, 1.3, 1.5, 1.8, 2.0)):
+        for noise in (0.005, 0.01, 0.02, 0.05):
+            costs, errors = 1e-9 * sizes.n**power * sizes.d, np.full(len(sizes), noise)
+            terms = (Term(), Term(n=1, d=1), Term(n=2, d=1))
+            laws = [fit_pieces(sizes, noisy(costs, noise, draw), errors, terms) for draw in range(DRAWS)]
+            _print_wrong(
+                f"n^{power}·d, {title}, noise {noise:.1%}",
+                laws,
+                lambda law, sizes=sizes, power=power: _holds(law, sizes.n, power, sizes.d[-1]),
+                allowed=0.05,  # the share that 95 % intervals may miss
+            )
+
+
+def _holds(law: Law, n: Floats, truth: float, d: float = 1) -> bool:
+    exponent = exponent_of(law, "n", n[-1], d)
     return exponent is not None and exponent.lo <= truth <= exponent.hi
 
 
-def _print_wrong(title: str, laws: list[Law], is_right: Callable[[Law], bool]) -> None:
+def _print_wrong(title: str, laws: list[Law], is_right: Callable[[Law], bool], allowed: float = 0.0) -> None:
     determined = [law for law in laws if law.determined]
     wrong = sum(not is_right(law) for law in determined)
     print(f"{title:>44}: {len(determined):4} of {len(laws)} determined, {wrong} wrong")
-    assert not wrong
+    assert wrong <= allowed * len(laws)
 
 
 def _drawn(truth: tuple[Term, ...], noise: float, draw: int) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from harness.core.model.formatting import counted
 from harness.core.model.polynomial import Term
 from harness.core.stats.interval import CONFIDENCE
 
-from .laws import ROUNDING, Floats, Sizes, design, largest, term_exponents, varying_axes
+from .laws import ROUNDING, Floats, Sizes, design, largest, varying_axes
 
 # A law needs at least this many sizes: with two, any law of two terms fits.
 FEWEST_SIZES = 3
@@ -70,6 +70,8 @@ _STEP = 0.01
 _POWERS, _LOGS = np.array([(power, log) for log in (0, 1) for power in np.arange(_STEP, 4, _STEP)]).T
 # At least this many points more than parameters show how well a curve fits.
 _FEWEST_FREE = 2
+# A curve of which a smaller share is left beside the other terms is not told apart from them (sums of squares).
+_LEAST_TOLD = 1e-13
 
 
 class Curves(NamedTuple):
@@ -112,12 +114,14 @@ def curves_near(terms: Iterable[Term], axis: str, sizes: Sizes, target: Floats, 
         columns = design(others, sizes) * weights[:, None]
         inverse, curves = np.linalg.pinv(columns), rises * factor(sizes) * weights
         free = curves - curves @ inverse.T @ columns.T
-        heights = free @ target / (free**2).sum(axis=1)
+        scale, least = (free**2).sum(axis=1), _LEAST_TOLD * (curves**2).sum(axis=1)
+        heights = free @ target / np.maximum(scale, least)
         left = target - heights[:, None] * curves
         coefficients = left @ inverse.T
         parts = coefficients * design(others, at)
-        powers = np.array([float(term_exponents(term, axis, at)[0]) for term in others])
+        powers = [term.exponent(axis, at.n[0]) for term in others]
         risen = heights * factor(at)
         exponents = (parts @ powers + risen * slopes) / (parts.sum(axis=1) + risen)
         rss = ((left - coefficients @ columns.T) ** 2).sum(axis=1)
-        yield Curves(rss[heights > 0], exponents[heights > 0], len(others) + 2)
+        is_told = (heights > 0) & (scale > least)
+        yield Curves(rss[is_told], exponents[is_told], len(others) + 2)

@@ -328,14 +328,14 @@ def _untold(problem: _Problem, law: Law, axis: str) -> str:
 
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:
     """Widen the exponent along an axis to those of curves that are no sum of terms."""
-    rss, at = float(problem.fits.rss[chosen]), problem.sizes[laws.largest(problem.sizes)]
+    rss, at = problem.fits.rss[chosen], problem.sizes[laws.largest(problem.sizes)]
     for curves in curves_near(law.terms, axis, problem.sizes, problem.target, problem.weights):
         exponents = curves.plausible(len(problem.target), rss)
         exponent = laws.exponent_at(law, axis, at)
         if exponent is not None and exponents.size:
             down, up = law.trends[axis]
-            down += min(float(exponents.min()) - exponent.lo, 0)
-            up += max(float(exponents.max()) - exponent.hi, 0)
+            down += min(exponents.min() - exponent.lo, 0)
+            up += max(exponents.max() - exponent.hi, 0)
             law = replace(law, trends={**law.trends, axis: (down, up)})
     return law
 

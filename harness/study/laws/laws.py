@@ -363,7 +363,7 @@ def _exponent_of_one(law: Law, axis: str, size: Sizes) -> Range:
     d exponent / d c_j = (term_j / cost) · (exponent_j − exponent).
     """
     values = design(law.terms, size)[0]
-    powers = np.array([float(term_exponents(term, axis, size)[0]) for term in law.terms])
+    powers = np.array([term.exponent(axis, size.n[0]) for term in law.terms])
     cost, added, faster = float(values @ law.values), 0.0, 0.0
     if law.known is not None:
         added, faster = float(law.known(size)[0]), float(law.known.exponents(axis, size)[0])
@@ -382,4 +382,4 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
     """The exponent with the largest possible hidden term; `without` is the law's own."""
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
-    return (1 - share) * without + share * float(term_exponents(hidden.term, axis, size)[0])
+    return (1 - share) * without + share * hidden.term.exponent(axis, size.n[0])

@@ -114,8 +114,8 @@ def find_break(
     columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
     whole = all_subsets(columns, target)
     near = curves_near([terms[i] for i in whole.terms_of(whole.best)], "n", sizes, target, weights)
-    smooth = [(float(curves.rss.min(initial=np.inf)), curves.parameters) for curves in near]
-    rss_of_one, size_of_one = min([(float(whole.rss[whole.best]), int(whole.size[whole.best])), *smooth])
+    smooth = [(curves.rss.min(initial=np.inf), curves.parameters) for curves in near]
+    rss_of_one, size_of_one = min([(whole.rss[whole.best], int(whole.size[whole.best])), *smooth])
     whole_cost = target + added
     found: list[tuple[float, Break]] = []
     position = position_of(sizes, known, along_memory)
@@ -130,14 +130,14 @@ def find_break(
         spent, freedom = max(used - size_of_one, 1), len(costs) - used
         if freedom < 1:
             continue
-        rss = max(sum(float(piece.rss[piece.best]) for piece in pieces), len(costs) * ROUNDING**2)
+        rss = max(sum(piece.rss[piece.best] for piece in pieces), len(costs) * ROUNDING**2)
         excess = (rss_of_one - rss) / spent / (rss / freedom)
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         below, above = (piece.predicted(piece.best, columns) + added for piece in pieces)
         here = position == start
         jump = float(np.median(np.log(whole_cost[here] / below[here])))
         off = np.log(whole_cost / np.where(sides[0], below, above))
-        least = max(_LEAST_JUMP, _SCATTERS * float(np.sqrt(off @ off / freedom)))
+        least = max(_LEAST_JUMP, _SCATTERS * math.sqrt(off @ off / freedom))
         if excess > chance and abs(jump) >= np.log1p(least):
             found.append((rss, Break(float(sizes.n[sides[1]].min()), float(start) if along_memory else None)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
@@ -154,6 +154,8 @@ _EXACT_DRIFT = 0.10
 _FARTHEST = 100.0
 # At most this many cuts between smaller and larger sizes are tried.
 _MOST_CUTS = 8
+# A size nearer than this many doublings above a cut shows scatter, and counts as this far.
+_CLOSEST = 0.1
 # A law fitted below a cut is tested up to this many times the n of the cut.
 _TESTED_UP_TO = 4
 
@@ -311,6 +313,6 @@ def _drift(
         off, doublings = np.log(costs[tried] / predicted), np.log2(sizes.n[tried] / cut)
         # What the points themselves are uncertain by is no error of the law.
         excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
-        total += float(np.mean(excess / doublings**2))
+        total += float(np.mean(excess / np.maximum(doublings, _CLOSEST) ** 2))
         checks += 1
     return math.sqrt(total / checks), checks

@@ -292,3 +292,16 @@ def test_times_that_fall_to_the_largest_size_may_fall_further(n: tuple[int, ...]
     for seed in range(5):
         found = fitted(curve, n, noise, seed, LINEAR)
         assert is_within(found.predict(2048, 64, 1, 1), curve, 2048)
+
+
+# Each size beside the next one: 512 is a five-hundredth of a doubling above 511.
+def test_neighbouring_sizes_do_not_widen_predictions_beyond_them() -> None:
+    def curve(length: Floats) -> Floats:
+        return 20e-6 + 1e-9 * length**2
+
+    n = tuple(size - less for size in DOUBLINGS[:5] for less in (1, 0))
+    for seed in range(5):
+        for noise in (0.005, 0.02):
+            said = fitted(curve, n, noise, seed, COUNTS).predict(2047, 64, 1, 1)
+            assert is_within(said, curve, 2047)
+            assert said.hi < 3 * said.lo
