@@ -25,7 +25,7 @@ from harness.study.report.report_data import Contents
 
 
 def make_run(path: Path, rows: Sequence[dict]) -> Path:
-    run_directory.create(path, compose([]).yaml, {})
+    run_directory.create(path, compose([]).record, {})
     writer = row_files.RowWriter(path)
     for one in rows:
         writer.write(one)
