@@ -40,8 +40,6 @@ from .style import GUIDE, canvas, error_bars, log_axes
 _ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
 # The most n that the legend names.
 _NAMED = 6
-# The most labels on an axis, which are side by side.
-_TICKS = 7
 # Approximate width of a character of a failure's text, in inches.
 _SIGN = 0.065
 
@@ -90,7 +88,7 @@ def ladder_rows(panel: Panel) -> list[str]:
 
 def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Mapping[int, str]) -> None:
     """Draw the costs as dots, the largest n on top, and the interval at the largest n as a bar."""
-    axis = cost.axis_of([panel], room=1.7, most=_TICKS)
+    axis = cost.axis_of([panel], room=1.7)
     if axis is None:
         axes.set_xticks([])
     else:
@@ -374,7 +372,7 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
         axes = figure.subplots()
         named = sorted({value for curve in curves for value in curve.n})
         x = {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]}
-        log_axes(axes, x=x, y=parts.seconds_axis([*beside.values(), *(y for curve in curves for y in curve.value)]))
+        log_axes(axes, x=x, y=parts.TIME.axis([*beside.values(), *(y for curve in curves for y in curve.value)]))
         for impl, time_s in beside.items():
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
             says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
