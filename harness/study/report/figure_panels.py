@@ -256,11 +256,11 @@ _BINARY = tuple([2.0**power for power in range(-1024, 1024, step)] for step in (
 
 
 def size_axis(sizes: Iterable[float]) -> Axis:
-    """A logarithmic axis that names measured n only."""
+    """A logarithmic axis that names measured sizes only."""
     measured = sorted(set(sizes))
     named = measured[:: -math.ceil(len(measured) / _MOST_SIZES)]
     room = 1.25 if len(measured) > 1 else 2.0
-    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, str(n)] for n in reversed(named)]}
+    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, f"{n:.12g}"] for n in reversed(named)]}
 
 
 def value_axis(values: Collection[float], text: NumberText, room: float = _ROOM, ladders: Ladders = _DECIMAL) -> Axis:

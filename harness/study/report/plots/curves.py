@@ -379,14 +379,8 @@ def write_label(
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
-    best = write_in_emptiest(axes, text, inside or boxes[:1], occupied, colour)
+    best = min(inside or boxes[:1], key=lambda box: sum(map(box.count_contains, occupied)))
     occupied.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
-
-
-def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], occupied: Iterable[NDArray], colour: str) -> Bbox:
-    """Write a text in the box that holds the fewest of the `occupied` places, and return that box."""
-    best = min(boxes, key=lambda box: sum(map(box.count_contains, occupied)))
     halo = [withStroke(linewidth=2.5, foreground="white")]
     place = best.x0, best.y0, text
     axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)
-    return best
