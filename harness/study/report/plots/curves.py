@@ -109,11 +109,7 @@ def curves(setting: parts.PanelSetting, cost: parts.Cost, most: int | None = Non
 def cost_title(panel: parts.Panel, cost: parts.Cost, several: bool) -> str:
     """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
     drawn = parts.cost_curves(panel, cost)
-    says = (
-        depth_sentence(drawn, {})
-        if cost is parts.DEPTH
-        else ratio_sentence(drawn, cost.label, exact=cost is not parts.TIME)
-    )
+    says = depth_sentence(drawn, {}) if cost is parts.DEPTH else ratio_sentence(drawn, cost)
     where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
     return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
 
