@@ -14,7 +14,7 @@ MACHINE = {"host": "vm", "kernel": "Linux 6.1", "python": "3.11.7", "cpu": {"mod
 
 def make_run(path: Path, slower: float = 1.0) -> Path:
     """Naive and fused attention at four lengths, three trials each, and one that ran out of memory."""
-    run_directory.create(path, compose([]).yaml, {**MACHINE, "user_commit": "abc123-dirty"})
+    run_directory.create(path, compose([]).record, {**MACHINE, "user_commit": "abc123-dirty"})
     writer = row_files.RowWriter(path)
     for case in (Case(impl, n, 64, 2) for impl in ("attention.naive", "attention.fused") for n in SIZES):
         for one in measured(case, slower * attention_time(case), 8 * case.seq_len**2):

@@ -97,7 +97,7 @@ def test_no_table_of_a_report_holds_a_formula(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_run_without_rows_has_the_texts_that_its_layers_gave(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(compose([]).yaml)
+    (tmp_path / "config.yaml").write_text(compose([]).record)
     stored = StoredRun(tmp_path, hostile_lines(), [], {}, {})
     (tmp_path / "summary.csv").write_text(to_csv(table(stored.lines)))
     read = read_run_directory(tmp_path)

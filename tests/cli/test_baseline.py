@@ -17,7 +17,7 @@ CASES = [Case("rnn.torch", n, 32, 1) for n in (64, 128, 256)]
 def run_of(path: Path, rows: list[dict]) -> Path:
     (path / "rows").mkdir(parents=True)
     (path / "rows" / "host-1.jsonl").write_text("".join(json.dumps({"schema": SCHEMA, **one}) + "\n" for one in rows))
-    (path / "config.yaml").write_text(compose(["seed=7"]).yaml)
+    (path / "config.yaml").write_text(compose(["seed=7"]).record)
     (path / "machine.json").write_text('{"torch": {"version": "2.13.0"}}')
     return path
 

@@ -22,7 +22,7 @@ def run(tmp_path: Path) -> Path:
     """A run of which only the tables were kept."""
     run = tmp_path / "run"
     run.mkdir()
-    (run / "config.yaml").write_text(compose([]).yaml)
+    (run / "config.yaml").write_text(compose([]).record)
     (run / "machine.json").write_text("{}")
     table(usual_lines()).to_csv(run / "summary.csv", index=False)
     return run

@@ -33,7 +33,6 @@ from .schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
 
 # Groups of sizes that the sizes of a paper would replace silently.
 _ELSEWHERE = ("shape", "preset")
-_SETTINGS = (*AXES, HEAD_DIM, "points")
 _LONGEST_QUOTE = 300
 _PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -78,7 +77,7 @@ def scaled(overrides: Sequence[str], config_dir: Path | None) -> tuple[list[str]
 
 
 def check_paper(content: Any, overrides: Sequence[str]) -> dict[str, Any]:
-    """The publication as a dictionary, with the overrides that `changed` its setting; empty without a paper.
+    """The publication as a dictionary; empty without a paper.
 
     Raises UsageError if the paper's file states no name or another name than its own. Sizes from a shape or a preset
     are an error too.
@@ -93,8 +92,7 @@ def check_paper(content: Any, overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         if key_of(override) in _ELSEWHERE:
             raise UsageError(f"{override}: paper={name} has sizes of its own; override those: seq_len=…, d_model=…")
-    changed = [override for override in overrides if key_of(override) in _SETTINGS]
-    return {**content, "changed": changed} if changed else dict(content)
+    return dict(content)
 
 
 def _last(overrides: Iterable[str], key: str) -> str | None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from harness.core.config.machine import GpuState, Machine, gpu_state_of, gpu_states, lock_advice, unlike_gpus, with_gpus
 from harness.core.model import file_io, formatting
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.formatting import NamedTexts
+from harness.core.model.formatting import NamedTexts, share
 from harness.core.model.sweep_axes import Case
 from harness.core.results.run_directory import check_writable
 
@@ -59,11 +59,6 @@ class Advice(NamedTuple):
     text: str
 
 
-def percent(share: float) -> str:
-    """`0.0321` → `3.2 %`, `0.321` → `32 %`."""
-    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
-
-
 def advice_for(c: Calibration) -> list[Advice]:
     """All advice, the most serious first; empty if nothing needs to change."""
     values = {
@@ -90,7 +85,7 @@ def _applicable(section: str, values: dict[str, Any]) -> Iterator[Advice]:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined)
-    environment.globals |= {"percent": percent, "noise_text": noise_text, "LIMITS": LIMITS}
+    environment.globals |= {"share": share, "noise_text": noise_text, "LIMITS": LIMITS}
     rules = yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
     for rule in rules[section]:
         if level := environment.compile_expression(rule["level"])(values):
@@ -107,7 +102,7 @@ def noise_text(c: Calibration) -> str:
     if c.noise is None:
         command = f"python -m harness calibrate device={c.device} threads={c.threads}"
         return f"noise floor: not measured ('{command}' measures it)"
-    floor = formatting.share(c.noise.floor)
+    floor = share(c.noise.floor)
     return f"noise floor {floor} at precision={c.precision} with threads={c.threads} on {c.device}"
 
 
@@ -136,7 +131,7 @@ def show_calibration(c: Calibration, console: Console) -> None:
     advice = advice_for(c)
     judged = verdict(advice)
     console.print(Text(f"{judged.capitalize()}{' to measure on' if 'fit' in judged else ''}.", _COLORS[judged]))
-    shown = ", ".join(f"{name} {percent(limit.care)} / {percent(limit.unfit)}" for name, limit in LIMITS.items())
+    shown = ", ".join(f"{name} {share(limit.care)} / {share(limit.unfit)}" for name, limit in LIMITS.items())
     console.print(Text(f"(care / not fit above: {shown}; see also the advice below)", style="dim"))
     for line in advice:
         console.print(Text(f"- {line.level}: {line.text}"))
@@ -147,17 +142,17 @@ def _noise_rows(c: Calibration) -> NamedTexts:
     if noise is None:
         yield "noise floor", "not measured"
         return
-    ends = [percent(end) for end in (noise.lo, noise.hi) if end is not None]
+    ends = [share(end) for end in (noise.lo, noise.hi) if end is not None]
     interval = f" ({' to '.join(ends)})" if ends else ""
-    yield f"noise floor, precision={c.precision}", f"{percent(noise.floor)}{interval}: {noise.ratios} pairs of equals"
-    yield "… a slow-down seen 4 times in 5", f"from {percent(noise.visible)} on"
+    yield f"noise floor, precision={c.precision}", f"{share(noise.floor)}{interval}: {noise.ratios} pairs of equals"
+    yield "… a slow-down seen 4 times in 5", f"from {share(noise.visible)} on"
     if c.noise_between_repeats is not None:
-        yield "… between repeats, a while apart", percent(c.noise_between_repeats)
+        yield "… between repeats, a while apart", share(c.noise_between_repeats)
     if c.noise_by_case:
         key, most = max(c.noise_by_case.items(), key=lambda item: item[1])
-        yield "… the least steady case", f"{_short(key)}: {percent(most)} apart at most"
+        yield "… the least steady case", f"{_short(key)}: {share(most)} apart at most"
     if c.disturbed_share is not None:
-        yield "trials while the machine was slow", percent(c.disturbed_share)
+        yield "trials while the machine was slow", share(c.disturbed_share)
     source = c.state.clocksource or f"clock source {_NOT_READABLE}"
     yield "a reading of the clock", f"{formatting.seconds(c.clock_s or 0.0)} ({source})"
 
@@ -188,9 +183,9 @@ def _machine_rows(c: Calibration) -> NamedTexts:
     quota = "none" if "cpu_quota" not in s.unreadable else _NOT_READABLE
     yield "quota of CPU time", f"{s.cpu_quota:g} CPUs" if s.cpu_quota is not None else quota
     yield "virtual machine", _yes(s.virtual, "yes", "no")
-    yield "stolen by the host", percent(c.load.steal_share) if c.load.steal_share is not None else _NOT_READABLE
-    named = ", ".join(f"{busy.name} {percent(busy.cores)} of a core" for busy in c.load.busiest)
-    yield "other processes", f"{percent(c.load.other_share)} of all CPUs" + (f" ({named})" if named else "")
+    yield "stolen by the host", share(c.load.steal_share) if c.load.steal_share is not None else _NOT_READABLE
+    named = ", ".join(f"{busy.name} {share(busy.cores)} of a core" for busy in c.load.busiest)
+    yield "other processes", f"{share(c.load.other_share)} of all CPUs" + (f" ({named})" if named else "")
     yield "swap", f"{formatting.size(s.swap_used_bytes)} used, {formatting.size(c.load.swapped_bytes)} moved meanwhile"
     yield "transparent huge pages", s.huge_pages or _NOT_READABLE
     yield "on battery", _yes(s.on_battery, "yes", "no")
@@ -265,21 +260,7 @@ def attachment(
     threads must also occur in the run. `machine` is what `describe_machine` returns.
     """
     try:
-        if not path.exists():
-            raise UsageError("there is none: python -m harness calibrate makes one")
-        data, made = load_calibration(path)
-        state = gpu_state_of(machine, made.device) or {}
-        gpu = made.gpu if made.device == "cpu" else state.get("name", machine["torch"]["gpu"])
-        for what, then, now in (
-            ("host", made.host, machine["host"]),
-            ("processor", made.cpu_model, machine["cpu"]["model"]),
-            ("torch", made.torch_version, machine["torch"]["version"]),
-            ("GPU", made.gpu, gpu),
-        ):
-            if then != now:
-                raise UsageError(f"{path} is of another {what}: {then}, here {now}")
-        if differing := unlike_gpus(*(with_gpus({}, {"": gpu_state or {}}) for gpu_state in (made.gpu_state, state))):
-            raise UsageError(f"{path} is of a GPU in another state: {'; '.join(differing)}")
+        data, made = _of_machine(machine, path)
         if made.device not in devices:
             raise UsageError(f"{path} is for device={made.device}")
         if made.threads not in threads:
@@ -287,6 +268,26 @@ def attachment(
     except UsageError as reason:
         return {"calibration": None, "calibration_note": str(reason)}
     return {"calibration": data, "calibration_note": None}
+
+
+def _of_machine(machine: Machine, path: Path) -> tuple[dict[str, Any], Calibration]:
+    """The calibration of this machine. Raises UsageError, with the reason, if the file has none."""
+    if not path.exists():
+        raise UsageError("there is none: python -m harness calibrate makes one")
+    data, made = load_calibration(path)
+    state = gpu_state_of(machine, made.device) or {}
+    gpu = made.gpu if made.device == "cpu" else state.get("name", machine["torch"]["gpu"])
+    for what, then, now in (
+        ("host", made.host, machine["host"]),
+        ("processor", made.cpu_model, machine["cpu"]["model"]),
+        ("torch", made.torch_version, machine["torch"]["version"]),
+        ("GPU", made.gpu, gpu),
+    ):
+        if then != now:
+            raise UsageError(f"{path} is of another {what}: {then}, here {now}")
+    if differing := unlike_gpus(*(with_gpus({}, {"": gpu_state or {}}) for gpu_state in (made.gpu_state, state))):
+        raise UsageError(f"{path} is of a GPU in another state: {'; '.join(differing)}")
+    return data, made
 
 
 def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
@@ -311,16 +312,8 @@ def doctor_rows(machine: Machine) -> NamedTexts:
     """The lines of `doctor`: advice about GPUs, and the state of the calibration."""
     advice = [advice for state in gpu_states(machine).values() for advice in gpu_advice(state)]
     yield from dict.fromkeys(("gpu-advice", line.text) for line in advice)
-    yield "calibration", _state(machine)
-
-
-def _state(machine: Machine) -> str:
-    if not PATH.exists():
-        return "none; make one with: python -m harness calibrate"
     try:
-        _, made = load_calibration(PATH)
-    except UsageError as error:
-        return str(error)
-    if (made.host, made.cpu_model) != (machine["host"], machine["cpu"]["model"]):
-        return f"{PATH} is of another machine; make one with: python -m harness calibrate"
-    return f"{verdict(advice_for(made))}, {noise_text(made)}, made {made.date}"
+        _, made = _of_machine(machine, PATH)
+        yield "calibration", f"{verdict(advice_for(made))}, {noise_text(made)}, made {made.date}"
+    except UsageError as reason:
+        yield "calibration", str(reason)

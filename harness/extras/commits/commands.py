@@ -32,7 +32,7 @@ from . import bisect
 from .change_position import TIME_IS_UP, TWO_STEPS
 from .history import HistoryRequest, add, compare_directly
 from .history_changes import time_changes, time_series
-from .history_file import SCHEMA, Blessing, Header, open_history, read_history
+from .history_file import SCHEMA, Blessing, Header, Ratio, open_history, read_history
 from .history_page import history_page
 
 _WORSE = 1
@@ -201,8 +201,7 @@ def run_bisect(options: argparse.Namespace) -> int:
 
 
 def _step_text(step: bisect.Step) -> str:
-    middle, lo, hi = map(formatting.change, (step.middle, step.lo, step.hi))
-    return f"{middle} (95 % interval {lo} – {hi})"
+    return Ratio(log_ratio=step.middle, lo=step.lo, hi=step.hi).text
 
 
 def _show_findings(request: bisect.BisectRequest, findings: bisect.Findings, out: str, console: Console) -> int:

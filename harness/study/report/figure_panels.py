@@ -7,7 +7,7 @@ logarithmic.
 
 import math
 import re
-from bisect import bisect
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -246,51 +246,35 @@ def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None
 
 # The most measured n that ticks name. Of more, every k-th is named, and always the largest.
 _MOST_SIZES = 8
-# The most ticks of an axis, and how far its range reaches beyond the values, as a factor.
-_MOST_TICKS, _ROOM = 16, 1.6
+# The most ticks of an axis with denser and wider ladders, and how far its range reaches beyond the values, as a factor.
+_MOST_TICKS, _ROOM = 8, 1.6
+# Ladders of round values for ticks, the densest first.
+Ladders = Sequence[Sequence[float]]
+_POWERS = range(-323, 309)
+_DECIMAL = tuple([float(f"{digit}e{power}") for power in _POWERS for digit in digits] for digits in ("125", "13", "1"))
+_BINARY = tuple([2.0**power for power in range(-1024, 1024, step)] for step in (1, 2, 4))
 
 
 def size_axis(sizes: Iterable[float]) -> Axis:
-    """A logarithmic axis that names measured n only."""
+    """A logarithmic axis that names measured sizes only."""
     measured = sorted(set(sizes))
     named = measured[:: -math.ceil(len(measured) / _MOST_SIZES)]
     room = 1.25 if len(measured) > 1 else 2.0
-    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, str(n)] for n in reversed(named)]}
+    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, f"{n:.12g}"] for n in reversed(named)]}
 
 
-def decimal_axis(values: Collection[float], text: NumberText, room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
-    """A logarithmic axis that contains all `values`, with up to three ticks a decade, and at most `most`."""
+def value_axis(values: Collection[float], text: NumberText, room: float = _ROOM, ladders: Ladders = _DECIMAL) -> Axis:
+    """A logarithmic axis that contains all `values`, with the ticks of the densest ladder that is not too dense."""
     lo, hi = min(values) / room, max(values) * room
-    steps = [(1, 2, 5), (1, 3), (1,)][bisect((1.8, 4.5), math.log10(hi / lo)) :]
-    powers = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
-    ladders = [[float(f"{digit}e{power}") for power in powers for digit in digits] for digits in steps]
-    return _axis(lo, hi, ladders, text, most)
-
-
-# Logarithmic axes of times and of counts that contain all values.
-seconds_axis = partial(decimal_axis, text=formatting.seconds)
-count_axis = partial(decimal_axis, text=formatting.count)
-
-
-def bytes_axis(values: Collection[float], room: float = _ROOM, most: int = _MOST_TICKS) -> Axis:
-    """A logarithmic axis of bytes that contains all `values`, with ticks at powers of 2, 4 or 16."""
-    lo, hi = min(values) / room, max(values) * room
-    steps = [1, 2, 4][bisect((5, 18), math.log2(hi / lo)) :]
-    end = math.ceil(math.log2(hi))
-    powers = [range(step * math.floor(math.log2(lo) / step), end + step, step) for step in steps]
-    ladders = [[2.0**power for power in of_step] for of_step in powers]
-    return _axis(lo, hi, ladders, formatting.size, most)
-
-
-def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: NumberText, most: int) -> Axis:
-    """The axis with the ticks of the first ladder that has at most `most` of them, or of the last."""
-    fitting = (ticks for ticks in ladders if sum(lo <= value <= hi for value in ticks) <= most)
-    ladder = next(fitting, ladders[-1])
-    if sum(lo <= value <= hi for value in ladder) < 2:
+    for ladder in ladders:
+        first, last = bisect_left(ladder, lo), bisect_right(ladder, hi)
+        if last - first <= _MOST_TICKS:
+            break
+    if last - first < 2:
         # The values are close together: extend the range to the next tick on either side.
-        lo = max((value for value in ladder if value <= lo), default=lo)
-        hi = min((value for value in ladder if value >= hi), default=hi)
-    ticks = [[value, formatting.round_text(text(value))] for value in ladder if lo <= value <= hi]
+        first, last = first - 1, last + 1
+        lo, hi = ladder[first], ladder[last - 1]
+    ticks = [[tick, formatting.round_text(text(tick))] for tick in ladder[first:last]]
     return {"range": [lo, hi], "ticks": ticks}
 
 
@@ -298,28 +282,32 @@ def _axis(lo: float, hi: float, ladders: Sequence[list[float]], text: NumberText
 class Cost:
     """A quantity drawn against n: its name, and functions of a line for its value and the ends of its interval.
 
-    `text` writes a value with its unit, and `axis` makes the axis for some values.
+    `text` writes a value with its unit, and `ladders` are the ticks of its axis.
     """
 
     label: str
     value: Callable[[CaseResult], float | None]
     text: NumberText
-    axis: Callable[..., Axis]
+    ladders: Ladders = _DECIMAL
     ends: "Callable[[CaseResult], Ends]" = lambda line: (None, None)
 
-    def axis_of(self, panels: Iterable[Panel], **limits: Any) -> Axis | None:
+    def axis(self, values: Collection[float], room: float = _ROOM) -> Axis:
+        """The axis for some values."""
+        return value_axis(values, self.text, room, self.ladders)
+
+    def axis_of(self, panels: Iterable[Panel], room: float = _ROOM) -> Axis | None:
         """The axis shared by all panels, so that they can be compared; None if no panel has a value.
 
         It fits the values, not the intervals: a very wide interval must not squeeze the values.
         """
         values = [value for panel in panels for value in map(self.value, panel.lines) if value is not None]
-        return self.axis(values, **limits) if values else None
+        return self.axis(values, room) if values else None
 
 
 _TIME_ENDS = attrgetter("time_lo_s", "time_hi_s")
-TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, seconds_axis, _TIME_ENDS)
-MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, bytes_axis)
-DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count, count_axis)
+TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=_TIME_ENDS)
+MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, _BINARY)
+DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count)
 
 
 @dataclass(frozen=True)

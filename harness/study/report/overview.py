@@ -85,7 +85,7 @@ def overview(
         return None
     crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
     first = charts[0]
-    growth = ratio_sentence(first.curves, first.title.lower(), exact=first.metric != "time")
+    growth = ratio_sentence(first.curves, COSTS[first.metric])
     title = fastest or growth or "Cost per call"
     bars = (parts.bars_caption((end for curve in chart.curves for end in curve.ends()), chart.axis) for chart in charts)
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
@@ -137,7 +137,7 @@ def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> Cos
     else:
         where = f"At n = {max(curve.n[-1] for curve in curves)}"
         message = exponent_sentence(_law_exponents(panel, curves, fitted), where, shown)
-        message = message or ratio_sentence(curves, cost.label, exact=False)
+        message = message or ratio_sentence(curves, cost)
     return CostChart(metric, cost.label.capitalize(), message, axis, curves)
 
 

@@ -15,7 +15,7 @@ from harness.core.results.columns import CaseResult
 from harness.study.laws.roofline import Roof, RoofPoint
 
 from .document import grouped
-from .figure_panels import Chart, Panel, decimal_axis, seconds_axis
+from .figure_panels import TIME, Chart, Panel, value_axis
 
 # An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
 _BELOW_LEAST = 0.3
@@ -78,8 +78,8 @@ def accuracy_chart(panel: Panel) -> Chart | None:
         }
         for line in drawn
     ]
-    x = seconds_axis([point["x"] for point in points])
-    y = decimal_axis([point["y"] for point in points], "{:.0e}".format, room=2.0)
+    x = TIME.axis([point["x"] for point in points])
+    y = value_axis([point["y"] for point in points], "{:.0e}".format, room=2.0)
     front = pareto_front((point["x"], point["y"]) for point in points if point["n"] == largest)
     return {"x": x, "y": y, "n": largest, "curves": _curves(points), "front": _staircase(front, y["range"][1])}
 
@@ -151,12 +151,12 @@ def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
     noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: an interval without width
     ridge = peak / roof.bandwidth_bytes_per_s
     reach = [ridge, *(point.flops_per_byte for point in points)]
-    x = decimal_axis([min(reach) / 1.5, max(reach)], formatting.three)
+    x = value_axis([min(reach) / 1.5, max(reach)], formatting.three)
     corners = [x["range"][0], ridge, x["range"][1]]
     limits = [roof.at(corner) for corner in corners]
     return {
         "x": x,
-        "y": decimal_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
+        "y": value_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
         "roof": {
             "x": corners,
             "y": limits,

@@ -19,47 +19,23 @@ from harness.core.model.layer_options import options_of, value_text
 from harness.core.model.sweep_axes import AXES
 from harness.core.results.stored_run import StoredRun
 
-# Values that Hydra's grammar reads as one value without quotes.
-_PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%-]+")
-
 # Settings about where and how far a run measured, not what.
 _LEFT_OUT = ("out", "retry", "launcher", "wait")
-# Their options stand apart from those of the axes and of single settings.
-_APART = (*_LEFT_OUT, "precision", "paper")
 
 
 def reproduce_command(config: StoredConfig) -> str:
     """Return the command that measures a run's cases again, from the configuration stored with the run.
 
     It is `python -m harness sweep` with what the user typed, quoted for a shell. `out` is left out, because a run has
-    its own directory. The configuration of an older run lacks what the user typed. Its command sets everything that
-    differs from `conf/sweep.yaml`. Raises KeyError without a precision.
+    its own directory. Raises KeyError if the configuration lacks what the user typed.
     """
-    typed = config.get("overrides")
-    if isinstance(typed, list):
-        options = [text for text in map(str, typed) if re.split(r"[.=]", text.lstrip("+"))[0] not in _LEFT_OUT]
-        elsewhere = config.get("config_dir")
-    else:
-        options, elsewhere = _options(config)
-    more = ["--config-dir", str(elsewhere)] if elsewhere else []
-    return shlex.join(["python", "-m", "harness", "sweep", *options, *more])
-
-
-def _options(config: StoredConfig) -> tuple[list[str], str | None]:
-    """The options that give this configuration, and `DIR` if the paper's file is in a directory of the user's own."""
-    paper, changed, elsewhere = config.get("paper"), _changed(config, _conf("sweep")), None
-    options = list[str]()
-    if isinstance(paper, Mapping) and "name" in paper:
-        options = [f"{name}={paper[key]}" for name, key in (("paper", "name"), ("scale", "scale")) if paper.get(key)]
-        options += map(str, paper.get("changed", ()))
-        elsewhere = None if (conf_directory() / "paper" / f"{paper['name']}.yaml").is_file() else "DIR"
-        # A paper's file has the axes.
-        changed = {name: text for name, text in changed.items() if name not in (*AXES, "points")}
-    options += map("=".join, changed.items())
-    precision = _precision_name(config["precision"])
-    if "=" in precision:
-        return [*options, *(f"precision.{value}" for value in precision.split())], elsewhere
-    return [*options, f"precision={precision}"], elsewhere
+    words = ["python", "-m", "harness", "sweep"]
+    for option in map(str, config["overrides"]):
+        if re.split(r"[.=]", option.lstrip("+"))[0] not in _LEFT_OUT:
+            words.append(option)
+    if directory := config.get("config_dir"):
+        words += ["--config-dir", str(directory)]
+    return shlex.join(words)
 
 
 def _conf(name: str) -> dict[str, Any]:
@@ -67,16 +43,11 @@ def _conf(name: str) -> dict[str, Any]:
     return yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def _changed(config: StoredConfig, usual: Mapping[str, Any]) -> dict[str, str]:
-    """The plain settings that differ from the usual ones, or from those of the schema."""
-    plain = {name: value for name, value in {**PLAIN, **usual}.items() if name in PLAIN and name not in _APART}
-    differing = [name for name in plain if name in config and as_list(config[name]) != as_list(plain[name])]
-    return {name: _written(config[name]) for name in differing}
-
-
 # The files of the default sweep, beside `conf/sweep.yaml`.
 _DEFAULT_FILES = ("sweep", "device/cpu", "shape/default", "preset/default")
 _DEFAULT_PRECISION = "quick"
+# Settings that are not compared one by one.
+_APART = (*_LEFT_OUT, "precision", "paper")
 
 
 def changed_settings(config: StoredConfig) -> dict[str, str]:
@@ -85,10 +56,14 @@ def changed_settings(config: StoredConfig) -> dict[str, str]:
     A precision or a paper has its name alone, and each option of layers is one setting with its own name. Settings
     about where the results are stored are left out.
     """
-    paper, launcher, plain = config.get("paper"), config.get("launcher") or {}, vars(Launcher())
+    paper = config.get("paper")
     settings = {"paper": str(paper["name"])} if paper else {}
-    usual = {key: value for name in _DEFAULT_FILES for key, value in _conf(name).items()}
-    settings |= _changed(config, usual)
+    usual = dict(PLAIN)
+    for file in _DEFAULT_FILES:
+        usual |= _conf(file)
+    for name in PLAIN:
+        if name in config and name not in _APART and as_list(config[name]) != as_list(usual[name]):
+            settings[name] = _written(config[name])
     if settings.pop("options", None):
         options = [options_of(text) for text in as_list(config["options"])]
         for name in dict.fromkeys(chain.from_iterable(options)):
@@ -96,8 +71,11 @@ def changed_settings(config: StoredConfig) -> dict[str, str]:
             settings[name] = ", ".join(dict.fromkeys(map(str, values)))
     if (precision := _precision_name(config["precision"])) != _DEFAULT_PRECISION:
         settings["precision"] = precision
-    elsewhere = {name: value for name, value in launcher.items() if plain.get(name, value) != value}
-    return settings | {f"launcher.{name}": _written(value) for name, value in elsewhere.items()}
+    launcher = vars(Launcher())
+    for name, value in (config.get("launcher") or {}).items():
+        if launcher.get(name, value) != value:
+            settings[f"launcher.{name}"] = _written(value)
+    return settings
 
 
 def _precision_name(precision: Mapping[str, Any]) -> str:
@@ -109,7 +87,7 @@ def _precision_name(precision: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value, a list of values, or a list of points, in Hydra's grammar."""
+    """A value, a list of values, or a list of points, as a user may type them."""
     items = as_list(value)
     text = ",".join(map(_item, items))
     return f"[{text}]" if any(isinstance(item, Mapping) for item in items) else text
@@ -118,12 +96,7 @@ def _written(value: Any) -> str:
 def _item(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{axis}:{_item(size)}" for axis, size in value.items()) + "}"
-    if value is None:
-        return "null"
-    text = str(value)
-    if not isinstance(value, str) or _PLAIN.fullmatch(text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "null" if value is None else str(value)
 
 
 @dataclass(frozen=True)

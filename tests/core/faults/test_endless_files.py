@@ -44,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "rows").mkdir(parents=True)
     rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
     (run / "rows" / "0001-host-1.jsonl").write_text("\n".join(rows) + "\n")
-    (run / "config.yaml").write_text(compose([]).yaml)
+    (run / "config.yaml").write_text(compose([]).record)
     (run / "machine.json").write_text('{"host": "vm"}')
     (run / "summary.csv").write_text(table(read_run_directory(run).lines).to_csv(index=False))
     return run

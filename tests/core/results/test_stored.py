@@ -22,7 +22,7 @@ def make(path: Path, config: str | None = None, machine: str | None = '{"host": 
     (path / "rows").mkdir(parents=True)
     rows = [json.dumps({"schema": SCHEMA, **row}) for row in measured(Case("rnn.torch", 64, 32, 1), 1e-3, 4096)]
     (path / "rows" / "host-1.jsonl").write_text("\n".join([*rows, "torn"]))
-    (path / "config.yaml").write_text(compose([]).yaml if config is None else config)
+    (path / "config.yaml").write_text(compose([]).record if config is None else config)
     if machine is not None:
         (path / "machine.json").write_text(machine)
     return path
@@ -38,7 +38,7 @@ def test_lines_notices_configuration_and_machine_are_read(tmp_path: Path) -> Non
     assert stored.machine == {"host": "vm"}
 
 
-_CONFIG = compose([]).yaml
+_CONFIG = compose([]).record
 
 
 @pytest.mark.parametrize(

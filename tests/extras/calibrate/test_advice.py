@@ -5,7 +5,7 @@ from screens.text_file import titled
 from syrupy import SnapshotAssertion
 
 from harness.extras.calibrate.machine_state import Busy
-from harness.extras.calibrate.record import advice_for, gpu_advice, percent, verdict
+from harness.extras.calibrate.record import advice_for, gpu_advice, verdict
 
 
 def test_a_machine_without_fault_is_fit_and_gets_no_advice(calibration) -> None:
@@ -69,11 +69,6 @@ def test_the_weightiest_comes_first_and_decides(spoilt) -> None:
     advice = advice_for(spoilt(turbo=True, governors=("ondemand",), steal_share=0.3))
     assert [one.level for one in advice] == ["unfit", "care", "note"]
     assert verdict(advice) == "not fit"
-
-
-def test_shares_are_told_in_per_cent() -> None:
-    told = {0: "0 %", 0.0004: "0.04 %", 0.0321: "3.2 %", 0.0999: "10 %", 0.05: "5 %", 0.995: "100 %", 2.3: "230 %"}
-    assert {share: percent(share) for share in told} == told
 
 
 @pytest.mark.parametrize(

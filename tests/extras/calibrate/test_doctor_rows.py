@@ -4,6 +4,7 @@ import platform
 from dataclasses import replace
 
 import pytest
+import torch
 from cli.test_doctor import Report, report  # noqa: F401  # a fixture
 from extras.calibrate.conftest import GOOD
 
@@ -16,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("forked_servers")
 
 
 def test_without_a_calibration_the_command_that_makes_one_is_told(report: Report) -> None:  # noqa: F811
-    assert report()["calibration"] == "none; make one with: python -m harness calibrate"
+    assert report()["calibration"] == "there is none: python -m harness calibrate makes one"
 
 
 def test_a_calibration_of_this_machine_is_summed_up(report: Report) -> None:  # noqa: F811
-    here = replace(GOOD, host=platform.node(), cpu_model=cpu_model())
+    here = replace(GOOD, host=platform.node(), cpu_model=cpu_model(), torch_version=torch.__version__)
     record.save(here, record.PATH)
     assert report()["calibration"].startswith(
         "fit, noise floor 2.1 % at precision=quick with threads=2 on cpu, made 20"
@@ -31,7 +32,9 @@ def test_a_calibration_of_this_machine_is_summed_up(report: Report) -> None:  # 
         f"usable with care, noise floor: not measured ('{command}' measures it), made 20"
     )
     record.save(replace(here, host="another"), record.PATH)
-    assert "is of another machine" in report()["calibration"]
+    assert "is of another host: another, here " in report()["calibration"]
+    record.save(replace(here, torch_version="1.0"), record.PATH)
+    assert "is of another torch: 1.0, here " in report()["calibration"]
     record.PATH.write_text("{")
     assert "not a calibration" in report()["calibration"]
 

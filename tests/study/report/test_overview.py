@@ -15,7 +15,7 @@ from harness.core.results.columns import CaseResult
 from harness.study.analyse import analyse
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.laws import Range
-from harness.study.report.figure_panels import Curve, panel_settings
+from harness.study.report.figure_panels import MEMORY, TIME, Curve, panel_settings
 from harness.study.report.overview import Overview, overview, overview_layers
 from harness.study.report.plots.cost_overview import cost_overview
 from harness.study.report.report_data import Contents
@@ -201,31 +201,28 @@ def curve(impl: str, values: Sequence[float], spread: float | None = None) -> Cu
 
 def test_a_ratio_names_the_layers_only_if_their_intervals_are_apart() -> None:
     apart = [curve("a.a", [1, 2, 4], 1.1), curve("b.b", [1, 4, 16], 1.1)]
-    assert (
-        ratio_sentence(apart, "time", exact=False)
-        == "From n = 64 to 256, the time grows 4.0-fold (a.a) to 16-fold (b.b)."
-    )
+    assert ratio_sentence(apart, TIME) == "From n = 64 to 256, the time per call grows 4.0-fold (a.a) to 16-fold (b.b)."
     close = [curve("a.a", [1, 2, 4], 1.2), curve("b.b", [1, 2, 5], 1.2)]
-    assert ratio_sentence(close, "time", exact=False) == "From n = 64 to 256, the time grows 3.1 to 6.5-fold."
-    assert ratio_sentence([curve("a.a", [1, 2, 4], 5.0)], "time", exact=False) == ""
-    assert ratio_sentence([curve("a.a", [1, 2, 4])], "time", exact=False) == ""
-    assert ratio_sentence([curve("a.a", [1])], "memory", exact=True) == ""
+    assert ratio_sentence(close, TIME) == "From n = 64 to 256, the time per call grows 3.1 to 6.5-fold."
+    assert ratio_sentence([curve("a.a", [1, 2, 4], 5.0)], TIME) == ""
+    assert ratio_sentence([curve("a.a", [1, 2, 4])], TIME) == ""
+    assert ratio_sentence([curve("a.a", [1])], MEMORY) == ""
 
 
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        (["n1", "n1", "n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
-        (["n1", "n2", "n3,n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
-        ([None, "n2", "n1"], "From n = 64 to 256, the time grows 3.5 to 4.6-fold."),
+        (["n1", "n1", "n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
+        (["n1", "n2", "n3,n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
+        ([None, "n2", "n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
         (["n1", "n1", "n2"], ""),
         (["n1,n3", "n1", "n2"], ""),
     ],
 )
 def test_times_of_two_hosts_have_no_ratio(hosts: list[str | None], said: str) -> None:
     of_hosts = replace(curve("a.a", [1, 2, 4], 1.1), host=hosts)
-    assert ratio_sentence([of_hosts], "time", exact=False) == said
-    assert ratio_sentence([of_hosts], "memory", exact=True) == "From n = 64 to 256, the memory grows 4.0-fold."
+    assert ratio_sentence([of_hosts], TIME) == said
+    assert ratio_sentence([of_hosts], MEMORY) == "From n = 64 to 256, the peak memory per call grows 4.0-fold."
 
 
 def test_depth_is_a_formula_where_one_is_exact_and_a_number_otherwise() -> None:

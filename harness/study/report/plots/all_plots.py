@@ -15,7 +15,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from harness.core.config.machine import Machine
 from harness.core.layers import layer_lookup
@@ -40,8 +39,6 @@ from .style import GUIDE, canvas, error_bars, log_axes
 _ROW, _AROUND, _WIDTH = 0.225, 1.1, 10.0
 # The most n that the legend names.
 _NAMED = 6
-# The most labels on an axis, which are side by side.
-_TICKS = 7
 # Approximate width of a character of a failure's text, in inches.
 _SIGN = 0.065
 
@@ -90,7 +87,7 @@ def ladder_rows(panel: Panel) -> list[str]:
 
 def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Mapping[int, str]) -> None:
     """Draw the costs as dots, the largest n on top, and the interval at the largest n as a bar."""
-    axis = cost.axis_of([panel], room=1.7, most=_TICKS)
+    axis = cost.axis_of([panel], room=1.7)
     if axis is None:
         axes.set_xticks([])
     else:
@@ -142,13 +139,14 @@ BASELINE = "attention.naive"
 _FULL_COLOUR = 8.0
 # With more sizes than this their labels are rotated.
 _FLAT = 8
-_UNSURE, _UNMEASURED = "0.93", "0.80"
+_UNMEASURED = "0.80"
 
 
 def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
     """Draw how many times as fast as the baseline each layer is, over (n, d): a heat map for each layer and h.
 
-    A cell is grey if the interval of its ratio contains 1. None if the baseline, or everything else, was not measured.
+    A cell has a ~ and no colour if the interval of its ratio contains 1. None if the baseline, or everything else, was
+    not measured.
     """
     ratios = speed_ratios(setting, baseline)
     if not ratios:
@@ -156,27 +154,29 @@ def speedup(setting: PanelSetting, baseline: str = BASELINE) -> Figure | None:
     heads, impls, widths, sizes = (sorted(set(values)) for values in zip(*ratios, strict=True))
     width = max(5.5, 0.62 * len(sizes) * len(heads) + 2.0)
     height = (0.42 * len(widths) + 0.45) * len(impls) + 0.7
-    caption = f"{setting.title}; purple: faster, orange: slower, pale: within measurement error, grey: not measured"
+    caption = f"{setting.title}; purple: faster, orange: slower, ~: within measurement error, grey: not measured"
     most = math.log2(_FULL_COLOUR)
-    look = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False, "linewidths": 0.5}
+    look: dict[str, Any] = {"cmap": "PuOr", "center": 0, "vmin": -most, "vmax": most, "cbar": False}
+    look |= {"linewidths": 0.5, "fmt": "", "annot_kws": {"fontsize": 9}}
     with canvas(width, height, _speedup_title(ratios, baseline), caption, style="white") as figure:
         cells = figure.subplots(len(impls), len(heads), squeeze=False)
         for (row, impl), (column, h) in product(enumerate(impls), enumerate(heads)):
             axes = cells[row][column]
-            of_cells = {
-                (x, y): ratios[h, impl, d, n]
-                for (y, d), (x, n) in product(enumerate(widths), enumerate(sizes))
-                if (h, impl, d, n) in ratios
-            }
             colours = np.full((len(widths), len(sizes)), np.nan)
-            for (x, y), ratio in of_cells.items():
-                if is_sure(ratio):
-                    colours[y, x] = ratio.value / math.log(2)
+            texts = np.full(colours.shape, "", dtype=object)
+            for (y, d), (x, n) in product(enumerate(widths), enumerate(sizes)):
+                ratio = ratios.get((h, impl, d, n))
+                if ratio is not None:
+                    sure = is_sure(ratio)
+                    colours[y, x] = sure * ratio.value / math.log(2)
+                    texts[y, x] = "~" * (not sure) + _ratio_text(ratio.ratio[0])
             below = sizes if row == len(impls) - 1 else False
             beside = widths if column == 0 else False
-            sns.heatmap(colours, ax=axes, xticklabels=below, yticklabels=beside, **look)
+            sns.heatmap(colours, annot=texts, ax=axes, xticklabels=below, yticklabels=beside, **look)
+            for text in axes.texts:
+                x, y = map(int, text.get_position())
+                text.set_color("white" if abs(colours[y, x]) > 0.75 * most else "0.15")
             axes.set_facecolor(_UNMEASURED)
-            _write_ratios(axes, of_cells)
             axes.set_title(f"{formatting.shortened(impl)}, h = {h}")
             axes.tick_params(axis="y", rotation=0)
             axes.tick_params(axis="x", rotation=45 if len(sizes) > _FLAT else 0)
@@ -214,24 +214,14 @@ def _speedup_title(ratios: _Ratios, baseline: str) -> str:
     return f"{of_fastest}, {of_slowest.format('')}" if least < 0 else of_fastest
 
 
-def _write_ratios(axes: Axes, of_cells: Mapping[tuple[int, int], CostRatio]) -> None:
-    """Write the ratio into each cell of a heat map; without a colour if it may be 1."""
-    for (x, y), ratio in of_cells.items():
-        dark = abs(ratio.value) > 0.75 * math.log(_FULL_COLOUR)
-        colour = "white" if dark else "0.15"
-        if not is_sure(ratio):
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=_UNSURE, edgecolor="white", lw=0.5))
-            colour = "0.5"
-        text = _ratio_text(ratio.ratio[0])
-        axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
-
-
 def _ratio_text(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 0.95 else f"{ratio:.2f}"
 
 
 # Width and height of the roofline, in inches.
 _ROOFLINE = (7.6, 4.8)
+# The areas of its markers at the smallest and the largest n, in square points.
+_AREAS = (18, 68)
 # Approximate width and height of its axes, in characters of a name.
 _SIGNS = (105, 26)
 
@@ -268,23 +258,19 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
 def _draw_under_roof(axes: Axes, curves: Sequence[parts.Chart], looks: Looks, roof: parts.Chart) -> None:
     """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
     sizes = [n for curve in curves for n in curve["n"]]
+    first_to_last = np.log([min(sizes), max(sizes)])
     *of_curves, of_roof = dense_places(axes, (list(zip(line["x"], line["y"], strict=True)) for line in (*curves, roof)))
     occupied = [*of_curves, of_roof]
     for curve, places in zip(curves, of_curves, strict=True):
         colour, marker, dash = looks[curve["impl"]]
         x, y = curve["x"], curve["y"]
         axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
-        area = [18 + 50 * _grown(n, min(sizes), max(sizes)) for n in curve["n"]]
+        area = np.interp(np.log(curve["n"]), first_to_last, _AREAS)
         intervals = list(zip(curve["lo"], curve["hi"], strict=True))
         inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
         axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
         error_bars(axes, x, intervals, colour, alpha=0.35)
         write_label(axes, formatting.shortened(curve["impl"]), places[-1], occupied, colour, _SIGNS)
-
-
-def _grown(n: int, first: int, last: int) -> float:
-    """The size of n on a logarithmic scale: 0 at the smallest n, 1 at the largest."""
-    return math.log(n / first) / math.log(last / first) if last > first else 0.5
 
 
 def accuracy(setting: PanelSetting) -> Figure | None:
@@ -373,8 +359,11 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     with canvas(*_ROOFLINE, title, panel.title) as figure:
         axes = figure.subplots()
         named = sorted({value for curve in curves for value in curve.n})
-        x = {**parts.size_axis(named), "ticks": [[value, f"{value:g}"] for value in named]}
-        log_axes(axes, x=x, y=parts.seconds_axis([*beside.values(), *(y for curve in curves for y in curve.value)]))
+        log_axes(
+            axes,
+            x=parts.size_axis(named),
+            y=parts.TIME.axis([*beside.values(), *(y for curve in curves for y in curve.value)]),
+        )
         for impl, time_s in beside.items():
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
             says = f"{formatting.printable(impl)}, n = {sizes[-1]}"

@@ -2,14 +2,12 @@
 
 import re
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 
 from harness.study.report.overview import CostChart, Crossing, Overview
 
-from .curves import dense_places, draw_curves, label_ends, shares, write_in_emptiest
+from .curves import dense_places, draw_curves, label_ends, shares, write_label
 from .style import canvas, log_axes, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
@@ -17,8 +15,10 @@ _WIDE, _HIGH, _AROUND = 4.7, 4.1, 1.25
 # The most characters in a line of a message.
 _MESSAGE = 60
 _POWER = re.compile(r"\bn\^(-?[\d.]*\d)")
-# Approximate size of a character of the crossing's label, as shares of the axes' width and height.
-_SIGN_WIDE, _SIGN_HIGH = 0.024, 0.053
+# Approximate width and height of a chart, in characters of the crossing's label.
+_SIGNS = (41, 19)
+# Height of that label, as a share of the chart's height from below, if no curve runs there.
+_LABEL_AT = 0.25
 
 
 def cost_overview(overview: Overview) -> Figure:
@@ -57,9 +57,6 @@ def _mark(axes: Axes, crossing: Crossing, chart: CostChart, colour: str) -> None
     """Mark a crossing with a line, its interval with a shade, and write its n where the fewest curves run."""
     axes.axvspan(crossing.lo, crossing.hi, color=colour, alpha=0.13, lw=0, zorder=0.5)
     axes.axvline(crossing.n, color=colour, ls=":", lw=1.4, zorder=0.6)
-    wide = _SIGN_WIDE * len(crossing.label)
     curve_places = dense_places(axes, (curve.points() for curve in chart.curves))
     x = shares(axes, [(crossing.n, chart.curves[0].value[0])])[0, 0]
-    left = min(max(x - wide / 2, 0.02), 0.98 - wide)
-    boxes = [Bbox.from_bounds(left, bottom, wide, _SIGN_HIGH) for bottom in np.linspace(0.03, 0.97 - _SIGN_HIGH, 12)]
-    write_in_emptiest(axes, crossing.label, boxes, curve_places, colour)
+    write_label(axes, crossing.label, (x, _LABEL_AT), curve_places, colour, _SIGNS)

@@ -109,11 +109,7 @@ def curves(setting: parts.PanelSetting, cost: parts.Cost, most: int | None = Non
 def cost_title(panel: parts.Panel, cost: parts.Cost, several: bool) -> str:
     """The title of a plot, which says how the cost grows in one of its panels, if anything is sure."""
     drawn = parts.cost_curves(panel, cost)
-    says = (
-        depth_sentence(drawn, {})
-        if cost is parts.DEPTH
-        else ratio_sentence(drawn, cost.label, exact=cost is not parts.TIME)
-    )
+    says = depth_sentence(drawn, {}) if cost is parts.DEPTH else ratio_sentence(drawn, cost)
     where = f" (d = {panel.d_model}, h = {panel.num_heads})" if several else ""
     return f"{says.removesuffix('.')}{where}" if says else f"{cost.label.capitalize()} against sequence length"
 
@@ -379,14 +375,8 @@ def write_label(
     beside = [(x - wide - 0.03, y - high / 2), (x + 0.03, y - high / 2)]
     boxes = [Bbox.from_bounds(*corner, wide, high) for corner in (*around, *beside)]
     inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= 1 and box.y0 >= 0.01 and box.y1 <= 0.99]
-    best = write_in_emptiest(axes, text, inside or boxes[:1], occupied, colour)
+    best = min(inside or boxes[:1], key=lambda box: sum(map(box.count_contains, occupied)))
     occupied.append(np.asarray(Path(best.corners()).interpolated(20).vertices))
-
-
-def write_in_emptiest(axes: Axes, text: str, boxes: Iterable[Bbox], occupied: Iterable[NDArray], colour: str) -> Bbox:
-    """Write a text in the box that holds the fewest of the `occupied` places, and return that box."""
-    best = min(boxes, key=lambda box: sum(map(box.count_contains, occupied)))
     halo = [withStroke(linewidth=2.5, foreground="white")]
     place = best.x0, best.y0, text
     axes.text(*place, va="bottom", fontsize=8, color=ink(colour), path_effects=halo, transform=axes.transAxes, zorder=5)
-    return best

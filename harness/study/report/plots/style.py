@@ -25,7 +25,6 @@ _THEME = {
     "axes.labelsize": 11,
     "figure.titlesize": 12.5,
     "grid.color": "0.88",
-    "svg.fonttype": "none",  # text stays text: small files, and searchable
 }
 # Inches: average width of a character of the title and of the caption, estimated a little high; heights of their lines;
 # and the margins.

@@ -12,7 +12,7 @@ from harness.study.claims.claim_rules import WIDEST
 from harness.study.laws.crossovers import ratio_at
 from harness.study.laws.laws import Range
 from harness.study.report.document import grouped
-from harness.study.report.figure_panels import Curve
+from harness.study.report.figure_panels import TIME, Cost, Curve
 
 # Exponents this far apart are worth two groups.
 _APART = 0.4
@@ -77,20 +77,20 @@ def _grow(group: Sequence[str], exponents: Sequence[float], shown: Sequence[str]
     return f"{_subject(group, shown, 'grow', are_others)} as {growth}"
 
 
-def ratio_sentence(curves: Sequence[Curve], what: str, exact: bool) -> str:
+def ratio_sentence(curves: Sequence[Curve], cost: Cost) -> str:
     """`From n = 64 to 2048, the time per call grows 32-fold (rnn.torch) to 595-fold (attention.packed).`
 
     It compares the curves that reach from the smallest to the largest n. Empty if there is one n only, or no interval
-    is known of a cost that is not `exact`. If the intervals leave open which layer grows most, it names none.
+    is known of a time. If the intervals leave open which layer grows most, it names none.
     """
     sizes = [n for curve in curves for n in curve.n]
     first, last = min(sizes, default=0), max(sizes, default=0)
     whole = (curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last))
-    folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, exact))}
+    folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, cost is not TIME))}
     if first == last or not folds:
         return ""
     least, most = min(folds, key=lambda impl: folds[impl].value), max(folds, key=lambda impl: folds[impl].value)
-    start = f"From n = {first} to {last}, the {what} grows"
+    start = f"From n = {first} to {last}, the {cost.label} grows"
     if folds[least].hi < folds[most].lo:
         ends = (f"{_times(folds[impl].value)}-fold ({printable(impl)})" for impl in (least, most))
         return f"{start} {' to '.join(ends)}."

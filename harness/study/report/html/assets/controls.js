@@ -14,10 +14,10 @@ function mark(look) {
   for (const [name, value] of Object.entries({ viewBox: "-7 -7 14 14", width: 14, height: 14, "aria-hidden": "true" })) {
     svg.setAttribute(name, value);
   }
-  const path = document.createElementNS(NS, "path");
-  path.setAttribute("d", look.path);
-  path.setAttribute("fill", look.colour);
-  svg.append(path);
+  const symbol = document.createElementNS(NS, "use");
+  symbol.setAttribute("href", `#symbol-${look.symbol}`);
+  symbol.setAttribute("fill", look.colour);
+  svg.append(symbol);
   return svg;
 }
 
