@@ -194,26 +194,14 @@ def triton_kernels() -> int:
     triton = sys.modules.get("triton.runtime.jit")
     if triton is None:
         return 0
-    kernels = {id(kernel): kernel for kernel in (*_frozen_kernels, *_listed_kernels(triton))}
-    return sum(_versions(kernel) for kernel in kernels.values())
-
-
-def _listed_kernels(triton: Any) -> list[Any]:
-    """Triton's kernels that the garbage collector lists."""
     # `type` is used because reading `__class__` of some of torch's objects raises a warning.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), triton.JITFunction)]
+    listed = [thing for thing in gc.get_objects() if issubclass(type(thing), triton.JITFunction)]
+    _noted_kernels.update({id(kernel): kernel for kernel in listed})
+    return sum(map(_versions, _noted_kernels.values()))
 
 
-# Kernels of modules that were imported before a fork. The garbage collector does not list frozen objects.
-_frozen_kernels: list[Any] = []
-
-
-def note_kernels() -> None:
-    """Note all kernels of Triton before `gc.freeze` hides them from `triton_kernels`."""
-    triton = sys.modules.get("triton.runtime.jit")
-    if triton is not None:
-        kernels = {id(kernel): kernel for kernel in (*_frozen_kernels, *_listed_kernels(triton))}
-        _frozen_kernels[:] = kernels.values()
+# Kernels of Triton by their identity. The garbage collector lists none that a fork server has frozen.
+_noted_kernels: dict[int, Any] = {}
 
 
 def compiled_anew() -> int:
@@ -380,27 +368,6 @@ def give_notice(pipe: int) -> None:
     sys.meta_path.insert(0, CompileNotice(pipe))
 
 
-class Stopwatch:
-    """Seconds between the compiler's start and end callbacks. Nested compilation counts once."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._depth = 0
-        self._began = 0.0
-
-    def start(self, *_: object) -> None:
-        """Record the compiler's start. The callback's arguments differ between torch versions and are ignored."""
-        if self._depth == 0:
-            self._began = perf_counter()
-        self._depth += 1
-
-    def stop(self, *_: object) -> None:
-        """Record the compiler's end."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += perf_counter() - self._began
-
-
 def measure_compilation(case: Case, seed: int) -> Answer:
     """Compile everything that the case's calls need, including the setup (a graph for the backward pass, a prefill).
 
@@ -411,20 +378,15 @@ def measure_compilation(case: Case, seed: int) -> Answer:
     - `graphs`: how many graphs the compiler made.
     - `graph_breaks`: how often it returned control to Python within the layer.
     """
-    from torch._dynamo.callback import callback_handler
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import calculate_time_spent, counters
 
-    watch = Stopwatch()
-    callback_handler.register_start_callback(watch.start)
-    callback_handler.register_end_callback(watch.stop)
     work = build(case, seed)
     first_call_s = call_until_compiled(work.call, work.sync)
     begin = perf_counter()
     work.call()
     work.sync()
     warm_call_s = perf_counter() - begin
-    # In older torch versions, the compiler does not report the start and end of a backward pass.
-    seconds = max(watch.seconds, compile_s(first_call_s, warm_call_s))
+    seconds = max(calculate_time_spent()["total_wall_time"], compile_s(first_call_s, warm_call_s))
     return {
         "compile_s": float(f"{seconds:.6g}"),
         "graphs": graphs(),

@@ -47,15 +47,9 @@ def module_of(kind: str) -> Any:
     return getattr(torch, kind)
 
 
-def _own_event(event: Any) -> Any:
-    """A subclass of torch's event with the present methods, which stay if somebody replaces those of torch's."""
-    methods = ("record", "query", "synchronize", "elapsed_time")
-    return type("Event", (event,), {name: getattr(event, name) for name in methods})
-
-
 # A layer may replace torch's for its own use. So the harness binds these here, before any layer is imported. `WAITS`
 # has functions that wait until the device has done its work. On the CPU, a call returns only when it is done.
-EVENTS = {kind: _own_event(module_of(kind).Event) for kind in GPUS}
+EVENTS = {kind: module_of(kind).Event for kind in GPUS}
 WAITS = {"cpu": lambda: None, **{kind: module_of(kind).synchronize for kind in GPUS}}
 
 

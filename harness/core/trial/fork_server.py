@@ -28,7 +28,6 @@ from typing import NoReturn
 import torch
 
 from harness.core.layers import layer_lookup
-from harness.core.results.row import KINDS
 from impls.registry import IMPLS
 
 from . import compilation, device, environment, layer_protocol, sandbox, trial_kinds
@@ -46,8 +45,6 @@ def serve(descriptor: int) -> NoReturn:
     """Serve requests on the socket `descriptor` until the driver closes it. Then end the process."""
     sandbox.adopt_orphans()
     compilation.set_up_compiler()
-    for purpose in KINDS:
-        trial_kinds.handler_of(purpose)  # before any layer of a user: the clocks are bound now
     for name in IMPLS:
         layer_lookup.load_class(name)
     environment.probe_matrices()
@@ -143,7 +140,7 @@ def _prepare(request: Request) -> None:
 
 def _freeze() -> None:
     """Exclude the imported modules from the garbage collection of trials, which would take 80 ms to visit them."""
-    compilation.note_kernels()
+    compilation.triton_kernels()  # it notes the kernels, which are not listed afterwards
     gc.collect()
     gc.freeze()
 

@@ -83,11 +83,6 @@ class NvmlGauge:
             }
         )
 
-    def driver(self) -> str | None:
-        """The version of NVIDIA's driver."""
-        version = self.ask("nvmlSystemGetDriverVersion", of_gpu=False)
-        return version.decode() if isinstance(version, bytes) else version
-
     @property
     def is_open(self) -> bool:
         """Whether NVML has found the GPU."""
@@ -199,4 +194,8 @@ def gpu_state(where: Sequence[Address], nvml: Any = None) -> dict[str, Any]:
     # ECC and MIG modes are pairs of the present mode and the one after the next start.
     state |= {name: value[0] for name, value in state.items() if isinstance(value, list | tuple)}
     power_mw = state.pop("power_limit_mw")
-    return {"driver": gauge.driver(), "power_limit_w": None if power_mw is None else power_mw / 1000, **state}
+    return {
+        "driver": gauge.ask("nvmlSystemGetDriverVersion", of_gpu=False),
+        "power_limit_w": None if power_mw is None else power_mw / 1000,
+        **state,
+    }

@@ -6,7 +6,6 @@ process, the supervisor, runs between the driver and the fork server. No process
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import resource
@@ -16,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from os import write
+from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -182,16 +181,11 @@ def connect_to_null(*descriptors: int) -> None:
     os.close(null)
 
 
-# A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
-# answer are therefore bound here, before any layer is imported.
-_encode = json.JSONEncoder().encode
-
-
 def send(pipe: int, answer: Answer) -> None:
     """Write the answer as one line of JSON."""
-    left = memoryview(_encode(answer).encode() + b"\n")
+    left = memoryview(f"{dumps(answer)}\n".encode())
     while left:
-        left = left[write(pipe, left) :]
+        left = left[os.write(pipe, left) :]
 
 
 # The line that a trial sends when it begins to compile.

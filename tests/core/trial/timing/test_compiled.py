@@ -7,12 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
+from harness.core.trial import compilation
 from harness.core.trial.compilation import call_until_compiled, compilations, compile_s, compiler_loaded
 
 
 @pytest.fixture
 def modules() -> Iterator[dict]:
-    with patch.dict(sys.modules):  # put back what a test replaces, also where there was nothing
+    with patch.dict(sys.modules), patch.dict(compilation._noted_kernels):  # put back what a test replaces, or adds
         for name in ("torch._dynamo.utils", "triton.runtime.jit"):
             sys.modules.pop(name, None)
         yield sys.modules

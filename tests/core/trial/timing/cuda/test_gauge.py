@@ -90,9 +90,9 @@ def test_all_is_told_in_the_units_that_the_names_say() -> None:
 
 def test_a_driver_that_does_not_tell_its_version_is_a_note_and_no_error() -> None:
     where = [("nvmlDeviceGetHandleByUUID", f"GPU-{UUID}")]
-    known = NvmlGauge(where, library(nvmlSystemGetDriverVersion=lambda: b"570.86"))
+    known = NvmlGauge(where, library(nvmlSystemGetDriverVersion=lambda: "570.86"))
     silent = NvmlGauge(where, library(nvmlSystemGetDriverVersion=refuse))
-    assert [known.driver(), silent.driver()] == ["570.86", None]
+    assert [gauge.ask("nvmlSystemGetDriverVersion", of_gpu=False) for gauge in (known, silent)] == ["570.86", None]
     assert "nvmlSystemGetDriverVersion" in silent.facts()["nvml_note"]
 
 
