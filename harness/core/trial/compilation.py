@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -345,27 +346,21 @@ def claims_compiled(impl: str) -> bool:
 _NEEDED_BY_COMPILING = "torch._inductor.compile_fx"
 
 
-class CompileNotice:
-    """Import hook that finds no module, and writes `NOTICE` to the pipe when the compiler is first imported.
+def give_notice(pipe: int) -> None:
+    """Make this process write `NOTICE` to the pipe when it begins to compile.
 
     The driver then allows time for compilation. It knows in advance which built-in layers compile. Whether a user's own
     layer compiles is known only once the layer is called. The sign is the import of a part of the compiler that nothing
     else needs. If that part was imported before the fork, the driver already knows that the layer compiles.
     """
 
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
+    def find_spec(name: str, *_: object) -> None:
+        if name == _NEEDED_BY_COMPILING:
+            sys.meta_path.remove(finder)
+            os.write(pipe, sandbox.NOTICE)
 
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Return None, so that other finders find the module."""
-        if fullname == _NEEDED_BY_COMPILING:
-            sys.meta_path.remove(self)
-            os.write(self._pipe, sandbox.NOTICE)
-
-
-def give_notice(pipe: int) -> None:
-    """Make this process write `NOTICE` to the pipe when it begins to compile."""
-    sys.meta_path.insert(0, CompileNotice(pipe))
+    finder: Any = SimpleNamespace(find_spec=find_spec)  # it finds no module, so that other finders do
+    sys.meta_path.insert(0, finder)
 
 
 def measure_compilation(case: Case, seed: int) -> Answer:

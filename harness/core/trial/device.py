@@ -100,13 +100,13 @@ def device_name(kind: str, index: int = 0) -> str:
 def cuda_uuid(index: int) -> str | None:
     """The UUID of a CUDA device, as CUDA_VISIBLE_DEVICES and NVML take it: `GPU-…`, or `MIG-…` for a slice of a GPU.
 
-    None on ROCm, and in older versions of torch. `index` counts the devices that torch sees.
+    None on ROCm. `index` counts the devices that torch sees.
     """
-    properties = torch.cuda.get_device_properties(index)
-    uuid = str(getattr(properties, "uuid", "")).rpartition("GPU-")[2]
-    if not uuid or is_rocm():
+    if is_rocm():
         return None
-    return f"{'MIG' if ' MIG ' in f'{properties.name} ' else 'GPU'}-{uuid}"
+    properties = torch.cuda.get_device_properties(index)
+    kind = "MIG" if " MIG " in f"{properties.name} " else "GPU"
+    return f"{kind}-{str(properties.uuid).removeprefix('GPU-')}"
 
 
 def reference_device(device: str) -> str:

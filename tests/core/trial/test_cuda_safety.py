@@ -248,7 +248,7 @@ class Nvml:
 
 
 def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
-    assert gpu_state([("nvmlDeviceGetHandleByUUID", "GPU-1")], Nvml()) == {
+    assert gpu_state("GPU-1", Nvml()) == {
         "driver": "570.86.15",
         "power_limit_w": 700.0,
         "sm_clock_max_mhz": 1980,
@@ -291,16 +291,15 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: properties[index].name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
-    monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda where: {"asked": where[0][1]})
+    monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda uuid: {"asked": uuid})
     monkeypatch.setattr(trial_kinds.gpus, "borrowed_because", lambda: "a container")
     of_cuda = device.devices()["cuda"]
     assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
     states = trial_kinds._gpu_states(of_cuda)
     assert {one["borrowed"] for one in states.values()} == {"a container"}
-    # NVML is asked for the whole GPU before its slice.
     assert [(uuid, one["index"], one["asked"]) for uuid, one in states.items()] == [
         ("GPU-b2", 0, "GPU-b2"),
-        ("MIG-c3", 1, "GPU-c3"),
+        ("MIG-c3", 1, "MIG-c3"),
         ("GPU-a1", 2, "GPU-a1"),
     ]
     monkeypatch.setattr(torch.version, "hip", "6.2")
