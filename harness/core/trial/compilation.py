@@ -145,11 +145,6 @@ def compile_s(first_call_s: float, warm_call_s: float) -> float:
     return max(0.0, first_call_s - warm_call_s) if compilations() > 0 else 0.0
 
 
-def compiler_loaded() -> bool:
-    """Whether a compiler is imported in this process. If not, nothing was compiled, and no search is needed."""
-    return any(name in sys.modules for name in ("torch._dynamo.utils", "triton.runtime.jit"))
-
-
 def uncompiled_calls() -> contextlib.AbstractContextManager[Any]:
     """A context in which compiled functions run as they are written. Importing the compiler for it would take 0.7 s."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()

@@ -59,11 +59,11 @@ def is_rocm() -> bool:
 
 
 def has_opened_cuda(open_files: Path = Path("/proc/self/fd")) -> bool:
-    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open.
+    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open. False without /proc.
 
     The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
     """
-    for file in open_files.iterdir():
+    for file in open_files.glob("*"):
         with suppress(OSError):  # the file was closed in the meantime
             if os.readlink(file) == _CUDA_FILE:
                 return True

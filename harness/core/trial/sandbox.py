@@ -12,7 +12,6 @@ import resource
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from json import dumps  # bound before a layer may replace it
@@ -265,19 +264,15 @@ def _is_stopped_for_good(driver: int, server: int) -> bool:
 
 @contextlib.contextmanager
 def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
-    """Raise `failure` in the body after `most_s`, when an operation ends."""
+    """Raise `failure` in the body after `most_s`, when an operation ends. Call this in the main thread."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise failure
 
-    handler: Any = signal.SIG_DFL
-    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
+    handler: Any = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
     try:
-        if is_main:
-            handler = signal.signal(signal.SIGALRM, end)
-            signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
         yield
     finally:
-        if is_main:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)

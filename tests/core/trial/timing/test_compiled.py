@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.core.trial import compilation
-from harness.core.trial.compilation import call_until_compiled, compilations, compile_s, compiler_loaded
+from harness.core.trial.compilation import call_until_compiled, compilations, compile_s
 
 
 @pytest.fixture
@@ -71,12 +71,6 @@ def test_a_layer_that_never_stops_compiling_is_not_called_for_ever(modules: dict
     layer = Layer(modules, 10**9)
     call_until_compiled(layer.call, lambda: None)
     assert layer.calls < 100
-
-
-def test_without_a_compiler_in_the_process_none_is_looked_for(modules: dict) -> None:
-    assert not compiler_loaded()
-    Layer(modules, 0)
-    assert compiler_loaded()
 
 
 def test_each_version_of_a_triton_kernel_counts(modules: dict) -> None:
