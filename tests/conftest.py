@@ -113,7 +113,7 @@ def pytest_collection_finish() -> None:
     """
     compilation = sys.modules.get("harness.core.trial.compilation")
     if compilation is not None:
-        compilation.note_kernels()  # frozen ones are not found otherwise
+        compilation.triton_kernels()  # it notes them; frozen ones are not found otherwise
     gc.collect()
     gc.freeze()
 

@@ -242,7 +242,7 @@ def load_reference(name: str) -> type | None:
     if no reference can be found.
     """
     layer: Any = load_class(name)
-    is_function, stated = hasattr(layer, "positional"), _reference_entry(name)
+    is_function, stated = hasattr(layer, "layout_hint"), _reference_entry(name)
     reference = stated
     if isinstance(stated, type):
         return stated

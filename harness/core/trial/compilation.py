@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -144,11 +145,6 @@ def compile_s(first_call_s: float, warm_call_s: float) -> float:
     return max(0.0, first_call_s - warm_call_s) if compilations() > 0 else 0.0
 
 
-def compiler_loaded() -> bool:
-    """Whether a compiler is imported in this process. If not, nothing was compiled, and no search is needed."""
-    return any(name in sys.modules for name in ("torch._dynamo.utils", "triton.runtime.jit"))
-
-
 def call_until_compiled(call: Call, sync: Callable[[], None]) -> float:
     """Call until a call compiles nothing new, at most `_MOST_CALLS` times. Return the first call's seconds.
 
@@ -189,26 +185,14 @@ def triton_kernels() -> int:
     triton = sys.modules.get("triton.runtime.jit")
     if triton is None:
         return 0
-    kernels = {id(kernel): kernel for kernel in (*_frozen_kernels, *_listed_kernels(triton))}
-    return sum(_versions(kernel) for kernel in kernels.values())
-
-
-def _listed_kernels(triton: Any) -> list[Any]:
-    """Triton's kernels that the garbage collector lists."""
     # `type` is used because reading `__class__` of some of torch's objects raises a warning.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), triton.JITFunction)]
+    listed = [thing for thing in gc.get_objects() if issubclass(type(thing), triton.JITFunction)]
+    _noted_kernels.update({id(kernel): kernel for kernel in listed})
+    return sum(map(_versions, _noted_kernels.values()))
 
 
-# Kernels of modules that were imported before a fork. The garbage collector does not list frozen objects.
-_frozen_kernels: list[Any] = []
-
-
-def note_kernels() -> None:
-    """Note all kernels of Triton before `gc.freeze` hides them from `triton_kernels`."""
-    triton = sys.modules.get("triton.runtime.jit")
-    if triton is not None:
-        kernels = {id(kernel): kernel for kernel in (*_frozen_kernels, *_listed_kernels(triton))}
-        _frozen_kernels[:] = kernels.values()
+# Kernels of Triton by their identity. The garbage collector lists none that a fork server has frozen.
+_noted_kernels: dict[int, Any] = {}
 
 
 def compiled_anew() -> int:
@@ -352,48 +336,21 @@ def claims_compiled(impl: str) -> bool:
 _NEEDED_BY_COMPILING = "torch._inductor.compile_fx"
 
 
-class CompileNotice:
-    """Import hook that finds no module, and writes `NOTICE` to the pipe when the compiler is first imported.
+def give_notice(pipe: int) -> None:
+    """Make this process write `NOTICE` to the pipe when it begins to compile.
 
     The driver then allows time for compilation. It knows in advance which built-in layers compile. Whether a user's own
     layer compiles is known only once the layer is called. The sign is the import of a part of the compiler that nothing
     else needs. If that part was imported before the fork, the driver already knows that the layer compiles.
     """
 
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
+    def find_spec(name: str, *_: object) -> None:
+        if name == _NEEDED_BY_COMPILING:
+            sys.meta_path.remove(finder)
+            os.write(pipe, sandbox.NOTICE)
 
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Return None, so that other finders find the module."""
-        if fullname == _NEEDED_BY_COMPILING:
-            sys.meta_path.remove(self)
-            os.write(self._pipe, sandbox.NOTICE)
-
-
-def give_notice(pipe: int) -> None:
-    """Make this process write `NOTICE` to the pipe when it begins to compile."""
-    sys.meta_path.insert(0, CompileNotice(pipe))
-
-
-class Stopwatch:
-    """Seconds between the compiler's start and end callbacks. Nested compilation counts once."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._depth = 0
-        self._began = 0.0
-
-    def start(self, *_: object) -> None:
-        """Record the compiler's start. The callback's arguments differ between torch versions and are ignored."""
-        if self._depth == 0:
-            self._began = perf_counter()
-        self._depth += 1
-
-    def stop(self, *_: object) -> None:
-        """Record the compiler's end."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += perf_counter() - self._began
+    finder: Any = SimpleNamespace(find_spec=find_spec)  # it finds no module, so that other finders do
+    sys.meta_path.insert(0, finder)
 
 
 def measure_compilation(case: Case, seed: int) -> Answer:
@@ -406,20 +363,15 @@ def measure_compilation(case: Case, seed: int) -> Answer:
     - `graphs`: how many graphs the compiler made.
     - `graph_breaks`: how often it returned control to Python within the layer.
     """
-    from torch._dynamo.callback import callback_handler
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import calculate_time_spent, counters
 
-    watch = Stopwatch()
-    callback_handler.register_start_callback(watch.start)
-    callback_handler.register_end_callback(watch.stop)
     work = build(case, seed)
     first_call_s = call_until_compiled(work.call, work.sync)
     begin = perf_counter()
     work.call()
     work.sync()
     warm_call_s = perf_counter() - begin
-    # In older torch versions, the compiler does not report the start and end of a backward pass.
-    seconds = max(watch.seconds, compile_s(first_call_s, warm_call_s))
+    seconds = max(calculate_time_spent()["total_wall_time"], compile_s(first_call_s, warm_call_s))
     return {
         "compile_s": float(f"{seconds:.6g}"),
         "graphs": graphs(),

@@ -39,6 +39,7 @@ from harness.core.model.sweep_axes import AXES, DEFAULTS, DTYPES, EQUAL, Case
 
 from .function_layer import required, wrapped_functions
 from .layer_inputs import Input
+from .packed_sequences import is_function as is_function
 from .packed_sequences import is_packed, knows_lengths
 
 # A float64 reference of this many tokens still takes about a second.
@@ -107,11 +108,6 @@ def check_attributes(layer_class: Any) -> None:
                 attributes = {name: value for name, value in attributes.items() if not inspect.isfunction(value)}
             for name, meant in misspelt(attributes, known).items():
                 raise UsageError(f"{layer_class.__name__}.{name} is not read; did you mean '{meant}'?")
-
-
-def is_function(layer: Any) -> bool:
-    """Whether the layer, or its class, is made of a function (see `harness.core.trial.function_layer`)."""
-    return getattr(layer, "function", None) is not None and hasattr(layer, "positional")
 
 
 def decodes_in_steps(layer: Any, case: Case) -> bool:

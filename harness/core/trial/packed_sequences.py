@@ -43,19 +43,22 @@ def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
     return tuple(Input(name, ("b+1",), "int32", False, CUMULATIVE) for name in names)
 
 
+def is_function(layer: Any) -> bool:
+    """Whether the layer, or its class, is made of a function (see `harness.core.trial.function_layer`)."""
+    return hasattr(layer, "layout_hint")
+
+
 def is_packed(layer: Any) -> bool:
     """Whether a layer, or its class, takes packed sequences: a shape of its inputs has the letter t.
 
     Decoding has one token of each sequence, and packs nothing.
     """
-    is_function = hasattr(layer, "positional")
-    return is_function and "t" in letters_of(layer.inputs) and not layer.decodes
+    return is_function(layer) and "t" in letters_of(layer.inputs) and not layer.decodes
 
 
 def knows_lengths(layer: Any) -> bool:
     """Whether a layer needs no mask to hide padding: it gets packed sequences, or the lengths themselves."""
-    is_function = hasattr(layer, "positional")
-    return is_packed(layer) or (is_function and any(tensor.fill == LENGTHS for tensor in layer.inputs))
+    return is_packed(layer) or (is_function(layer) and any(tensor.fill == LENGTHS for tensor in layer.inputs))
 
 
 def is_packed_attention(inputs: Sequence[Input]) -> bool:

@@ -4,6 +4,7 @@ They are what torch's own kernels reach on this machine now, not what the data s
 a GPU that is a burst: under load, power and heat lower its clock rate. So its sustained rates are measured besides.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from mmap import mmap
@@ -65,71 +66,46 @@ def best_rate(
     work: Callable[[int], float],
     sizes: Iterable[int],
     budget_s: float,
-    clock: Callable[[], float] = perf_counter,
-    rising: float | None = None,
+    rising: float = math.inf,
 ) -> Rate:
-    """Return the best rate over growing sizes, in about `budget_s` seconds, however slow a call is.
+    """Return the best rate over growing sizes, in calls of about `budget_s` seconds in all, however slow a call is.
 
-    `prepare(size)` returns a call that returns the seconds it took. `work(size)` is the work of one call. The first
-    call of a size is a warm-up (threads, packing, code). It counts only if the budget allows no second one. If a size
-    is faster than the ones before by more than the share `rising`, the next one follows even beyond the budget.
+    `prepare(size)` returns a call that returns the seconds it took. `work(size)` is the work of one call. The budget
+    does not pay for the first call of a size, and not for what is between calls. If a size is faster than the ones
+    before by more than the share `rising`, the next one follows even beyond the budget.
     """
-    rates, began = [Rate(0.0, 0, 0)], clock()
+    rates, spent_s = [Rate(0.0, 0, 0)], 0.0
     for size in sizes:
-        call = prepare(size)
-        seconds, size_began = [call()], clock()
-        while clock() - size_began < _SIZE_SHARE * budget_s and clock() - began < budget_s:
-            seconds.append(call())
-        if rising is not None and len(seconds) == 1:
-            seconds.append(call())
-        warm = seconds[1:] or seconds
+        seconds = _warm_calls_s(prepare(size), 1, min(_SIZE_SHARE * budget_s, budget_s - spent_s))
+        spent_s += sum(seconds)
         before = max(rates).per_s
-        rates.append(Rate(work(size) / min(warm), size, len(warm)))
-        still_rising = rising is not None and rates[-1].per_s > (1 + rising) * before
-        if clock() - began + _LEAST_CALLS * _GROWTH * min(warm) > budget_s and not still_rising:
+        rates.append(Rate(work(size) / min(seconds), size, len(seconds)))
+        still_rising = rates[-1].per_s > (1 + rising) * before
+        if spent_s + _LEAST_CALLS * _GROWTH * min(seconds) > budget_s and not still_rising:
             break
     before = max(rate.per_s for rate in rates[:-1])
     rises = rates[-1].per_s / before - 1 if before else 0.0
     return max(rates)._replace(calls=sum(rate.calls for rate in rates), rises=rises)
 
 
-class EventTime:
-    """The total time of a GPU's calls but for the first one of each size, as the clock of a budget.
+def _warm_calls_s(call: _TimedCall, least: int, budget_s: float) -> list[float]:
+    """The seconds of each of at least `least` calls, which take about `budget_s` in all.
 
-    The first calls load libraries and kernels and make workspaces. On the clock of the wall this takes longer than some
-    budgets, and would leave no time for sizes that fill the GPU.
+    A call before them wakes threads, loads libraries and kernels, and makes workspaces. On a GPU it takes longer than
+    some budgets, which would leave no time for sizes that fill the GPU. So it does not count.
     """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        """The time so far."""
-        return self.seconds
-
-    def counting(self, call: _TimedCall) -> _TimedCall:
-        """The call of one size, which counts from the second time on."""
-        first = True
-
-        def counted() -> float:
-            nonlocal first
-            seconds = call()
-            self.seconds += 0.0 if first else seconds
-            first = False
-            return seconds
-
-        return counted
+    call()
+    seconds: list[float] = []
+    spent_s = 0.0
+    while len(seconds) < least or spent_s < budget_s:
+        seconds.append(call())
+        spent_s += seconds[-1]
+    return seconds
 
 
 def products(n: int) -> float:
     """FLOPs of a product of two square matrices."""
     return 2.0 * n**3
-
-
-def peak_on_gpu(prepare: Callable[[int], _TimedCall], sizes: Iterable[int], budget_s: float) -> Rate:
-    """The best rate of products on a GPU. The budget pays for the GPU's work, and not for its start."""
-    spent = EventTime()
-    return best_rate(lambda n: spent.counting(prepare(n)), products, sizes, budget_s, spent, _STILL_RISING)
 
 
 def sustained_call_s(call: Call, once_s: float) -> float:
@@ -181,7 +157,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
         return _timer(product(n), case.device)
 
     with torch.no_grad():
-        rate = peak_on_gpu(prepare, sizes, budget_s) if on_gpu else best_rate(prepare, products, sizes, budget_s)
+        rate = best_rate(prepare, products, sizes, budget_s, _STILL_RISING if on_gpu else math.inf)
     if on_gpu and rate.rises > _STILL_RISING:
         raise Unsupported(
             f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
@@ -222,10 +198,10 @@ def take_bandwidth(
         kernels["sum"] = (1, lambda: torch.sum(b, dim=0, out=total))
     works = {name: float(arrays * 4 * length) for name, (arrays, _) in kernels.items()}
     with torch.no_grad():
-        rates = {
-            name: _best_rate(_timer(call, case.device), works[name], budget_s / len(kernels))
-            for name, (_, call) in kernels.items()
-        }
+        rates = {}
+        for name, (_, call) in kernels.items():
+            seconds = _warm_calls_s(_timer(call, case.device), _LEAST_CALLS, budget_s / len(kernels))
+            rates[name] = works[name] / min(seconds)
         best, sustained = max(rates, key=lambda name: rates[name]), {}
         if with_sustained and device_kind(case.device) == "cuda":
             call_s = sustained_call_s(kernels[best][1], works[best] / rates[best])
@@ -244,15 +220,6 @@ def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
     if on_gpu:
         return max(GPU_CACHE_FACTOR * (cache or _UNKNOWN_CACHE), GPU_LEAST_BUFFER)
     return max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
-
-
-def _best_rate(timer: _TimedCall, work: float, budget_s: float) -> float:
-    timer()  # warm-up
-    began = perf_counter()
-    seconds: list[float] = []
-    while len(seconds) < _LEAST_CALLS or perf_counter() - began < budget_s:
-        seconds.append(timer())
-    return work / min(seconds)
 
 
 # The new memory that `page_fault_s` touches, and what it counts as a page.
@@ -308,11 +275,6 @@ def _timer(call: Call, device: str) -> _TimedCall:
     timed with a wait before and after.
     """
 
-    def on_cpu() -> float:
-        start = perf_counter()
-        call()
-        return perf_counter() - start
-
     def on_gpu() -> float:
         # The host enqueues both events while the GPU spins. On an idle GPU, the launch would fall between them.
         torch.cuda._sleep(_SPIN_CYCLES)
@@ -330,4 +292,4 @@ def _timer(call: Call, device: str) -> _TimedCall:
         return perf_counter() - start
 
     kind, wait = device_kind(device), WAITS[device_kind(device)]
-    return {"cuda": on_gpu, "cpu": on_cpu}.get(kind, with_a_wait)
+    return on_gpu if kind == "cuda" else with_a_wait

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from harness.core.model import gpus
-from harness.core.model.sweep_axes import AXES, Case, device_kind
+from harness.core.model.sweep_axes import AXES, Case
 
 from . import environment, trial_kinds
 from .compilation import call_until_compiled
@@ -53,10 +53,7 @@ def profile_calls(case: Case, tool: str, file: Path) -> None:
 
 @contextlib.contextmanager
 def _by_torch(work: Workload, case: Case, file: Path) -> Iterator[None]:
-    kinds = {"cuda": torch.profiler.ProfilerActivity.CUDA, "xpu": torch.profiler.ProfilerActivity.XPU}
-    kind = device_kind(case.device)
-    activities = [torch.profiler.ProfilerActivity.CPU, *([kinds[kind]] if kind in kinds else [])]
-    with torch.profiler.profile(activities=activities) as recorded, torch.profiler.record_function(str(case)):
+    with torch.profiler.profile() as recorded, torch.profiler.record_function(str(case)):
         yield
     file.parent.mkdir(parents=True, exist_ok=True)
     recorded.export_chrome_trace(str(file))

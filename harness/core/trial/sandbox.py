@@ -6,17 +6,15 @@ process, the supervisor, runs between the driver and the fork server. No process
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import resource
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from os import write
+from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -182,16 +180,11 @@ def connect_to_null(*descriptors: int) -> None:
     os.close(null)
 
 
-# A layer may replace `print`, `open`, `json.dumps` or `time.perf_counter` for its own use. The functions that send an
-# answer are therefore bound here, before any layer is imported.
-_encode = json.JSONEncoder().encode
-
-
 def send(pipe: int, answer: Answer) -> None:
     """Write the answer as one line of JSON."""
-    left = memoryview(_encode(answer).encode() + b"\n")
+    left = memoryview(f"{dumps(answer)}\n".encode())
     while left:
-        left = left[write(pipe, left) :]
+        left = left[os.write(pipe, left) :]
 
 
 # The line that a trial sends when it begins to compile.
@@ -271,19 +264,15 @@ def _is_stopped_for_good(driver: int, server: int) -> bool:
 
 @contextlib.contextmanager
 def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
-    """Raise `failure` in the body after `most_s`, when an operation ends."""
+    """Raise `failure` in the body after `most_s`, when an operation ends. Call this in the main thread."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise failure
 
-    handler: Any = signal.SIG_DFL
-    is_main = threading.current_thread() is threading.main_thread()  # signals reach the main thread alone
+    handler: Any = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
     try:
-        if is_main:
-            handler = signal.signal(signal.SIGALRM, end)
-            signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
         yield
     finally:
-        if is_main:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)

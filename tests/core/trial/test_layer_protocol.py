@@ -19,6 +19,12 @@ class Plain(nn.Module):
         return x
 
 
+class Positional(Plain):
+    """Has attributes that functions have as well."""
+
+    positional = function = "learned"
+
+
 class Masked(Plain):
     def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         return x
@@ -52,6 +58,7 @@ class Wide(Recurrent):
     [
         (Plain, {}, None),
         (Plain, {"mode": "train"}, None),
+        (Positional, {}, None),
         (Plain, {"mask": "causal"}, "its forward takes neither is_causal nor attn_mask, and it has no causal = True"),
         (Plain, {"mask": "padding"}, "its forward takes no attn_mask, and it has no causal = True"),
         (Plain, {"kv_len": 5}, "its forward takes no source"),

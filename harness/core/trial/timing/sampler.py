@@ -98,13 +98,11 @@ def take_samples(
             result.samples_s.append((end - start) / calls)
             if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
                 # The first call took the whole warm-up. It compiled, for example, and took longer than later calls.
-                result.samples_s.clear()
-                times, seconds = warm_up(call, sync, is_warm, clock)
-                per_call = max(median(times[-STEADY_CALLS:]) - result.clock_s, LEAST_CALL_S)
-                result.warmup_calls += calls + len(times)
-                result.warmup_s += end - start + seconds
-                calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
-                before, begin = count(), clock()
+                again = take_samples(call, sync, budget_s, clock, count, renew, singly, between)
+                again.first_call_s = result.first_call_s
+                again.warmup_calls += result.warmup_calls + calls
+                again.warmup_s += result.warmup_s + end - start
+                return again
         result.calls_per_sample = calls
         result.sampling_s = end - begin
         result.during = count().since(before)

@@ -17,7 +17,7 @@ import torch
 
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.trial import environment, reuse_between_calls
-from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s, compiler_loaded
+from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
@@ -93,10 +93,9 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
     began = monotonic()
     others = OtherThreads() if check else None
     layer = _Layer(case, seed)
-    may_compile = compiler_loaded()
     first_call_s = layer.settle()
     built = monotonic()
-    made = compilations() if may_compile else 0
+    made = compilations()
     if case.device == "cpu":
         samples, extras = _on_cpu(layer, trial_s, first_call_s)
     else:
@@ -107,8 +106,7 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
     threads_after = None if others is None else others.running_after(layer.work.call)
     prepare_s = layer.work.prepare_s
     last = layer.take_last_call(samples.calls_per_sample) if check else None
-    if may_compile:
-        _check_not_compiled_since(made)
+    _check_not_compiled_since(made)
     del layer
     checked = {} if last is None else {"last_call_checked": reuse_between_calls.check_last_call(last, case, seed)}
     return {
@@ -256,9 +254,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     layer = _Layer(case, seed)
     layer.settle()
     # A rebuild would compile a compiled layer again, and the C library does not manage a GPU's memory.
-    compiles = compilations() > 0
     on_gpu = case.device != "cpu"
-    stays = compiles or on_gpu
+    stays = compilations() > 0 or on_gpu
     eager = layer.work.call
     if case.launch == "graph":
         layer.work.call = as_graph(open_device(case), layer.work, case)
@@ -267,7 +264,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     per_call_s = max(min(times), sampler.LEAST_CALL_S)
     if on_gpu:
         per_call_s = max(pipelined_call_s(layer.work.call, layer.work.sync, per_call_s), sampler.LEAST_CALL_S)
-    made = compilations() if compiles else 0
+    made = compilations()
     sample_s = max(sampler.MIN_SAMPLE_S, sampler.CLOCK_SHARE * sampler.clock_cost(perf_counter))
     calls = 1 if layer.renewal.restores else max(1, math.ceil(sample_s / per_call_s))
     again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
@@ -288,8 +285,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         layer.renewal()
     threads_after = others.running_after(layer.work.call)
     last = layer.take_last_call(calls)
-    if compiles:
-        _check_not_compiled_since(made)
+    _check_not_compiled_since(made)
     del layer
     reuse_between_calls.check_last_call(last, case, seed)
     return {"turns": turns, "threads_after": rounded(threads_after)}

@@ -33,7 +33,6 @@ KEEPERS = ["KeepsByAddress", "KeepsByIdentity", "KeepsByFirstElement", "KeepsByS
 def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     for counter in ["compilations", "functions_offered"]:  # other tests may have compiled here
         monkeypatch.setattr(f"harness.core.trial.reuse_between_calls.{counter}", lambda: 0)
-    monkeypatch.setattr(timed_trial, "compiler_loaded", lambda: False)
 
 
 def case_of(layer: str, n: int = 16, **asked: object) -> Case:
