@@ -82,18 +82,18 @@ def _version(package: str) -> str | None:
 
 
 def _gpu_state() -> dict[str, Any]:
-    from harness.core.trial import device, nvml
+    from harness.core.trial import nvml
 
-    return nvml.gpu_state(device.cuda_uuid(0))
+    return nvml.gpu_state(nvml.addresses(_torch().cuda.get_device_properties(0)))
 
 
 def _nvml_seconds() -> dict[str, Any]:
     """The seconds of a query, and how often the counter of energy is renewed."""
-    from harness.core.trial import device, nvml
+    from harness.core.trial import nvml
 
-    uuid = device.cuda_uuid(0)
-    opened_s = seconds(lambda: nvml.NvmlGauge(uuid))
-    gauge = nvml.NvmlGauge(uuid)
+    where = nvml.addresses(_torch().cuda.get_device_properties(0))
+    opened_s = seconds(lambda: nvml.NvmlGauge(where))
+    gauge = nvml.NvmlGauge(where)
     if not gauge.is_open:
         return {"missing": gauge.facts()["nvml_note"]}
     return {

@@ -41,3 +41,12 @@ class HalvesEvents(Honest):
 
         torch.cuda.Event = Halved  # type: ignore[misc]
         torch.cuda.synchronize = lambda device=None: None
+
+
+class HalvesTheMethod(Honest):
+    """From its construction on, events themselves are half as far apart."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        real = torch.cuda.Event.elapsed_time
+        torch.cuda.Event.elapsed_time = lambda self, end: real(self, end) / 2  # type: ignore[method-assign]

@@ -29,6 +29,7 @@ def module() -> ModuleType:
         "nvmlDeviceGetCount": lambda: len(process.settings().power_limits_w),
         "nvmlDeviceGetHandleByIndex": lambda index: sorted(process.settings().power_limits_w)[index],
         "nvmlDeviceGetHandleByUUID": _by_uuid,
+        "nvmlDeviceGetHandleByPciBusId": _refuse,
         "nvmlDeviceGetUUID": "GPU-{}".format,
         "nvmlDeviceGetPowerManagementLimit": lambda handle: int(1000 * process.settings().power_limits_w[handle]),
     }

@@ -124,7 +124,7 @@ def test_the_cost_models_follow_the_true_costs(swept: tuple[Path, Ended], true_s
 
 
 def test_a_layer_that_replaces_the_clock_or_the_events_has_the_times_of_an_honest_one(tmp_path: Path) -> None:
-    names = ("Honest", "HalvesTheClock", "HalvesEvents")
+    names = ("Honest", "HalvesTheClock", "HalvesEvents", "HalvesTheMethod")
     impls = ",".join(f"simulated_cuda.cheats:{name}" for name in names)
     ended = harness("sweep", f"impl={impls}", "seq_len=256", *GRID[2:], *TWO_ROUNDS, NO_PLOTS, "out=run", cwd=tmp_path)
     assert (ended.status, ended.err) == (0, ""), ended.out

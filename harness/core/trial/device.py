@@ -48,9 +48,15 @@ def module_of(kind: str) -> Any:
     return getattr(torch, kind)
 
 
+def _own_event(event: Any) -> Any:
+    """A subclass of torch's event with the present methods, which stay if somebody replaces those of torch's."""
+    methods = ("record", "query", "synchronize", "elapsed_time")
+    return type("Event", (event,), {name: getattr(event, name) for name in methods})
+
+
 # A layer may replace torch's for its own use. So the harness binds these here, before any layer is imported. `WAITS`
 # has functions that wait until the device has done its work. On the CPU, a call returns only when it is done.
-EVENTS = {kind: module_of(kind).Event for kind in GPUS}
+EVENTS = {kind: _own_event(module_of(kind).Event) for kind in GPUS}
 WAITS = {"cpu": lambda: None, **{kind: module_of(kind).synchronize for kind in GPUS}}
 
 
@@ -101,13 +107,13 @@ def device_name(kind: str, index: int = 0) -> str:
 def cuda_uuid(index: int) -> str | None:
     """The UUID of a CUDA device, as CUDA_VISIBLE_DEVICES and NVML take it: `GPU-…`, or `MIG-…` for a slice of a GPU.
 
-    None on ROCm. `index` counts the devices that torch sees.
+    None on ROCm, and in older versions of torch. `index` counts the devices that torch sees.
     """
-    if is_rocm():
-        return None
     properties = torch.cuda.get_device_properties(index)
-    kind = "MIG" if " MIG " in f"{properties.name} " else "GPU"
-    return f"{kind}-{str(properties.uuid).removeprefix('GPU-')}"
+    uuid = str(getattr(properties, "uuid", "")).rpartition("GPU-")[2]
+    if not uuid or is_rocm():
+        return None
+    return f"{'MIG' if ' MIG ' in f'{properties.name} ' else 'GPU'}-{uuid}"
 
 
 def reference_device(device: str) -> str:

@@ -13,6 +13,7 @@ The driver (the process that has trials made, see `harness.core.run.fork_client`
 """
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -21,6 +22,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import torch
@@ -32,6 +34,11 @@ from . import compilation, device, environment, layer_protocol, sandbox, trial_k
 from .sandbox import Request
 
 MAX_REQUEST = 65536
+
+# A short-lived fork server does not earn back the third of a second that `_use_huge_pages` takes.
+_TRIALS_BEFORE_HUGE_PAGES = 40
+_HUGE_PAGE = 2 * 2**20
+_MADV_COLLAPSE = 25  # since Linux 6.1; an older kernel refuses it
 
 
 def serve(descriptor: int) -> NoReturn:
@@ -45,12 +52,16 @@ def serve(descriptor: int) -> NoReturn:
     gc.enable()
     with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
+        trials = 0
         while True:
             message, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST, 2)
             if not message:
                 break
             request = json.loads(message)
             _prepare(request)
+            trials += 1
+            if trials == _TRIALS_BEFORE_HUGE_PAGES:
+                _use_huge_pages()
             pid = None
             try:
                 check_cuda_untouched(request)
@@ -132,6 +143,25 @@ def _freeze() -> None:
     compilation.triton_kernels()  # it notes the kernels, which are not listed afterwards
     gc.collect()
     gc.freeze()
+
+
+def _use_huge_pages() -> None:
+    """Gather the private memory of this process in huge pages, as far as the kernel can. Linux only.
+
+    The kernel then copies and frees a two-megabyte entry for each trial, where it had 512 of four kilobytes. This takes
+    4 to 8 ms off a trial. It does not change the times of layers: over 12 cases, with and without in turns, their ratio
+    was 0.995 to 1.011, and 1.001 in the mean.
+    """
+    if sys.platform != "linux":
+        return
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        ends, permissions, *_, inode = line.split(maxsplit=5)[:5]
+        if permissions[1] == "w" and inode == "0":
+            start, end = (int(number, 16) for number in ends.split("-"))
+            for address in range(-(-start // _HUGE_PAGE) * _HUGE_PAGE, end - _HUGE_PAGE + 1, _HUGE_PAGE):
+                advise(address, _HUGE_PAGE, _MADV_COLLAPSE)
 
 
 def _wait_and_clean_up(pid: int) -> int:

@@ -1,6 +1,7 @@
 """A GPU's clock rates, power, temperature, settings and other processes, as NVML tells them."""
 
 import importlib
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -31,24 +32,42 @@ def in_words(bits: int) -> list[str]:
 # Reasons that the layer's own work at its usual power explains, or a setting of the user. The others disturb a trial.
 _USUAL = _IDLE | 0x2 | 0x4 | 0x10 | 0x100
 
+# The name of an NVML function that finds a GPU, and the function's argument.
+Address = tuple[str, str]
 # Drivers and bindings used the second name before NVML 12.2.
 _REASONS_FUNCTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+
+
+def addresses(properties: Any) -> list[Address]:
+    """Ways for NVML to find the GPU with these properties (`torch.cuda.get_device_properties`), best first.
+
+    NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its UUID, or
+    by its PCI address.
+    """
+    found: list[Address] = []
+    uuid = str(getattr(properties, "uuid", "")).removeprefix("GPU-")
+    if uuid:
+        found.append(("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}"))
+    if hasattr(properties, "pci_bus_id"):  # since torch 2.8
+        where = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        found.append(("nvmlDeviceGetHandleByPciBusId", where))
+    if uuid:  # a slice of a GPU, for which NVML reports fewer values than for a whole GPU
+        found.append(("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}"))
+    return found
 
 
 class NvmlGauge:
     """Readings of one GPU. A reading never raises: an unavailable value is None, and `nvml_note` gives the reason.
 
-    NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its `uuid`,
-    as `harness.core.trial.device.cuda_uuid` returns it. For a slice of a GPU, the readings are those of the whole one.
     `nvml` is the module of nvidia-ml-py, or a module with the same interface.
     """
 
-    def __init__(self, uuid: str | None, nvml: Any = None) -> None:
+    def __init__(self, where: Sequence[Address], nvml: Any = None) -> None:
         self._handle: Any = None
         self._notes: dict[str, str] = {}
         self._readings: list[dict[str, Any]] = []
         self._nvml = nvml
-        self._open(uuid)
+        self._open(where)
         self.sm_clock_max_mhz = self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM")
 
     def read(self) -> None:
@@ -98,23 +117,25 @@ class NvmlGauge:
             "nvml_note": "; ".join(f"{what}: {why}" for what, why in self._notes.items()) or None,
         }
 
-    def _open(self, uuid: str | None) -> None:
+    def _open(self, where: Sequence[Address]) -> None:
         try:
             self._nvml = self._nvml or importlib.import_module("pynvml")
         except ImportError as error:
             self._notes["pynvml"] = str(error)
             return
-        if uuid is None:
-            self._notes["nvml"] = "torch does not say which GPU it uses"
-            return
         try:
             self._nvml.nvmlInit()
-            handle = self._nvml.nvmlDeviceGetHandleByUUID(uuid)
-            if uuid.startswith("MIG-"):  # NVML reports more values for the whole GPU than for a slice of it
-                handle = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-            self._handle = handle
         except self._nvml.NVMLError as error:
-            self._notes[uuid] = str(error)
+            self._notes["nvmlInit"] = str(error)
+            return
+        failed: dict[str, str] = {}
+        for function, value in where:
+            try:
+                self._handle = getattr(self._nvml, function)(value)
+                return
+            except self._nvml.NVMLError as error:
+                failed[value] = str(error)
+        self._notes |= failed or {"nvml": "torch does not say which GPU it uses"}
 
     def ask(self, function: str, *constants: str, of_gpu: bool = True) -> Any:
         """Call an NVML function with the NVML constants of these names. None if there is no answer.
@@ -166,9 +187,9 @@ _GPU_STATE = {
 }
 
 
-def gpu_state(uuid: str | None, nvml: Any = None) -> dict[str, Any]:
+def gpu_state(where: Sequence[Address], nvml: Any = None) -> dict[str, Any]:
     """The GPU's driver, power limit, clock rates and modes. A mode is 1 if it is on; None if NVML does not tell."""
-    gauge = NvmlGauge(uuid, nvml)
+    gauge = NvmlGauge(where, nvml)
     state = {name: gauge.ask(*asked) for name, asked in _GPU_STATE.items()}
     # ECC and MIG modes are pairs of the present mode and the one after the next start.
     state |= {name: value[0] for name, value in state.items() if isinstance(value, list | tuple)}

@@ -96,7 +96,7 @@ def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if device.is_rocm():
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
-        state = nvml.gpu_state(uuid)
+        state = nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(index)))
         states[uuid or str(index)] = {"index": index, "name": name, **state, "borrowed": gpus.borrowed_because()}
     return states
 

@@ -59,6 +59,15 @@ print("untouched", len(list(layer_lookup.names())))
 """
 
 
+@pytest.mark.parametrize("kind", device.GPUS)
+@pytest.mark.parametrize("method", ["record", "query", "synchronize", "elapsed_time"])
+def test_the_harness_keeps_the_methods_of_events_that_a_layer_replaces(
+    monkeypatch: pytest.MonkeyPatch, kind: str, method: str
+) -> None:
+    monkeypatch.setattr(device.module_of(kind).Event, method, None)
+    assert getattr(device.EVENTS[kind], method) is not None
+
+
 @pytest.mark.slow
 def test_nothing_that_is_imported_before_a_fork_touches_cuda() -> None:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=120)
@@ -248,7 +257,7 @@ class Nvml:
 
 
 def test_the_machine_is_described_with_what_decides_how_fast_a_gpu_is() -> None:
-    assert gpu_state("GPU-1", Nvml()) == {
+    assert gpu_state([("nvmlDeviceGetHandleByUUID", "GPU-1")], Nvml()) == {
         "driver": "570.86.15",
         "power_limit_w": 700.0,
         "sm_clock_max_mhz": 1980,
@@ -291,15 +300,16 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: properties[index].name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
-    monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda uuid: {"asked": uuid})
+    monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda where: {"asked": where[0][1]})
     monkeypatch.setattr(trial_kinds.gpus, "borrowed_because", lambda: "a container")
     of_cuda = device.devices()["cuda"]
     assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
     states = trial_kinds._gpu_states(of_cuda)
     assert {one["borrowed"] for one in states.values()} == {"a container"}
+    # NVML is asked for the whole GPU before its slice.
     assert [(uuid, one["index"], one["asked"]) for uuid, one in states.items()] == [
         ("GPU-b2", 0, "GPU-b2"),
-        ("MIG-c3", 1, "MIG-c3"),
+        ("MIG-c3", 1, "GPU-c3"),
         ("GPU-a1", 2, "GPU-a1"),
     ]
     monkeypatch.setattr(torch.version, "hip", "6.2")

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from harness.core.trial.device import EVENTS, WAITS, cuda_uuid, device_name, is_rocm
-from harness.core.trial.nvml import NvmlGauge
+from harness.core.trial.device import EVENTS, WAITS, device_name, is_rocm
+from harness.core.trial.nvml import NvmlGauge, addresses
 from harness.core.trial.workload import Call, Remake, Unsupported
 
 from .device_contract import NoGauge
@@ -86,11 +86,11 @@ class TorchDevice:
         """Open the gauge and note what is missing. Return the size of the last cache in bytes."""
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
             raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
-        index = torch.cuda.current_device()
-        self.gauge: Any = NvmlGauge(cuda_uuid(index))
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.gauge: Any = NvmlGauge(addresses(properties))
         if not self.gauge.is_open:
             self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
-        return int(torch.cuda.get_device_properties(index).L2_cache_size)
+        return int(properties.L2_cache_size)
 
     def _calibrate(self) -> None:
         """Find out how long a spin takes."""

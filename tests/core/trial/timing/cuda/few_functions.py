@@ -16,8 +16,8 @@ def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> device_kinds.TorchDevic
     """The harness's device on this GPU."""
     patch.setattr(device_kinds, "torch", simulated := simulated_torch(gpu))
     bind("cuda", simulated.cuda, patch)
-    patch.setattr(device_kinds, "NvmlGauge", lambda uuid: gpu.gauge)
-    patch.setattr(device_kinds, "cuda_uuid", lambda index: None)
+    patch.setattr(device_kinds, "NvmlGauge", lambda where: gpu.gauge)
+    patch.setattr(device_kinds, "addresses", lambda properties: [])
     return device_kinds.TorchDevice()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.core.trial.nvml import NvmlGauge
+from harness.core.trial.nvml import NvmlGauge, addresses
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 FACTS = {
@@ -54,7 +54,7 @@ def library(**functions: Any) -> SimpleNamespace:
         "NVML_TEMPERATURE_GPU": "die",
         "nvmlInit": lambda: None,
         "nvmlDeviceGetHandleByUUID": by_uuid,
-        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": refuse,
+        "nvmlDeviceGetHandleByPciBusId": refuse,
         "nvmlDeviceGetClockInfo": clock,
         "nvmlDeviceGetMaxClockInfo": lambda handle, kind: 1980,
         "nvmlDeviceGetPowerUsage": lambda handle: 700_000,
@@ -67,8 +67,8 @@ def library(**functions: Any) -> SimpleNamespace:
     return SimpleNamespace(**{name: part for name, part in parts.items() if part is not None})
 
 
-def facts(readings: int = 1, uuid: str | None = f"GPU-{UUID}", **functions: Any) -> Any:
-    gauge = NvmlGauge(uuid, library(**functions))
+def facts(readings: int = 1, where: Any = (("nvmlDeviceGetHandleByUUID", f"GPU-{UUID}"),), **functions: Any) -> Any:
+    gauge = NvmlGauge(where, library(**functions))
     for _ in range(readings):
         gauge.read()
     return gauge.facts()
@@ -89,8 +89,9 @@ def test_all_is_told_in_the_units_that_the_names_say() -> None:
 
 
 def test_a_driver_that_does_not_tell_its_version_is_a_note_and_no_error() -> None:
-    known = NvmlGauge(f"GPU-{UUID}", library(nvmlSystemGetDriverVersion=lambda: "570.86"))
-    silent = NvmlGauge(f"GPU-{UUID}", library(nvmlSystemGetDriverVersion=refuse))
+    where = [("nvmlDeviceGetHandleByUUID", f"GPU-{UUID}")]
+    known = NvmlGauge(where, library(nvmlSystemGetDriverVersion=lambda: "570.86"))
+    silent = NvmlGauge(where, library(nvmlSystemGetDriverVersion=refuse))
     assert [gauge.ask("nvmlSystemGetDriverVersion", of_gpu=False) for gauge in (known, silent)] == ["570.86", None]
     assert "nvmlSystemGetDriverVersion" in silent.facts()["nvml_note"]
 
@@ -107,15 +108,16 @@ def test_of_several_readings_clock_and_power_are_medians_heat_is_the_highest_and
     assert seen["throttle_reasons"] == ["software power cap", "software thermal slowdown"]
 
 
-def test_a_slice_of_a_gpu_has_the_readings_of_the_whole_gpu() -> None:
-    def by_uuid(uuid: str) -> str:
-        return {"MIG-1": "slice"}[uuid]
+def test_the_gpu_is_found_by_its_uuid_whatever_its_number() -> None:
+    found = addresses(SimpleNamespace(uuid=UUID))
+    assert found[0] == ("nvmlDeviceGetHandleByUUID", f"GPU-{UUID}")
+    assert addresses(SimpleNamespace(uuid=f"GPU-{UUID}")) == found
 
-    def whole(handle: str) -> str:
-        return {"slice": "ours"}[handle]
 
-    functions = {"nvmlDeviceGetHandleByUUID": by_uuid, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": whole}
-    assert facts(uuid="MIG-1", **functions)["sm_clock_mhz"] == 1980
+def test_where_its_uuid_is_unknown_it_is_found_by_its_place_on_the_bus() -> None:
+    found = addresses(SimpleNamespace(uuid="other", pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0))
+    assert ("nvmlDeviceGetHandleByPciBusId", "00000000:1b:00.0") in found
+    assert facts(where=found, nvmlDeviceGetHandleByPciBusId=lambda where: "ours")["sm_clock_mhz"] == 1980
 
 
 @pytest.mark.parametrize("lost", [None, refuse])
@@ -151,13 +153,13 @@ def test_without_a_driver_or_the_gpu_in_it_all_is_none_with_the_reason(part: str
     assert set(seen.values()) == {None}
 
 
-def test_without_a_uuid_all_is_none_with_the_reason() -> None:
-    assert "which GPU" in facts(uuid=None)["nvml_note"]
+def test_without_an_address_all_is_none_with_the_reason() -> None:
+    assert "which GPU" in facts(where=())["nvml_note"]
 
 
 def test_without_the_bindings_all_is_none_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    gauge = NvmlGauge("GPU-0")
+    gauge = NvmlGauge([("nvmlDeviceGetHandleByUUID", "GPU-0")])
     gauge.read()
     seen = gauge.facts()
     assert "pynvml" in seen.pop("nvml_note")
