@@ -11,6 +11,7 @@ from harness.core.model.errors import UsageError
 from harness.core.results import run_directory
 from harness.core.results.stored_run import gpu_notices
 from harness.core.run.output_directory import OutputDirectory
+from harness.extras.cluster.shards import add_machine
 
 STATE = {"index": 0, "name": "H100", "driver": "570.86", "power_limit_w": 700.0, "ecc_mode": 1}
 STATE |= {"application_sm_clock_mhz": 1980, "mig_mode": None, "persistence_mode": 1}
@@ -91,15 +92,15 @@ def test_only_the_gpus_of_the_cases_count() -> None:
 
 
 def test_jobs_on_the_gpus_of_one_host_all_leave_their_state(tmp_path: Path) -> None:
-    run_directory.add_machine(tmp_path, machine(a={}))
-    run_directory.add_machine(tmp_path, machine(b={"power_limit_w": 500.0}))
-    run_directory.add_machine(tmp_path, machine("n2", c={}, d={"index": 1}))
+    add_machine(tmp_path, machine(a={}))
+    add_machine(tmp_path, machine(b={"power_limit_w": 500.0}))
+    add_machine(tmp_path, machine("n2", c={}, d={"index": 1}))
     found, _ = run_directory.machines(tmp_path)
     assert [list(one["torch"]["gpu_states"]) for one in found.values()] == [["a", "b"], ["c", "d"]]
     assert gpu_notices(found) == [
         "n1: its GPUs differ (GPU power limit of b 700 W and 500 W): cost models and comparisons mix their times"
     ]
-    run_directory.add_machine(tmp_path, machine(b={}))
+    add_machine(tmp_path, machine(b={}))
     assert gpu_notices(run_directory.machines(tmp_path)[0]) == []
 
 

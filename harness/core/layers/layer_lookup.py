@@ -37,8 +37,6 @@ from impls.registry import IMPLS, Impl
 
 from .layer_files import find_layers
 
-_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
-
 
 def load_file(file: Path) -> ModuleType:
     """Import the module in `file`, at most once per process.
@@ -201,17 +199,6 @@ def is_compiled(name: str) -> bool:
 def target(name: str) -> str:
     """The location of the layer, as `module:Class`. The name of a user's own layer is its location."""
     return IMPLS[name].target if name in IMPLS else name
-
-
-def is_absent(impl: str, reason: str) -> bool:
-    """Whether a trial failed because the layer itself was not found, rather than something that its module imports."""
-    if not is_foreign(impl) and reason == "ValueError: Empty module name":
-        return True  # the other registry lacks the name
-    module, _, name = target(impl).partition(":")
-    missing = _NO_MODULE.search(reason)
-    if missing is not None:
-        return f"{module}.".startswith(f"{missing[1]}.")
-    return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason
 
 
 def package_of(name: str) -> str | None:

@@ -1,10 +1,9 @@
 """Text for people: numbers with units, text made safe for terminals and Markdown, and shortened names of layers."""
 
-import html
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -143,34 +142,6 @@ def three(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-# A number as a word of its own, but no version; or the address of an object.
-_NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-f]+|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w|\.\d)")
-
-
-def without_numbers(text: str) -> tuple[str, ...]:
-    """The parts of the text between numbers: equal for texts that differ in numbers alone."""
-    return tuple(_NUMBER.split(text)[::2])
-
-
-def with_ranges(texts: Iterable[str]) -> str:
-    """One text for texts that differ in numbers alone: `n = 64` and `n = 512` are `n = 64 – 512`."""
-    return "".join(map(_range, zip(*map(_NUMBER.split, texts), strict=True)))
-
-
-def _range(parts: Sequence[str]) -> str:
-    if len(set(parts)) == 1 or any(part.startswith("0x") for part in parts):
-        return parts[0] if len(set(parts)) == 1 else "…"
-    numbers = sorted(parts, key=lambda part: float(part.replace(",", "")))
-    return f"{numbers[0]} – {numbers[-1]}"
-
-
-# Text from outside is escaped, so that terminals, Markdown and HTML within Markdown do not interpret it.
-_INLINE = re.compile(r"([\\`*_\[\]|~$])")
-_FIRST = re.compile(r"^([-+=]|\d+(?=[.)](?:\s|$)))")
-# Forges turn `@name` and `#1` into links even if escaped. An empty comment after the sign prevents that.
-_LINKS = re.compile(r"([@#])")
-
-
 # Control and format characters, lone surrogates, and separators of lines and paragraphs.
 # Terminals and bidirectional text obey them.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -182,15 +153,6 @@ def printable(text: str) -> str:
         return text
     hidden = {sign: sign.encode("unicode_escape").decode() for sign in text if unicodedata.category(sign) in _INVISIBLE}
     return "".join(hidden.get(sign, sign) for sign in text)
-
-
-def escape_markdown(text: str) -> str:
-    """Return `text` on one line, escaped for inline Markdown, including table cells."""
-    flat = printable(" ".join(text.split()))
-    plain = html.escape(_INLINE.sub(r"\\\1", flat), quote=False)
-    # Only punctuation can be escaped: in `1.`, that is the point.
-    begun = _FIRST.sub(lambda begin: begin[1] + "\\" if begin[1].isdigit() else "\\" + begin[1], plain)
-    return _LINKS.sub(r"\1<!-- -->", begun)
 
 
 def code(text: str) -> str:

@@ -7,7 +7,7 @@ and claims are in these letters, and cases that differ in them alone are one ser
 import inspect
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from functools import cache
 from itertools import chain
@@ -181,23 +181,6 @@ def varied_of_layers(lines: Iterable[Any]) -> dict[str, frozenset[str]]:
     return {
         impl: frozenset(name for name, sizes in of_layer.items() if len(sizes) > 1) for impl, of_layer in values.items()
     }
-
-
-def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield each line with the options under which it is compared with other layers, once for each.
-
-    They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
-    states one: its lines come with the options of each such line of their series and batch size.
-    """
-    lines = list(lines)
-    sized = [line for line in lines if line.options != line.series.options]
-    impls = {line.impl for line in sized}
-    alike: dict[tuple[Any, int], dict[str, None]] = {}
-    for line in sized:
-        alike.setdefault((line.series, line.batch_size), {})[line.options] = None
-    for line in lines:
-        of_sized = {} if line.impl in impls else alike.get((line.series, line.batch_size), {})
-        yield from ((line, options) for options in of_sized or [line.options])
 
 
 def varied_axes(lines: Iterable[Any]) -> list[str]:

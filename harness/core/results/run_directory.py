@@ -216,18 +216,6 @@ def read_config(run: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def add_machine(run: Path, machine: Machine) -> None:
-    """Store the machine of another host in `machines/`, under the name of the host and of each of its GPUs.
-
-    Several jobs may measure on one host at the same time, each on its own GPU. They write different files.
-    """
-    (run / "machines").mkdir(exist_ok=True)
-    host, states = machine["host"], gpu_states(machine)
-    described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
-    for name, description in (described or {host: dict(machine)}).items():
-        file_io.write_json(run / "machines" / f"{name}.json", description)
-
-
 def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     """The description of a machine, and a notice for each part that does not fit. Without any, it is empty."""
     from harness.core.model.file_validation import known_machine  # imports pydantic

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from harness.core.config import SweepConfig
 from harness.core.config.key_value_options import usable_cpus
-from harness.core.config.machine import unlike, unlike_gpus
+from harness.core.config.machine import Machine, gpu_states, unlike, unlike_gpus, with_gpus
 from harness.core.layers.layer_lookup import Traits
 from harness.core.model import gpus
 from harness.core.model.errors import UsageError
@@ -189,7 +189,7 @@ def _measure(shard: Shard, cpus: int | None) -> None:
             for host, other in run_directory.machines(run)[0].items()
             if (unlike_gpus if host == machine["host"] else unlike)(other, machine)
         ]
-        run_directory.add_machine(run, machine)
+        add_machine(run, machine)
         why = f"started on another kind of machine than {platform.node()}"
         past = past.reopening(config.retry).without_times_of(other_hosts, why)
         console = Console(file=sys.stdout, width=100, highlight=False)
@@ -243,3 +243,15 @@ def shards_table(run: Path, lines: Mapping[Case, CaseResult]) -> Table | None:
         rows.append((str(index), *where, *map(str, numbers), ago))
     texts, numeric = ("shard", "state", "host", "job"), ("finished", "begun", "not yet")
     return Table({**dict.fromkeys(texts, ""), **dict.fromkeys(numeric, "n"), "last word": ""}, rows)
+
+
+def add_machine(run: Path, machine: Machine) -> None:
+    """Store the machine of another host in `machines/`, under the name of the host and of each of its GPUs.
+
+    Several jobs may measure on one host at the same time, each on its own GPU. They write different files.
+    """
+    (run / "machines").mkdir(exist_ok=True)
+    host, states = machine["host"], gpu_states(machine)
+    described = {f"{host}.{uuid}": with_gpus(machine, {uuid: state}) for uuid, state in states.items()}
+    for name, description in (described or {host: dict(machine)}).items():
+        write_json(run / "machines" / f"{name}.json", description)

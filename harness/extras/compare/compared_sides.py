@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -399,7 +400,7 @@ def traits_of(impl: str, described: TrialOutcome) -> Traits:
 def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:
     """Whether the commit of a worktree lacks the layer, as the trial found out that described it there."""
     if not described.ok:
-        return layer_lookup.is_absent(impl, str(described.reason))
+        return _is_absent(impl, str(described.reason))
     return not tree.holds(impl, described.values.get("file"))
 
 
@@ -419,3 +420,17 @@ def _lacking(impl: str, base: TrialOutcome, head: TrialOutcome, tree: Worktree, 
         return None
     why = f"the layer cannot be imported at {ref}, so there is nothing to compare it with ({base.reason})"
     return Outcome(impl, TIME, Verdict.UNMEASURED, "", "", why)
+
+
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']*)'")
+
+
+def _is_absent(impl: str, reason: str) -> bool:
+    """Whether a trial failed because the layer itself was not found, rather than something that its module imports."""
+    if not layer_lookup.is_foreign(impl) and reason == "ValueError: Empty module name":
+        return True  # the other registry lacks the name
+    module, _, name = layer_lookup.target(impl).partition(":")
+    missing = _NO_MODULE.search(reason)
+    if missing is not None:
+        return f"{module}.".startswith(f"{missing[1]}.")
+    return reason.startswith("AttributeError") and f"has no attribute '{name}'" in reason

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness.core.layers import layer_lookup
-from harness.core.model import formatting, own_axes
+from harness.core.model import formatting
 from harness.core.model.sweep_axes import SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
@@ -247,7 +247,7 @@ def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> l
     of_run = list(lines)
     without = layers_without_heads(of_run)
     groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
-    for line, options in own_axes.compared_at(of_run):
+    for line, options in compared_at(of_run):
         group = groups.setdefault((Setting.of(line)._replace(options=options), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
     compared = list(_compared(groups, without))
@@ -391,3 +391,20 @@ def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
 
     rows = [{**vars(one), **one.setting.as_dict(), "in_words": str(one)} for one in found]
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Yield each line with the options under which it is compared with other layers, once for each.
+
+    They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
+    states one: its lines come with the options of each such line of their series and batch size.
+    """
+    lines = list(lines)
+    sized = [line for line in lines if line.options != line.series.options]
+    impls = {line.impl for line in sized}
+    alike: dict[tuple[Any, int], dict[str, None]] = {}
+    for line in sized:
+        alike.setdefault((line.series, line.batch_size), {})[line.options] = None
+    for line in lines:
+        of_sized = {} if line.impl in impls else alike.get((line.series, line.batch_size), {})
+        yield from ((line, options) for options in of_sized or [line.options])

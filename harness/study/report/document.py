@@ -4,6 +4,8 @@ The terminal back end is rich: a `Table` prints itself. `markdown` is the second
 macros of `html/templates/parts/macros.html` lay the same tables out. Each back end escapes all text.
 """
 
+import html
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -15,7 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from harness.core.model.formatting import escape_markdown, printable
+from harness.core.model.formatting import printable
 
 
 @dataclass(frozen=True)
@@ -206,3 +208,40 @@ def _markdown_table(table: Table) -> str:
     headings, *rows = ([escape_markdown(str(cell)) for cell in row] for row in (list(table.columns), *table.rows))
     rule = ["---:" if table.is_a("n", heading) else ":---" for heading in table.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rule, *rows))
+
+
+# Text from outside is escaped, so that terminals, Markdown and HTML within Markdown do not interpret it.
+_INLINE = re.compile(r"([\\`*_\[\]|~$])")
+_FIRST = re.compile(r"^([-+=]|\d+(?=[.)](?:\s|$)))")
+# Forges turn `@name` and `#1` into links even if escaped. An empty comment after the sign prevents that.
+_LINKS = re.compile(r"([@#])")
+
+
+def escape_markdown(text: str) -> str:
+    """Return `text` on one line, escaped for inline Markdown, including table cells."""
+    flat = printable(" ".join(text.split()))
+    plain = html.escape(_INLINE.sub(r"\\\1", flat), quote=False)
+    # Only punctuation can be escaped: in `1.`, that is the point.
+    begun = _FIRST.sub(lambda begin: begin[1] + "\\" if begin[1].isdigit() else "\\" + begin[1], plain)
+    return _LINKS.sub(r"\1<!-- -->", begun)
+
+
+# A number as a word of its own, but no version; or the address of an object.
+_NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-f]+|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)(?!\w|\.\d)")
+
+
+def without_numbers(text: str) -> tuple[str, ...]:
+    """The parts of the text between numbers: equal for texts that differ in numbers alone."""
+    return tuple(_NUMBER.split(text)[::2])
+
+
+def with_ranges(texts: Iterable[str]) -> str:
+    """One text for texts that differ in numbers alone: `n = 64` and `n = 512` are `n = 64 – 512`."""
+    return "".join(map(_range, zip(*map(_NUMBER.split, texts), strict=True)))
+
+
+def _range(parts: Sequence[str]) -> str:
+    if len(set(parts)) == 1 or any(part.startswith("0x") for part in parts):
+        return parts[0] if len(set(parts)) == 1 else "…"
+    numbers = sorted(parts, key=lambda part: float(part.replace(",", "")))
+    return f"{numbers[0]} – {numbers[-1]}"

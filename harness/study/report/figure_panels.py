@@ -18,7 +18,7 @@ from harness.core.model import formatting, own_axes
 from harness.core.model.formatting import NumberText
 from harness.core.model.sweep_axes import SETTINGS, setting_text
 from harness.core.results.columns import CaseResult
-from harness.study.laws.crossovers import Crossover, layers_without_heads
+from harness.study.laws.crossovers import Crossover, compared_at, layers_without_heads
 from harness.study.laws.roofline import WIDEST, Roof, RoofPoint
 
 from .document import grouped
@@ -89,7 +89,7 @@ def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSettin
     looks = looks_of_run(lines) if looks is None else looks
     without = layers_without_heads(lines)
     groups: dict[tuple[Any, ...], list[CaseResult]] = {}
-    for line, options in own_axes.compared_at(lines):
+    for line, options in compared_at(lines):
         at = {axis: getattr(line, axis) for axis in SETTING_AXES} | {"options": options}
         groups.setdefault(tuple(at.values()), []).append(line)
     varying = [axis for axis, seen in zip(SETTING_AXES, zip(*groups, strict=True), strict=False) if len({*seen}) > 1]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.core.model.formatting import code, escape_markdown, printable, shortened
+from harness.core.model.formatting import code, printable, shortened
+from harness.study.report.document import escape_markdown
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import is_masked
 from harness.study.laws.crossovers import unlike_conditions
 from harness.study.laws.roofline import TOO_WIDE, WIDEST, interval_widths, roof_of, roofs, why_no_roof
-from harness.study.report.document import Cell, Table, grouped
+from harness.study.report.document import Cell, Table, grouped, with_ranges, without_numbers
 from harness.study.report.figure_panels import Lines
 from harness.study.report.point_charts import approximations, is_by_itself, is_inexact
 
@@ -40,7 +40,7 @@ def limits_reached(lines: Lines) -> dict[str, list[CaseResult]]:
             if beyond and beyond[0].status in _OF_SIZE and explained.isdisjoint(cases):
                 explained |= cases
                 first = beyond[0]
-                end = axis, int(last), size(first), first.status, formatting.without_numbers(first.reason or "")
+                end = axis, int(last), size(first), first.status, without_numbers(first.reason or "")
                 ends.setdefault(end, []).append(first)
     return {_limit(axis, last, ended, alike): alike for (axis, last, ended, *_), alike in ends.items()}
 
@@ -359,7 +359,7 @@ def _joined(lines: Iterable[CaseResult], column: str, kind: str) -> list[str]:
 
     Texts that differ in numbers alone are one, with the range of each number.
     """
-    groups = grouped(lines, lambda line: formatting.without_numbers(getattr(line, column) or ""))
+    groups = grouped(lines, lambda line: without_numbers(getattr(line, column) or ""))
     return [text for alike in groups.values() for text in _remark(kind, alike, _text_of(alike, column))]
 
 
@@ -369,7 +369,7 @@ def _remark(kind: str, lines: Lines, text: str) -> list[str]:
 
 
 def _text_of(lines: Iterable[CaseResult], column: str) -> str:
-    return formatting.with_ranges(getattr(line, column) or "" for line in lines)
+    return with_ranges(getattr(line, column) or "" for line in lines)
 
 
 def _at_most(remarks: Sequence[str], noun: str) -> list[str]:
@@ -402,7 +402,7 @@ def failures_table(lines: Iterable[CaseResult]) -> Table:
     Reasons that differ in numbers alone share a row.
     """
     failed = [line for line in lines if line.status != "ok"]
-    kinds = grouped(failed, lambda line: (line.impl, line.status, formatting.without_numbers(line.reason or "")))
+    kinds = grouped(failed, lambda line: (line.impl, line.status, without_numbers(line.reason or "")))
     rows = [
         (impl, status, str(len(alike)), str(alike[0].seq_len), Cell(_text_of(alike, "reason"), aside=_named(alike)))
         for (impl, status, _), alike in kinds.items()
