@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.core.config.machine import describe_machine
-from harness.core.model.background_process import PLACE, BackgroundProcess, search_path
+from harness.core.model.background_process import PLACE, search_path
 from harness.core.model.errors import UsageError
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import Runtime
+from harness.study.report.background_plots import start_interpreter
 
 TINY = ["impl=rnn.elman", "seq_len=8", "d_model=8", "threads=1", "precision.trial_s=0.01", "precision.patience_s=0"]
 SWEEP = ["sweep", "--no-plots", *TINY, "precision.min_rounds=1", "precision.max_rounds=1"]
@@ -101,9 +102,9 @@ def test_helper_processes_use_this_harness_where_another_checkout_comes_first(
 ) -> None:
     (tmp_path / "where.py").write_text("import harness\ndef say():\n    print(harness.__file__)\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(other), *sys.path])
-    helper = BackgroundProcess("where", "say", subprocess.DEVNULL, subprocess.PIPE)
-    assert helper.process is not None
-    assert Path(helper.process.communicate()[0].decode().strip()) == PLACE / "harness" / "__init__.py"
+    helper = start_interpreter("from where import say; say()", subprocess.PIPE)
+    assert helper is not None
+    assert Path(helper.communicate()[0].decode().strip()) == PLACE / "harness" / "__init__.py"
 
 
 def test_a_trial_with_another_harness_is_an_error(other: Path) -> None:

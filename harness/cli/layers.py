@@ -19,18 +19,12 @@ from harness.core.layers.layer_lookup import CLAIMS, check_name, is_foreign
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
 from harness.core.model.sweep_axes import FAILURES, Case
-from impls.registry import IMPLS, Impl
+from impls.registry import IMPLS, KINDS_OF_BLOCKS, Impl
 
 from .commands import CASES_FAILED, DONE
 
 _WORK = ("work", "work_train", "work_decode")
 _ORDERS = ("memory", "depth", "path")
-# A block exists around every attention layer that fits, so all blocks of a kind share one line.
-_BLOCKS = {
-    "encoder": "attention, feed-forward of 4d, residuals, norms, positions",
-    "decoder": "the same, causal, and with attention over a source",
-    "encoder6": "six blocks of the encoder in a row, positions in the first alone",
-}
 _CLAIMED = {
     "work": "FLOPs, forward",
     "work_train": "FLOPs, forward and backward",
@@ -156,7 +150,7 @@ def _own_page(name: str) -> Page:
 
 
 def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) -> None:
-    blocks = _BLOCKS if everything else {}
+    blocks = KINDS_OF_BLOCKS if everything else {}
     shown = [impl for impl in layers if impl.family not in blocks]
     summaries = [(impl.name, impl.summary) for impl in shown]
     for family, what in blocks.items():

@@ -5,6 +5,7 @@ second: `impls/descriptions.json` repeats what the classes of our layers allow a
 """
 
 import ast
+import difflib
 import hashlib
 import json
 import os
@@ -186,25 +187,25 @@ def read_layer_source(target: str) -> LayerSource:
     return LayerSource(f"{file}:{line}", **_descriptions()[target])
 
 
+# One letter off, or two that are swapped, in names of five letters or more.
+_ALIKE = 0.79
+
+
 def misspelt(attributes: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, str]:
     """The names of given attributes that are misspelt, each with the known name that it means.
 
-    It is one letter off, or two are swapped, and the value has the known type. A value of another type is taken for the
+    It is much alike, and the value has the known type. A value of another type is taken for the
     user's own attribute, and so is a name beside the known one.
     """
     lacking = {meant: kind for meant, kind in types.items() if meant not in attributes}
     meanings = {}
     for name, value in attributes.items():
         for meant, kind in lacking.items():
-            is_similar = name not in types and name[0] != "_" and _is_one_edit(name, meant)
+            is_named = name in types or name[0] == "_"
+            is_similar = not is_named and difflib.get_close_matches(name, [meant], cutoff=_ALIKE)
             if is_similar and isinstance(value, kind):
                 meanings[name] = meant
     return meanings
-
-
-def _is_one_edit(name: str, meant: str) -> bool:
-    tails = ((name[i:], meant[i:]) for i in range(len(name) + 1) if name[:i] == meant[:i])
-    return any(a[1:] in (b, b[1:]) or b[1:] == a or a[1::-1] + a[2:] == b for a, b in tails)
 
 
 def find_layers(name: str) -> tuple[str, str, list[str]]:

@@ -1,8 +1,8 @@
 """How long a sweep takes: from the exact facts of its calls, the machine's rates, and the trials measured so far.
 
-A timed trial makes about five calls of `c` seconds or more, and the trial of its facts makes eight. Before any trial,
-`c` follows from FLOPs, operations and bytes, which are known from facts, or from the claims of theory. As trials end,
-their times correct the prediction.
+A timed trial makes about five calls of `c` seconds or more, and the trial of its facts makes fourteen. Before any
+trial, `c` follows from FLOPs, operations and bytes, which are known from facts, or from the claims of theory. As trials
+end, their times correct the prediction.
 """
 
 import math
@@ -19,7 +19,7 @@ from harness.core.model.case_grid import kinds_of
 from harness.core.model.formatting import duration
 from harness.core.model.sweep_axes import Case
 from harness.core.stats.estimate import fewest
-from impls.registry import IMPLS
+from impls.registry import IMPLS, OPS_A_TOKEN
 
 from .executor import Executor
 
@@ -67,21 +67,6 @@ START_S, REPORT_S = 3.0, 5.0
 _COMPILE_S = 5.0
 # A few trials of a noisy case stop it early, and a few are repeated in a quiet moment.
 _OF_MOST_ROUNDS = 0.95
-# Operations for each token of a reference that loops over tokens, as tests/core/run/test_reference_time.py counts them.
-# References are written for float64 and not for speed: these take longer than the layer itself. Others take a time not
-# worth counting, or compute a few rows alone.
-OPS_A_TOKEN = {
-    "impls.rnn.reference:ElmanReference": 9,
-    "impls.rnn.reference:GRUReference": 54,
-    "impls.rnn.reference:LSTMReference": 70,
-    "impls.rnn.reference:MinGRUReference": 29,
-    "impls.rnn.reference:MinLSTMReference": 41,
-    "impls.rnn.reference:LinearScanReference": 16,
-    "impls.linear.reference:SSDReference": 41,
-    "impls.linear.reference:GatedDeltaReference": 52,
-    "impls.linear.reference:MLSTMReference": 61,
-    "impls.linear.reference:RWKV7Reference": 156,
-}
 # Seconds for an operation of a few numbers in float64, on a quiet CPU.
 _REFERENCE_OPERATION_S = 2.2e-6
 # The operations that a reference may take, and the tokens that the plain layer computes beside a loop. Repeated here
@@ -249,7 +234,7 @@ def _loop_ops(case: Case) -> int:
 
 # Of the two other kinds of trials: seconds for each operation, the number of calls, and the seconds of the reference.
 # Counting takes longer than the operations that are counted.
-_UNTIMED = {"facts": (25e-6, 8, reference_accuracy_s), "verify": (40e-6, 12, reference_verify_s)}
+_UNTIMED = {"facts": (25e-6, 14, reference_accuracy_s), "verify": (40e-6, 12, reference_verify_s)}
 
 
 class ExpectedTime:

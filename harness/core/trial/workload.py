@@ -3,11 +3,13 @@
 The call does exactly the work that is timed. All else is made outside the measured time.
 """
 
+import gc
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter  # bound before a layer may replace it
+from types import FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -326,7 +328,8 @@ def build(
     sync = WAITS[device_kind(case.device)]
     if is_stepped:
         state = call.args[-1]  # a cache may have grown since the start, in new memory
-        constants = [tensor for tensor in tensors_in(state) if all(tensor is not mask for mask in constants)]
+        others = {id(tensor) for tensor in (*constants, *layer.parameters(), *layer.buffers())}
+        constants = [tensor for tensor in tensors_in(state) if id(tensor) not in others]
     return Workload(
         layer, list(inputs), described, gradient, constants, varying, forward, remake, call, sync, prepare_s
     )
@@ -426,25 +429,18 @@ def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[st
 
 def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:
     """The decoding state before the first token, with room for all tokens of the case."""
-    given_source = {"source": source} if source is not None else {}
-    return layer.start(case.batch_size, case.seq_len, **given_source)
+    return layer.start(case.batch_size, case.seq_len, **({} if source is None else {"source": source}))
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Iterate over the tensors in a state.
-
-    A state is a tensor, a block mask of FlexAttention, or a list, tuple, dictionary or dataclass of states.
-    """
-    parts: Iterable[Any] = ()
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, list | tuple):
-        parts = value
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = [getattr(value, one.name) for one in fields(value)]
-    elif callable(getattr(value, "as_tuple", None)):  # a block mask of FlexAttention
-        parts = value.as_tuple()
-    for part in parts:
-        yield from tensors_in(part)
+    """Iterate over the tensors in a state: in its containers, in its objects, and around its functions."""
+    things, seen = [value], set[int]()
+    while things:
+        thing = things.pop()
+        if isinstance(thing, Tensor):
+            yield thing
+        elif id(thing) not in seen and not isinstance(thing, type | ModuleType | GeneratorType):  # shared with others
+            seen.add(id(thing))
+            is_function = isinstance(thing, FunctionType)
+            held = [thing.__closure__, thing.__defaults__] if is_function else gc.get_referents(thing)
+            things += reversed(held)

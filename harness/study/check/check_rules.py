@@ -167,7 +167,7 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
     return Verdict.EQUIVALENT, ""
 
 
-def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Finding:
+def judge_claim(was: ClaimKept, now: ClaimKept | None) -> Finding:
     """Judge whether a theoretical claim is newly refuted."""
     if now is None:
         return Verdict.UNMEASURED, "it is not claimed any more, or not over these axes"
@@ -177,7 +177,7 @@ def judge_claim(was: ClaimKept, now: ClaimKept | None, of_time: bool) -> Finding
         return Verdict.EQUIVALENT, ""
     if now.verdict == REFUTED:
         return Verdict.WORSE, f"{change}: measured {now.measured or 'nothing'}"
-    if now.verdict == UNDETERMINED and not of_time:
+    if now.verdict == UNDETERMINED:
         return Verdict.UNDECIDED, change
     return (Verdict.BETTER if was.verdict == REFUTED else Verdict.EQUIVALENT), change
 
@@ -227,12 +227,11 @@ def judge_law(
     vague = [when for law, when in sides if not (law.determined and (law.exact or is_time))]
     for axis in was.axes:
         before, after = was.exponent(axis), now.exponent(axis)
-        if before is not None and is_time:
-            # Without its fixed costs, a time grows at most as the fastest term that the baseline knows.
-            before = replace(before, hi=max(before.hi, *_growth(was.law, axis)))
         if not (finding := judge_exponent(metric, before, after, grown, not is_time and eased(axis))):
             continue
         verdict, why = finding
+        if is_time and after and verdict is Verdict.WORSE and after.lo <= max(_growth(was.law, axis)):
+            verdict, why = Verdict.UNDECIDED, f"its fastest term takes more, or the others less: the law was {was.law}"
         if vague and (is_time or why == _EASED):
             verdict, why = Verdict.UNDECIDED, f"the law of {metric} is not determined {vague[0]}"
         elif not (vague or is_time or verdict is Verdict.WORSE) and _growth(now.law, axis) > _growth(was.law, axis):
@@ -250,7 +249,7 @@ def judge_claims(
     """Yield an outcome for each claim in `names`. All cases that a claim covers were measured again."""
     for name in names:
         before, after = was[name], now.get(name)
-        verdict, why = judge_claim(before, after, name.what == TIMED)
+        verdict, why = judge_claim(before, after)
         texts = before.verdict, after.verdict if after is not None else ""
         yield Outcome(name.subject, f"claim of {name.what}", verdict, *texts, f"{why}{note}" if why else "")
 

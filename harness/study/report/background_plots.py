@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.model.background_process import BackgroundProcess
+from harness.core.model.background_process import search_path
 
 if TYPE_CHECKING:  # only: an early start must not wait for what these imports load
     from harness.core.config.machine import Machine
@@ -33,12 +33,13 @@ class BackgroundPlots:
         self._handed_over: list[Path] = []
 
     def __enter__(self) -> "BackgroundPlots":
-        name = serve_drawing.__name__
-        self._interpreter = BackgroundProcess(__name__, name, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self._process = start_interpreter(f"from {__name__} import serve_drawing; serve_drawing()", subprocess.DEVNULL)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._interpreter.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()  # closes its pipes and waits for it
         for path in self._handed_over:
             path.unlink(missing_ok=True)
 
@@ -52,7 +53,7 @@ class BackgroundPlots:
 
     def _hand_over(self, order: _Order) -> None:
         self._orders.append(order)
-        process = self._interpreter.process
+        process = self._process
         if process is None or process.stdin is None:
             return
         try:
@@ -69,13 +70,27 @@ class BackgroundPlots:
         """Wait until everything is drawn. Raises OSError if a plot cannot be written."""
         if not self._orders:
             return
-        process = self._interpreter.process
-        if process is not None and process.stdin is not None:
-            with suppress(OSError):  # the process has died, which its status tells
-                process.stdin.close()
-        if process is None or process.wait() != 0:
+        if self._process is not None:
+            self._process.communicate()  # no more orders
+        if self._process is None or self._process.returncode:
             for order in self._orders:
                 _draw(order)
+
+
+def start_interpreter(work: str, stdout: int) -> "subprocess.Popen[bytes] | None":
+    """Run code in a separate process, with this search path; None if the OS could not start one.
+
+    It is started from scratch. A fork would copy threads and locks of a parent that may have plotted, logged or
+    multiplied matrices. `multiprocessing` would run the caller's main module a second time.
+    """
+    path = search_path([str(place) for place in sys.path])
+    # `os._exit` skips the cleanup of torch and the plotting libraries, which takes half a second.
+    program = f"import os, sys; sys.path[:] = {path!r}; {work}; sys.stdout.flush(); os._exit(0)"
+    with suppress(OSError):  # no memory for another process, or no interpreter found
+        return subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.DEVNULL
+        )
+    return None
 
 
 def serve_drawing() -> None:

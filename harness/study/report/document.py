@@ -241,7 +241,9 @@ def with_ranges(texts: Iterable[str]) -> str:
 
 
 def _range(parts: Sequence[str]) -> str:
-    if len(set(parts)) == 1 or any(part.startswith("0x") for part in parts):
-        return parts[0] if len(set(parts)) == 1 else "…"
+    if len(set(parts)) == 1:
+        return parts[0]
+    if any(part.startswith("0x") for part in parts):
+        return "…"
     numbers = sorted(parts, key=lambda part: float(part.replace(",", "")))
     return f"{numbers[0]} – {numbers[-1]}"

@@ -192,10 +192,7 @@ def next_steps(contents: Contents, run: Path, directory: Path, written: Sequence
     tables = " ".join(name for name in written if name.endswith(".csv"))
     pictures = "; pictures: plots/" if "plots/" in written else ""
     every_n = " (every n)" if any(answer.by_size for answer in contents.answers) else ""
-    lines = [
-        f"Report: {directory / 'report.html'}{every_n}",
-        f"Tables: {tables}{pictures}",
-    ]
+    lines = [f"Report: {directory / 'report.html'}{every_n}", f"Tables: {tables}{pictures}"]
     if more_precise := _more_precise(contents):
         lines.append(f"Next:   {more_precise}")
     elif contents.answers and contents.findings.laws:

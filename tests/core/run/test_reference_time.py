@@ -11,9 +11,9 @@ from harness.core.config import compose
 from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Case
 from harness.core.run import expected_time
-from harness.core.run.expected_time import OPS_A_TOKEN, ExpectedTime, reference_accuracy_s, reference_verify_s
+from harness.core.run.expected_time import ExpectedTime, reference_accuracy_s, reference_verify_s
 from harness.core.trial import accuracy
-from impls.registry import IMPLS
+from impls.registry import IMPLS, OPS_A_TOKEN
 
 
 class _Count(TorchDispatchMode):

@@ -127,8 +127,8 @@ def reachable_bytes() -> int:
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
     for script in [thing for thing in objects if isinstance(thing, RecursiveScriptModule)]:
-        names = script._concrete_type.get_attributes() if script._concrete_type else ()
-        tensors += _tensors([getattr(script, name) for name in names])
+        kind = getattr(script, "_concrete_type", None)  # a frozen script has none
+        tensors += _tensors([getattr(script, name) for name in kind.get_attributes()] if kind else [])
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
     return size_of(memory_of([*tensors, *_saved_by_graphs(tensors)], storages) | _memory_of_arrays(objects))
 
@@ -161,27 +161,18 @@ def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Tensor]:
     while newest := newest - nodes:
         nodes |= newest
         for node in newest:
-            for name in dir(node):
-                if name.startswith("_saved_") or name == "saved_tensors":
-                    with suppress(RuntimeError):  # a backward pass has freed it
-                        saved.append(getattr(node, name))
+            parts = [getattr(node, name) for name in dir(node) if name.startswith("_raw_saved_")]
+            # As a hook has packed it: unpacking a checkpoint would compute it again.
+            saved += [getattr(part, "data", None) for part in tree_leaves(parts)]
         newest = {node for one in newest for node, _ in one.next_functions}
     return _tensors(saved)
 
 
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
-    """Return the memory of parameters and buffers, and that of tensors in other attributes.
-
-    So that of modules in plain lists and dictionaries counts as well.
-    """
-    modules = list(work.layer.modules())
-    attributes: list[Tensor] = []
-    for module in modules:  # the list grows
-        parts = tree_leaves(vars(module))
-        modules += [part for part in parts if isinstance(part, nn.Module) and part not in modules]
-        attributes += _tensors(parts)
-    registered = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
-    return memory_of(registered), memory_of(attributes) - memory_of([*registered, *work.inputs, *work.constants])
+    """Return the memory of parameters and buffers, and that of other tensors which the layer and its class hold."""
+    registered = [*work.layer.parameters(), *work.layer.buffers()]
+    held = tensors_in([work.layer, *vars(type(work.layer)).values()])
+    return memory_of(registered), memory_of(held) - memory_of([*registered, *work.inputs, *work.constants])
 
 
 # A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps

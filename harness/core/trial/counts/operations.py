@@ -229,7 +229,8 @@ class Observer(EagerMode):
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
         adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
         unread = of.written if of.overwrites and not adds else frozenset()
-        if kwargs.get("beta", 1) == 0:  # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`
+        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
+        if kwargs.get("beta", 1) == 0 or kwargs.get("include_self") is False:
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
         return tensors_of(read), tensors_of([value for place, value in arguments if place in of.written])

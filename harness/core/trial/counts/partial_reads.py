@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Nothing is surely read of these arguments of torch's operators, because the part that is read is not followed here.
 _NOT_FOLLOWED = """
-    take.self put_.self masked_select.self _unsafe_masked_index.self _unsafe_masked_index_put_accumulate.values
+    masked_select.self _unsafe_masked_index.self _unsafe_masked_index_put_accumulate.values
     index_reduce_.self scatter_reduce_.self masked_fill_.self masked_scatter_.self masked_scatter_.source
     masked_scatter.source tril_.self triu_.self trace.self equal.self equal.other isin.test_elements
     searchsorted.sorted_sequence searchsorted.sorter bucketize.boundaries histogram.bins
@@ -54,7 +54,8 @@ _NOT_FOLLOWED = """
     tril.self triu.self _unsafe_index.self embedding_dense_backward.grad_output im2col.self avg_pool2d.self
     avg_pool3d.self max_pool2d_with_indices.self max_pool3d_with_indices.self
     linalg_solve_triangular.self triangular_solve.A linalg_cholesky_ex.self cholesky_inverse.self
-    cholesky_solve.input2 _cholesky_solve_helper.A _linalg_eigh.A linalg_ldl_factor_ex.self linalg_ldl_solve.LD
+    native_layer_norm_backward.bias cholesky_solve.input2 _cholesky_solve_helper.A
+    linalg_ldl_solve.LD _linalg_eigh.A linalg_ldl_factor_ex.self
     linalg_householder_product.input ormqr.self
 """
 
@@ -110,6 +111,7 @@ _CHOSEN: _Marks = [
         lambda part, dim, index, **_: part.scatter_(dim, index.cpu().long(), True),
     ),
     ("index.self index_put_.self _index_put_impl_.self", _mark_indexed),
+    ("take.self put_.self", lambda part, index, **_: part.view(-1).index_fill_(0, index.cpu().flatten(), True)),
 ]
 # What an operator surely reads of other arguments.
 _SURE: _Marks = [
@@ -120,6 +122,10 @@ _SURE: _Marks = [
         lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
     ),
     ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
+    (
+        "native_batch_norm_backward.running_mean native_batch_norm_backward.running_var",
+        lambda part, train, **_: train or part.fill_(True),
+    ),
     ("col2im.self", lambda part, padding, **_: max(padding) > 0 or part.fill_(True)),
     (
         "convolution.input convolution.weight convolution_backward.input convolution_backward.weight "

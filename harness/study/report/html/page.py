@@ -53,13 +53,10 @@ def chart_library() -> str:
 
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "tables.css", "charts.css", "print.css")
-_SCRIPTS = tuple(
-    f"{name}.js"
-    for name in (
-        *("text", "figure", "overview", "over_axis", "curves", "speedup", "roofline", "accuracy", "crossovers"),
-        *("predictions", "controls", "page", "theme"),
-    )
-)
+_SCRIPTS = """
+    text.js figure.js overview.js over_axis.js curves.js speedup.js roofline.js accuracy.js crossovers.js
+    predictions.js controls.js page.js theme.js
+"""
 _END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
@@ -112,23 +109,15 @@ def page(contents: Contents) -> str:
         "hollow": HOLLOW.capitalize(),
         "calibration": calibration(contents.provenance.machine),
     }
-    return rendered("page.html", _SCRIPTS, charts, values)
+    return rendered("page.html", _SCRIPTS.split(), charts, values)
 
 
 def rendered(template: str, scripts: Sequence[str], data: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return the text of one page: a template with its `values`, and `scripts` of the assets that draw the `data`."""
     code = [inline_script(chart_library()), inline_script('"use strict";\n' + _assets(*scripts))]
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            values,
-            policy=content_policy(code),
-            style=Markup(_assets(*_STYLES)),  # the harness's own, so not escaped
-            scripts=code,
-            data=embedded_json(data),
-        )
-    )
+    style = Markup(_assets(*_STYLES))  # the harness's own, so not escaped
+    filled = {**values, "policy": content_policy(code), "style": style, "scripts": code, "data": embedded_json(data)}
+    return _environment().get_template(template).render(filled)
 
 
 # The most predictions of one cost to name.

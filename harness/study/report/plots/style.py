@@ -19,13 +19,7 @@ from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, Marker
 from harness.study.report.figure_panels import Axis, Ends
 
 GUIDE = "0.45"
-_THEME = {
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.labelsize": 11,
-    "figure.titlesize": 12.5,
-    "grid.color": "0.88",
-}
+_THEME = {"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 11, "figure.titlesize": 12.5, "grid.color": "0.88"}
 # Inches: average width of a character of the title and of the caption, estimated a little high; heights of their lines;
 # and the margins.
 _TITLE_SIGN, _CAPTION_SIGN = 0.105, 0.075

@@ -70,9 +70,7 @@ def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     return Table({**columns, "why": "why"}, groups=groups, notes=notes)
 
 
-def numbered_notes(
-    quantities_of: Mapping[str, Iterable[tuple[str, str]]],
-) -> tuple[dict[str, int], list[str]]:
+def numbered_notes(quantities_of: Mapping[str, Iterable[tuple[str, str]]]) -> tuple[dict[str, int], list[str]]:
     """The number of each reason below a table, and the notes: the reason with what it concerns, each layer once.
 
     `time of rnn.torch, attention.fused` for the quantities `("time", "rnn.torch")` and `("time", "attention.fused")`.

@@ -39,6 +39,17 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("KeepsLosses", "train", {"kept_bytes": X + 8 * N + 2 * FLOAT, "first_call_bytes": 0}),
         ("KeepsInAScript", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("ATableOfTheConstructor", "forward", {"weights_bytes": W + 100 * D * FLOAT, "first_call_bytes": 0}),
+        ("ATableInAnObject", "forward", {"weights_bytes": W + 100 * D * FLOAT}),
+        ("ATableOfTheClass", "forward", {"weights_bytes": W + 100 * D * FLOAT}),
+        ("ATableAroundAFunction", "forward", {"weights_bytes": W + 100 * D * FLOAT}),
+        ("AFrozenScript", "forward", {"weights_bytes": W, "kept_bytes": 0}),
+        # The token, and the cache of those before.
+        ("ItsStateIsAnObject", "decode", {"weights_bytes": W, "inputs_bytes": X, "kept_bytes": 0}),
+        ("Checkpointed", "backward", {"kept_bytes": 0}),
+        # The input, the output's gradient, weights, and the mean and deviation of each token.
+        ("Normalised", "backward", {"read_bytes": 2 * X + FLOAT * D + 2 * FLOAT * N}),
+        ("PutsEachToken", "forward", {"depth": 2}),
+        ("ReducesAnew", "forward", {"depth": 1}),
         ("SavesAnArray", "train", {"saved_bytes": None}),
         # The workspace is never there twice.
         ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 
 class Product(nn.Module):
@@ -193,6 +194,100 @@ class _TwiceByNumpy(torch.autograd.Function):
 class SavesAnArray(Product):
     def forward(self, x: Tensor) -> Tensor:
         return _TwiceByNumpy.apply(super().forward(x))
+
+
+class _Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+class ATableInAnObject(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.holder = _Holder({"rows": _Holder(torch.ones(100, d_model))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.holder.held["rows"].held[: x.shape[1]]
+
+
+class ATableOfTheClass(Product):
+    table = torch.ones(100, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.table[: x.shape[1]]
+
+
+class ATableAroundAFunction(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        table = torch.ones(100, d_model)
+        self.scale = lambda y: y * table[: y.shape[1]]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale(super().forward(x))
+
+
+class AFrozenScript(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls scripts deprecated
+            self.scripts = [torch.jit.freeze(torch.jit.script(nn.Tanh().eval()))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scripts[0](super().forward(x))
+
+
+class ItsStateIsAnObject(Product):
+    """A cache of all tokens, in an object that also knows the layer."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).cumsum(1)
+
+    def start(self, batch_size: int, seq_len: int) -> _Holder:
+        return _Holder(deque([torch.zeros(batch_size, 0, self.w.shape[0]), self]))
+
+    def step(self, x_t: Tensor, state: _Holder) -> tuple[Tensor, _Holder]:
+        cache = torch.cat([state.held[0], x_t[:, None]], 1)
+        return (cache @ self.w).sum(1), _Holder(deque([cache, self]))
+
+
+class Checkpointed(Product):
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(lambda y: (y @ self.w).tanh() @ self.w, x, use_reentrant=False)
+
+
+class Normalised(Product):
+    """Of the bias, a backward pass needs the shape."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class PutsEachToken(Product):
+    """Each token is at places of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        places, y = torch.arange(x.shape[-1]), x.new_zeros(x.shape[1], x.shape[2])
+        for token in range(x.shape[1]):
+            y.put_(places + token * x.shape[-1], x[0, token] * 2)
+        return y[None]
+
+
+class ReducesAnew(Product):
+    """What was there before takes no part in the maximum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, rows = torch.zeros_like(x), torch.arange(x.shape[1])[None, :, None].expand_as(x)
+        for _ in range(5):
+            y.scatter_reduce_(1, rows, x, "amax", include_self=False)
+        return y
 
 
 class RenewsItsWorkspace(Product):
