@@ -434,13 +434,16 @@ def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """Iterate over the tensors in a state: in its containers, in its objects, and around its functions."""
-    things, seen = [value], set[int]()
+    things = [value]
+    seen = set[int]()
     while things:
         thing = things.pop()
-        if isinstance(thing, Tensor):
+        kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning
+        if issubclass(kind, Tensor):
             yield thing
-        elif id(thing) not in seen and not isinstance(thing, type | ModuleType | GeneratorType):  # shared with others
+        elif id(thing) not in seen and not issubclass(kind, type | ModuleType | GeneratorType):  # shared with others
             seen.add(id(thing))
-            is_function = isinstance(thing, FunctionType)
-            held = [thing.__closure__, thing.__defaults__] if is_function else gc.get_referents(thing)
+            held = gc.get_referents(thing)
+            if kind is FunctionType:  # without its module's names
+                held = [thing.__closure__, thing.__defaults__]
             things += reversed(held)

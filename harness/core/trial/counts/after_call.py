@@ -126,7 +126,7 @@ def reachable_bytes() -> int:
     gc.collect()
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
-    for script in [thing for thing in objects if isinstance(thing, RecursiveScriptModule)]:
+    for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
         kind = getattr(script, "_concrete_type", None)  # a frozen script has none
         tensors += _tensors([getattr(script, name) for name in kind.get_attributes()] if kind else [])
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
@@ -157,7 +157,8 @@ def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
 def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return the tensors that the graphs of `tensors` keep. Most of them have no Python object until somebody asks."""
     newest: set[Any] = {tensor.grad_fn for tensor in tensors}
-    nodes, saved = {None}, list[Any]()
+    nodes: set[Any] = {None}
+    saved: list[Any] = []
     while newest := newest - nodes:
         nodes |= newest
         for node in newest:
@@ -237,7 +238,8 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
         push(lambda tensor: note(pack(tensor)), unpack)
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
-        with_graph, arrays = set[int](), set[int]()
+        with_graph = set[int]()
+        arrays = set[int]()
         for _ in range(2):
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             with_graph.add(allocator_peak(keep_graph, device).kept_bytes)

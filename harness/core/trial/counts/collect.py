@@ -95,7 +95,8 @@ def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Calla
 @contextlib.contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
-    unpack, autograd = torch._VF._pad_packed_sequence, cast(Any, torch.autograd)
+    unpack = torch._VF._pad_packed_sequence
+    autograd = cast(Any, torch.autograd)
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
@@ -116,7 +117,8 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
 
     def note_size(tensor: Tensor, *_: Any, **__: Any) -> None:
         # Inside an operation, no mode is on the stack: the harness itself reads the size.
-        is_by_layer, sized = torch._C._len_torch_dispatch_stack() > 0, storages.sized_by_data
+        is_by_layer = torch._C._len_torch_dispatch_stack() > 0
+        sized = storages.sized_by_data
         if is_by_layer and sized and storages.key(tensor) in sized:
             storages.note_read(tensor)
 
@@ -140,7 +142,9 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
     traffic = Traffic(storages, flops.in_place)
-    written, fallback, packed = UntrackedWrites(storages), Fallback(), PackedWeights()
+    written = UntrackedWrites(storages)
+    fallback = Fallback()
+    packed = PackedWeights()
     counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
     seen = observe_call(work, storages, counts)
     work_done, full = flops.work or (None, None)

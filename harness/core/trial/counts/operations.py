@@ -291,7 +291,9 @@ class Depth:
                 depth._follow(operation)
 
     def _follow(self, operation: Operation) -> None:
-        inputs, results, traits = operation.inputs, operation.results, operation.traits
+        inputs = operation.inputs
+        results = operation.results
+        traits = operation.traits
         if any(tensor.is_floating_point() for tensor in inputs) or not self._of_data.isdisjoint(operation.reads):
             self._of_data |= operation.fresh | operation.written
         sized_by_data = self._storages.sized_by_data
@@ -337,7 +339,8 @@ class Traffic:
 
     def add(self, operation: Operation) -> None:
         """Record what the operation creates, writes and reads."""
-        made, is_torchs = self._made, operation.traits.namespace == "aten"
+        made = self._made
+        is_torchs = operation.traits.namespace == "aten"
         for tensor in operation.inputs:
             # Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads.
             if not is_torchs and any(one.dtype in (torch.int32, torch.int64) for one in operation.inputs):
@@ -347,7 +350,8 @@ class Traffic:
         for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
         backward = torch._C._current_graph_task_id() != -1
-        name, is_between = operation.traits.name, torch._C._current_autograd_node() is self._storages.finished_node
+        name = operation.traits.name
+        is_between = torch._C._current_autograd_node() is self._storages.finished_node
         if backward and name in self._in_place and (name != "aten::add" or is_between):
             first = self._storages.key(operation.inputs[0])
             sum_in = self._sum_in.get(first, first)
@@ -401,7 +405,8 @@ class UntrackedWrites:
         self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
         self._unwritten -= operation.written
         self._made |= operation.written | operation.fresh
-        out, left = operation.out, self._storages.left
+        out = operation.out
+        left = self._storages.left
         if operation.traits.name == _LEAVES and not isinstance(out, bool):
             left[isinstance(out, int)].update(operation.reads)
         elif operation.traits.name == _TAKES_IN:
