@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from harness.core.model import formatting
@@ -141,15 +141,30 @@ def _changes(
 ) -> Iterator[FactChange]:
     """The changes of a value from commit to commit. Commits without the value (None) are left out.
 
+    A value after unknown ones is compared with the last that was known.
+
     `about` are the subject, the layer and the quantity.
     """
     measured = [(at, value) for at, value in enumerate(values) if value is not None]
-    for (i, was), (j, now) in pairwise(measured):
+    known = list(accumulate(measured, _known))
+    for (i, was), (j, now), (known_at, last_known) in zip(measured, measured[1:], known, strict=False):
         if was != now:
-            _, last = measured[-1]
-            is_over = judge(was, last) is not Verdict.WORSE
+            if last_known != now:
+                i, was = known_at, last_known
+            is_over = judge(was, known[-1][1]) is not Verdict.WORSE
             ends = history.commits[i], history.commits[j]
             yield FactChange(*about, text(was), text(now), judge(was, now), *ends, j - i - 1, is_over)
+
+
+def _known(earlier: tuple[int, Any], later: tuple[int, Any]) -> tuple[int, Any]:
+    """The later value, with what is unknown of it as it last was, and the commit at which all of it was known."""
+    at, value = later
+    if value == _UNKNOWN:
+        return earlier
+    if isinstance(value, CostModel):
+        exponents = earlier[1].exponents | value.exponents
+        value = CostModel(law=value.law, exponent_n=exponents.pop("n", None), own_exponents=exponents)
+    return at if value == later[1] else earlier[0], value
 
 
 def fact_text(name: str, value: int | str) -> str:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from extras.commits.histories import CASE, blessing, commit, directly, history, ratio, stepping
+from extras.commits.histories import CASE, MODEL, blessing, commit, directly, history, ratio, stepping
 from test_gpu_states import machine
 
 from harness.core.config.machine import kind_of_machine
@@ -46,6 +47,34 @@ def test_commits_that_could_not_be_measured_may_hold_the_change() -> None:
     found = history(commit(0), commit(1, cases={}, models={}, reason="killed"), commit(2, facts={"ops": 9}))
     (change,) = fact_changes(found)
     assert (change.after.number, change.between, change.verdict) == (2, 1, Verdict.BETTER)
+
+
+def models(exponent_n: float | None, **own: float) -> dict[str, Any]:
+    return {"models": {MODEL: CostModel(law="x", exponent_n=exponent_n, own_exponents=own)}}
+
+
+@pytest.mark.parametrize(
+    ("values", "worse", "was"),
+    [
+        ([{"facts": {"flops": flops}} for flops in (1000, None, 2000)], 2, "1,000"),
+        ([{"facts": {"depth": depth}} for depth in (5, None, None, 10)], 3, "5"),
+        ([{"facts": {"depth": depth}} for depth in (5, None, 5)], None, ""),
+        ([{"facts": {"depth": depth}} for depth in (None, 5, 5)], None, ""),
+        ([{"facts": {"depth": depth}} for depth in (5, 10, None)], 1, "5"),
+        ([models(exponent) for exponent in (1, None, 2)], 2, "x, exponent 1"),
+        ([models(exponent) for exponent in (1, None, 1)], None, ""),
+        ([models(exponent) for exponent in (1, 2, None)], 1, "x, exponent 1"),
+        ([models(1, w=1), models(1), models(1, w=2)], 2, "x, exponent 1, exponent in w 1"),
+    ],
+)
+def test_an_unknown_value_hides_no_change_for_the_worse(
+    values: list[dict[str, Any]], worse: int | None, was: str
+) -> None:
+    found = history(*(commit(number, **value) for number, value in enumerate(values)))
+    regressions = unblessed_regressions(found, fact_changes(found), [])
+    assert [change.after.number for change in regressions] == ([] if worse is None else [worse])
+    for change in regressions:
+        assert (change.before.number, change.was, change.between) == (0, was, worse - 1)
 
 
 def test_another_version_of_torch_is_named_beside_the_change() -> None:
