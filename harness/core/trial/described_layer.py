@@ -4,14 +4,14 @@ All of this follows from its attributes, parameters and docstrings, and from its
 """
 
 import inspect
+import os
 import re
 import sys
-import threading
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import psutil
 import torch
 
 from harness.core.layers import layer_files, layer_lookup
@@ -67,9 +67,12 @@ def describe_layer(case: Case) -> Answer:
 
 def _left_running() -> bool:
     """Whether imports left threads, processes or a CUDA context: then this process cannot be forked safely."""
-    process = psutil.Process()
-    threads = max(process.num_threads(), threading.active_count())
-    return threads > 1 or bool(process.children()) or torch.cuda.is_initialized() or has_opened_cuda()
+    try:
+        threads = os.listdir("/proc/self/task")
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    except OSError:  # without Linux's /proc nothing can be observed: assume the worst
+        return True
+    return len(threads) > 1 or bool(children) or torch.cuda.is_initialized() or has_opened_cuda()
 
 
 def _traits(layer_class: Any) -> Answer:
