@@ -1,6 +1,7 @@
 """Layers that make tensors of float32 in `forward`, such as masks, are right beside their reference in float64."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,15 @@ def test_a_mask_that_is_one_off_is_seen(layer: type, mode: str) -> None:
         verify(own(layer, mode=mode), seed=0)
 
 
+@pytest.fixture
+def compiler() -> Iterator[None]:
+    """Leave nothing compiled for the tests that follow in this process."""
+    yield
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # FlexAttention warns that it is not compiled
 @pytest.mark.parametrize("layer", [Compiled, Flexible])
 def test_layers_that_compile_are_compared_with_float64_at_both_sizes(layer: type) -> None:
