@@ -17,10 +17,11 @@ from simulated_cuda import process
 from simulated_cuda.do_bench import do_bench
 from simulated_cuda.truth import true_s
 from torch import Tensor, nn
-from torch._C import _len_torch_dispatch_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.counts.operations import Observer
 from harness.core.trial.device import allocator_peak
 from harness.core.trial.timing.cuda import sample_cuda
 from harness.core.trial.timing.device_kinds import TorchDevice
@@ -60,7 +61,7 @@ class NeedsMoreWatched(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """From (b, n, d) to (b, n, d)."""
-        if _len_torch_dispatch_stack() > 1:  # the first one is the simulation's
+        if any(isinstance(mode, Observer) for mode in _get_current_dispatch_mode_stack()):
             torch.empty(2 * process.settings().memory_bytes, dtype=torch.uint8, device="cuda")
         return self.project(x)
 

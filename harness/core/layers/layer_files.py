@@ -187,8 +187,8 @@ def read_layer_source(target: str) -> LayerSource:
     return LayerSource(f"{file}:{line}", **_descriptions()[target])
 
 
-# One letter off, or two that are swapped, in names of five letters or more.
-_ALIKE = 0.79
+# One letter off, or two that are swapped, in names of four letters or more.
+_ALIKE = 0.75
 
 
 def misspelt(attributes: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, str]:
