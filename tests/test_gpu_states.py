@@ -9,9 +9,7 @@ from harness.core.config.compose import compose
 from harness.core.config.machine import changed_gpu_settings, gpu_state_of, kind_of_machine, unlike, with_gpus_of
 from harness.core.model.errors import UsageError
 from harness.core.results import run_directory
-from harness.core.results.stored_run import gpu_notices
 from harness.core.run.output_directory import OutputDirectory
-from harness.extras.cluster.shards import add_machine
 
 STATE = {"index": 0, "name": "H100", "driver": "570.86", "power_limit_w": 700.0, "ecc_mode": 1}
 STATE |= {"application_sm_clock_mhz": 1980, "mig_mode": None, "persistence_mode": 1}
@@ -89,19 +87,6 @@ def test_only_the_gpus_of_the_cases_count() -> None:
     assert gpu_state_of(whole, "cuda:1")["power_limit_w"] == 500
     assert gpu_state_of(whole, "cuda")["power_limit_w"] == 700
     assert gpu_state_of(whole, "cpu") is None
-
-
-def test_jobs_on_the_gpus_of_one_host_all_leave_their_state(tmp_path: Path) -> None:
-    add_machine(tmp_path, machine(a={}))
-    add_machine(tmp_path, machine(b={"power_limit_w": 500.0}))
-    add_machine(tmp_path, machine("n2", c={}, d={"index": 1}))
-    found, _ = run_directory.machines(tmp_path)
-    assert [list(one["torch"]["gpu_states"]) for one in found.values()] == [["a", "b"], ["c", "d"]]
-    assert gpu_notices(found) == [
-        "n1: its GPUs differ (GPU power limit of b 700 W and 500 W): cost models and comparisons mix their times"
-    ]
-    add_machine(tmp_path, machine(b={}))
-    assert gpu_notices(run_directory.machines(tmp_path)[0]) == []
 
 
 def test_a_sweep_goes_on_with_other_settings_and_says_so_and_not_with_another_power_limit(
