@@ -238,7 +238,7 @@ def _measure(case: Case, do_bench: Callable[..., float]) -> Turns:
     call = build(case, seed=0).call
     turns = Turns(str(case))
     device = TorchDevice()
-    sampling = Sampling(call, device, spin_s=cuda._pair_s(device, lambda: device.spin(1)))
+    sampling = Sampling(call, device)
 
     def time_ours() -> None:
         samples, extras = cuda.sample_cuda(call, SAMPLING_S, TorchDevice())

@@ -69,7 +69,7 @@ def test_the_two_sides_change_places_from_turn_to_turn(monkeypatch: pytest.Monke
             tensor.grad = None
         return 1.0
 
-    gpu = SimpleNamespace(sample_cuda=sample_cuda, _pair_s=lambda *arguments: 0.0)
+    gpu = SimpleNamespace(sample_cuda=sample_cuda)
     sampling = SimpleNamespace(_enqueue_clock=lambda: lambda: 1900 * MHZ)
     monkeypatch.setattr(bench_do_bench, "cuda", gpu)
     monkeypatch.setattr(bench_do_bench, "TorchDevice", lambda: None)

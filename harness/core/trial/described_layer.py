@@ -20,7 +20,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
 
 from . import layer_protocol, verify
-from .device import has_opened_cuda
+from .device import has_started_cuda
 from .function_layer import FunctionLayer, signature_of
 from .sandbox import Answer
 
@@ -72,7 +72,7 @@ def _left_running() -> bool:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     except OSError:  # without Linux's /proc nothing can be observed: assume the worst
         return True
-    return len(threads) > 1 or bool(children) or torch.cuda.is_initialized() or has_opened_cuda()
+    return len(threads) > 1 or bool(children) or torch.cuda.is_initialized() or has_started_cuda()
 
 
 def _traits(layer_class: Any) -> Answer:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from . import sandbox
 
 # The kinds of devices but the CPU.
 GPUS = tuple(kind for kind in DEVICES if kind != "cpu")
-_CUDA_FILE = "/dev/nvidia-uvm"
+_CUDA_DRIVER, _NOT_STARTED = "libcuda.so.1", 3  # CUDA_ERROR_NOT_INITIALIZED
 # The allocator's count of the bytes that were requested, not of the blocks that served them.
 _REQUESTED = "requested_bytes.all."
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
@@ -65,16 +65,17 @@ def is_rocm() -> bool:
     return torch.version.hip is not None
 
 
-def has_opened_cuda(open_files: Path = Path("/proc/self/fd")) -> bool:
-    """Whether this process uses CUDA's driver, which then has the file `_CUDA_FILE` open. False without /proc.
+def has_started_cuda() -> bool:
+    """Whether this process has started CUDA's driver, which does not survive a fork.
 
-    The caller may be Triton, CuPy, or torch when it counts GPUs. NVML, which survives a fork, does not open the file.
+    The caller may be Triton, CuPy, or torch when it counts GPUs. NVML survives a fork, though it may open the same
+    files. So the driver itself is asked, if it is loaded: until it is started, it answers no question.
     """
-    for file in open_files.glob("*"):
-        with suppress(OSError):  # the file was closed in the meantime
-            if os.readlink(file) == _CUDA_FILE:
-                return True
-    return False
+    try:
+        driver = ctypes.CDLL(_CUDA_DRIVER, mode=os.RTLD_NOLOAD)
+    except OSError:  # not loaded
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_STARTED)
 
 
 def devices() -> dict[str, dict[str, Any]]:

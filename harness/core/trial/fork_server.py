@@ -89,7 +89,7 @@ def check_cuda_untouched(request: Request) -> None:
 
     Some function of torch, or the import of the request's layer, has started it. This takes 20 µs.
     """
-    if torch.cuda.is_initialized() or device.has_opened_cuda():
+    if torch.cuda.is_initialized() or device.has_started_cuda():
         case = request.get("case") or {}
         raise CudaAtWork(
             "CUDA is at work in the process that trials are forked from, since it prepared a trial of "

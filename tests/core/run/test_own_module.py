@@ -9,7 +9,6 @@ import pytest
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import Runtime
-from harness.core.trial.device import has_opened_cuda
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
 LAYER = """
@@ -82,15 +81,6 @@ def test_what_an_import_leaves_running_is_not_forked_from(
 ) -> None:
     case = module(directory, name, f"time.sleep(0.3)\n{leaves}\n")
     assert imports(runner, case, directory) == 4
-
-
-@pytest.mark.parametrize(("file", "seen"), [("/dev/nvidia-uvm", True), ("/dev/nvidiactl", False), ("/dev/null", False)])
-def test_cudas_driver_at_work_is_seen_whoever_called_it_and_nvml_is_not_taken_for_it(
-    tmp_path: Path, file: str, seen: bool
-) -> None:
-    (tmp_path / "0").symlink_to("/dev/null")
-    (tmp_path / "7").symlink_to(file)
-    assert has_opened_cuda(tmp_path) is seen
 
 
 def test_what_it_changes_in_torch_does_not_reach_other_layers(runner: Executor, directory: Path) -> None:

@@ -43,7 +43,7 @@ def on_gpu() -> Iterator[Executor]:
 # Layers that have no other mode.
 ONLY_DECODE = ("sdpa.paged",)
 # Layers whose calls ask the GPU for lengths, so that they can be neither held nor captured.
-MAY_WAIT = ("sdpa.nested",)
+MAY_WAIT = ("sdpa.nested", "sdpa.paged", "sdpa.varlen")
 
 
 def case_of(impl: str) -> Case:

@@ -74,6 +74,23 @@ def test_nothing_that_is_imported_before_a_fork_touches_cuda() -> None:
     assert done.stdout.startswith("untouched"), done.stderr[-2000:]
 
 
+class Driver:
+    """Of CUDA's driver, the one function that is asked. It is loaded with the flags of `dlopen`."""
+
+    def __init__(self, answer: int) -> None:
+        self.cuDeviceGetCount = lambda count: answer
+
+
+def test_the_driver_tells_whether_anybody_has_started_it_and_an_unloaded_one_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loading = {"mode": os.RTLD_NOLOAD}
+    assert not device.has_started_cuda()  # torch alone, of whatever build, has loaded none
+    for answer, is_started in ((3, False), (0, True), (100, True)):  # not initialised; a device; no device
+        monkeypatch.setattr(device.ctypes, "CDLL", lambda name, answer=answer, **how: how == loading and Driver(answer))
+        assert device.has_started_cuda() is is_started
+
+
 def test_a_fork_server_that_uses_cuda_refuses_to_fork_and_names_the_layer_that_did_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,7 +102,7 @@ def test_a_fork_server_that_uses_cuda_refuses_to_fork_and_names_the_layer_that_d
 
 def test_the_driver_is_told_why_a_trial_was_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(fork_server.device, "has_opened_cuda", lambda: True)
+    monkeypatch.setattr(fork_server.device, "has_started_cuda", lambda: True)
     monkeypatch.setattr(fork_server.environment, "probe_matrices", lambda: None)
     monkeypatch.setattr(fork_server.layer_lookup, "names", lambda: [])
     for name in ("set_up_compiler", "triton_kernels"):

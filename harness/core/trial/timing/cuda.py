@@ -95,9 +95,7 @@ def sample_cuda(
     gc.collect()
     gc.disable()  # as on the CPU: a collection inside a sample is not the layer's cost
     try:
-        result.clock_s = sampling.clock_s = _pair_s(device, _nothing)
-        if "spin" not in device.lacks:
-            sampling.spin_s = _pair_s(device, lambda: device.spin(1))
+        result.clock_s = sampling.clock_s = _pair_s(device)
         if is_graph:
             sampling.launch_s, sampling.misses = _graph_launch_s(replace(sampling, renew=_nothing)), MISSES_ONCE_HELD
         sample_s, begin = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result), clock()
@@ -195,20 +193,26 @@ def _graph_launch_s(sampling: Sampling) -> float:
     return max(0.0, median_between_ticks(graph) - median_between_ticks(kernel))
 
 
-def _pair_s(device: Device, between: Call) -> float:
-    """The time in seconds between two events with nothing but `between` enqueued in between."""
-    readings: list[float] = []
+def _pair_s(device: Device) -> float:
+    """The time in seconds between two events with nothing in between.
+
+    Only pairs count that were in the queue before the hold was over: others have waited for the host.
+    """
+    held: list[float] = []
+    late: list[float] = []
     for _ in range(_EMPTY_ROUNDS):
         for clean in (False, True) if "flush" not in device.lacks else ():
             device.flush_l2(clean)
         device.tick()
         if "hold" not in device.lacks:
             device.hold(_EMPTY_HOLD_S)
+        released = device.mark()
         pairs: list[Any] = []  # the events of the round before are free now
-        pairs += [(device.mark(), between(), device.mark()) for _ in range(_EMPTY_PAIRS)]
+        pairs += [(device.mark(), device.mark(), released.query()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
-        readings += [start.elapsed_time(end) / 1e3 for start, _, end in pairs]
-    return median_between_ticks(readings[_EMPTY_PAIRS:] or readings)
+        for start, end, is_late in pairs:
+            (late if is_late else held).append(start.elapsed_time(end) / 1e3)
+    return median_between_ticks(held or late)
 
 
 def _nothing() -> None:

@@ -69,7 +69,7 @@ def simulated_torch(gpu: SimGpu) -> Any:
 
     def sleep(cycles: int) -> None:
         gpu.holds.append(cycles / gpu.clock.boost_hz)
-        gpu.launch(Kernel("spin", cycles, kind="spin"))
+        gpu.launch(Kernel("spin", gpu.spin_cycles + cycles, kind="spin"))
 
     class Graph:
         def __init__(self) -> None:

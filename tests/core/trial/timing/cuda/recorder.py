@@ -45,9 +45,9 @@ def record(
     device = device or TorchDevice()
     sampling = Sampling(lambda: None, device, clock)
     began = clock()
-    event_s = cuda._pair_s(device, lambda: None)
+    event_s = cuda._pair_s(device)
     sampling.clock_s = event_s
-    sampling.spin_s = cuda._pair_s(device, lambda: device.spin(1))
+    sampling.clock_hz()
     rest(_REST_S)
     curve = _clock_curve(device, sampling, clock)
     found = {

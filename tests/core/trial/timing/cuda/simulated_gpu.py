@@ -169,6 +169,7 @@ class SimGpu:
       event in `event_make_s` unless it has a spare one.
     - `gap_s`, `graph_gap_s`, `graph_launch_s`: between two kernels, between two kernels of a graph, before a graph. The
       last one has the spread `launch_jitter`, as a logarithm.
+    - `spin_cycles`: what a spin takes beside the cycles that were asked for.
     - `graph_node_s`: the host's cost of a graph's launch for each of its kernels.
     - `lazy_s`: the first launch of each kernel or graph waits until the GPU is idle, and takes so much longer.
     - `neighbours`: times, from and until, at which another process has the GPU.
@@ -186,6 +187,7 @@ class SimGpu:
         event_make_s: float = 0.0,
         tick_s: float = 0.0,
         gap_s: float = 0.0,
+        spin_cycles: float = 0.0,
         graph_gap_s: float = 0.0,
         graph_launch_s: float = 2e-6,
         launch_jitter: float = 0.0,
@@ -204,6 +206,7 @@ class SimGpu:
         self.depth, self.launch_s, self.event_launch_s = depth, launch_s, event_launch_s
         self.wait_s, self.query_s, self.event_s, self.tick_s = wait_s, query_s, event_s, tick_s
         self.event_make_s, self.spare_events = event_make_s, 0
+        self.spin_cycles = spin_cycles
         self.gap_s, self.graph_gap_s, self.graph_launch_s, self.lazy_s = gap_s, graph_gap_s, graph_launch_s, lazy_s
         self.launch_jitter, self.graph_node_s = launch_jitter, graph_node_s
         self.jitter, self.stall_s, self.drift, self.draw = jitter, stall_s, drift, random.Random(seed)

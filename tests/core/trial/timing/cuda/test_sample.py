@@ -224,6 +224,17 @@ def test_the_clocks_own_cost_is_what_two_events_read_with_nothing_in_between(mon
     assert sampled(gpu, gpu.layer(1, 1e-4), monkeypatch)[0].clock_s == pytest.approx(1.5e-6)
 
 
+def test_the_cost_of_the_clock_and_its_rate_hold_no_wait_for_a_slow_host_and_nothing_of_a_gpu_at_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # On an H100, many of the empty pairs were enqueued after the hold, and the rate was told up to 16 % too high.
+    clock = SimClock(boost_hz=1.98e9, rest_hz=0.345e9, tau_s=5e-3)
+    gpu = SimGpu(event_s=1.5e-6, event_launch_s=40e-6, launch_s=25e-6, spin_cycles=4_000, clock=clock)
+    samples, extras = sampled(gpu, gpu.layer(1, 1e-4), monkeypatch)
+    assert samples.clock_s == pytest.approx(1.5e-6)
+    assert extras["sm_clock_mhz"] == pytest.approx(1980, rel=5e-3)
+
+
 def test_the_gauge_is_read_a_few_times_and_only_while_calls_run(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimGpu()
     sampled(gpu, gpu.layer(2, kernel_s=1e-3), monkeypatch)
