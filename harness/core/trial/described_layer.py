@@ -12,8 +12,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from harness.core.layers import layer_files, layer_lookup
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError
@@ -72,7 +70,7 @@ def _left_running() -> bool:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     except OSError:  # without Linux's /proc nothing can be observed: assume the worst
         return True
-    return len(threads) > 1 or bool(children) or torch.cuda.is_initialized() or has_started_cuda()
+    return len(threads) > 1 or bool(children) or has_started_cuda()
 
 
 def _traits(layer_class: Any) -> Answer:

@@ -25,7 +25,6 @@ from . import sandbox
 
 # The kinds of devices but the CPU.
 GPUS = tuple(kind for kind in DEVICES if kind != "cpu")
-_CUDA_DRIVER, _NOT_STARTED = "libcuda.so.1", 3  # CUDA_ERROR_NOT_INITIALIZED
 # The allocator's count of the bytes that were requested, not of the blocks that served them.
 _REQUESTED = "requested_bytes.all."
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
@@ -66,16 +65,17 @@ def is_rocm() -> bool:
 
 
 def has_started_cuda() -> bool:
-    """Whether this process has started CUDA's driver, which does not survive a fork.
+    """Whether this process has started CUDA or ROCm, which do not survive a fork.
 
     The caller may be Triton, CuPy, or torch when it counts GPUs. NVML survives a fork, though it may open the same
-    files. So the driver itself is asked, if it is loaded: until it is started, it answers no question.
+    files. So CUDA's driver itself is asked, if it is loaded: until it is started, it answers no question.
     """
     try:
-        driver = ctypes.CDLL(_CUDA_DRIVER, mode=os.RTLD_NOLOAD)
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
     except OSError:  # not loaded
-        return False
-    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_STARTED)
+        return torch.cuda.is_initialized()
+    not_initialized = 3
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized)
 
 
 def devices() -> dict[str, dict[str, Any]]:

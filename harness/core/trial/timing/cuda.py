@@ -97,7 +97,7 @@ def sample_cuda(
     try:
         result.clock_s = sampling.clock_s = _pair_s(device)
         if is_graph:
-            sampling.launch_s, sampling.misses = _graph_launch_s(replace(sampling, renew=_nothing)), MISSES_ONCE_HELD
+            sampling.launch_s, sampling.misses = _graph_launch_s(sampling), MISSES_ONCE_HELD
         sample_s, begin = sampling.warm_up(sampler.WARMUP_SHARE * budget_s, result), clock()
         held = sampling.held(budget_s, sample_s)
         result.sampling_s = clock() - begin
@@ -188,7 +188,7 @@ def _as_graph(
 def _graph_launch_s(sampling: Sampling) -> float:
     """How much longer the GPU takes to begin a graph than to begin a kernel, by a kernel that does nothing."""
     device = sampling.device
-    alone = [replace(sampling, call=call) for call in (device.tick, device.capture(device.tick))]
+    alone = [replace(sampling, call=call, renew=lambda: None) for call in (device.tick, device.capture(device.tick))]
     kernel, graph = (one.held(0.0, one.rehearse(), least=LAUNCHES).gpu_s or [0.0] for one in alone)
     return max(0.0, median_between_ticks(graph) - median_between_ticks(kernel))
 
@@ -201,8 +201,8 @@ def _pair_s(device: Device) -> float:
     held: list[float] = []
     late: list[float] = []
     for _ in range(_EMPTY_ROUNDS):
-        for clean in (False, True) if "flush" not in device.lacks else ():
-            device.flush_l2(clean)
+        if "flush" not in device.lacks:
+            device.flush_l2()
         device.tick()
         if "hold" not in device.lacks:
             device.hold(_EMPTY_HOLD_S)
@@ -213,7 +213,3 @@ def _pair_s(device: Device) -> float:
         for start, end, is_late in pairs:
             (late if is_late else held).append(start.elapsed_time(end) / 1e3)
     return median_between_ticks(held or late)
-
-
-def _nothing() -> None:
-    """Enqueue nothing."""
