@@ -277,13 +277,20 @@ class Expectation:
 
 
 def expectation(parts: list[Part], published: Path | None) -> Expectation:
-    """The durations that a real GPU has shown, the latest record of `published`; estimates where there is none."""
+    """The durations that real GPUs have shown, by the records of `published`; estimates where there is none.
+
+    Of a part that several GPUs have run, the latest record counts.
+    """
     estimates = {part.name: float(part.estimated_s) for part in parts}
     if published is None:
         return Expectation("estimates for a simulated GPU", estimates)
     records = [json.loads(file.read_text()) for file in published.glob(f"*/{DURATIONS}")]
     if not records:
         return Expectation("estimates for an H100, none of them measured", estimates)
-    latest = max(records, key=lambda record: record["date"])
-    source, seconds = f"as measured on {latest['gpu']}, estimates for other parts", latest["seconds"]
+    records.sort(key=lambda record: record["date"])
+    seconds: dict[str, float] = {}
+    for record in records:
+        seconds |= record["seconds"]
+    gpus = " and ".join(record["gpu"] for record in reversed(records))
+    source = f"as measured on {gpus}, estimates for other parts"
     return Expectation(source, estimates | seconds, frozenset(seconds))

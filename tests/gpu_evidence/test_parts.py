@@ -101,11 +101,12 @@ def test_durations_are_estimates_until_there_is_a_record_of_a_gpu_and_those_of_t
     tmp_path: Path,
 ) -> None:
     assert expectation([*PARTS.values()], tmp_path).seconds["facts"] == PARTS["facts"].estimated_s
-    for gpu, date, seconds in (("Old", "2026-01-01", 40), ("New", "2026-02-01", 31)):
+    old, new = {"facts": 40, "clock": 66}, {"facts": 31}
+    for gpu, date, seconds in (("Old", "2026-01-01", old), ("New", "2026-02-01", new)):
         (tmp_path / gpu).mkdir()
-        record = {"gpu": gpu, "date": date, "seconds": {"facts": seconds}}
+        record = {"gpu": gpu, "date": date, "seconds": seconds}
         (tmp_path / gpu / DURATIONS).write_text(json.dumps(record))
     expected = expectation([*PARTS.values()], tmp_path)
-    assert expected.source == "as measured on New, estimates for other parts"
-    assert expected.seconds["facts"] == 31
+    assert expected.source == "as measured on New and Old, estimates for other parts"
+    assert (expected.seconds["facts"], expected.seconds["clock"]) == (31, 66)
     assert expected.seconds["smoke"] == PARTS["smoke"].estimated_s
