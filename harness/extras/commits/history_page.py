@@ -100,11 +100,16 @@ def _sentences(
     history: History, facts: Sequence[FactChange], times: Sequence[TimeChange], worse: Sequence[Change]
 ) -> Iterator[str]:
     if worse:
-        at = list(dict.fromkeys(change.after.name for change in worse))
+        at = list(dict.fromkeys(change.note or change.after.name for change in worse))
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
         yield "No change for the worse is left that is not blessed."
+    for change in times:
+        if change.is_over is None and change.is_worse and change.after.commit not in history.blessed:
+            yield f"Whether the slow-down at {change.after.name} is still there is unknown: {change.note}."
+    if len({history_changes.machine_text(commit) for commit in history.commits if commit.timed}) > 1:
+        yield "Changes of times cannot be seen where the kind of machine changes."
     measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
     commits = formatting.counted(len({change.after.commit for change in facts}), "commit")
@@ -126,7 +131,7 @@ def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cel
     reason = history.blessed.get(change.after.commit)
     if reason is not None:
         return Cell("blessed", "", why=reason)
-    return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else "")
+    return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else change.note)
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
