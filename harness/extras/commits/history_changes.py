@@ -77,19 +77,13 @@ class FactChange:
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """The ratios of a case to the anchor on one kind of machine, with their segments and standard errors."""
+    """The ratios of a case to the anchor on one kind of machine, with their segments."""
 
     case: str
     machine: str
     commits: tuple[CommitLine, ...]
     ratios: tuple[Ratio, ...]
-    errors: tuple[float, ...]
     segments: tuple[Segment, ...]
-
-    def level_at(self, commit: CommitLine) -> float | None:
-        """The level at the commit, or at the last one before it; None if the series begins later."""
-        number = sum(_place(each) <= _place(commit) for each in self.commits)
-        return next((part.level for part in self.segments if part.first < number <= part.last + 1), None)
 
 
 @dataclass(frozen=True)
@@ -163,26 +157,25 @@ def _changes(
     `about` are the subject, the layer and the quantity.
     """
     measured = [(at, value) for at, value in enumerate(values) if value is not None]
+    if not measured:
+        return
     known = list(accumulate(measured, _known))
-
-    def change_between(before: tuple[int, Any], after: tuple[int, Any], between: int, note: str = "") -> FactChange:
-        (i, was), (j, now) = before, after
-        is_over = judge(was, known[-1][1]) is not Verdict.WORSE
-        ends = history.commits[i], history.commits[j]
-        return FactChange(*about, text(was), text(now), judge(was, now), *ends, between, is_over, note)
-
-    best = (known or [(0, _UNKNOWN)])[0]
+    best, (_, last) = known[0], known[-1]
+    pairs = []
     for was, now, last_known, latest in zip(measured, measured[1:], known, known[1:], strict=False):
         before = was if last_known[1] == now[1] else last_known
-        change = change_between(before, now, now[0] - before[0] - 1)
         if was[1] != now[1]:
-            yield change
-        is_step = change.is_worse and not change.is_over
-        is_same = judge(best[1], latest[1]) in (Verdict.WORSE, Verdict.EQUIVALENT)
-        if is_step or not is_same or change.after.commit in history.blessed:
+            pairs.append((before, now, ""))
+        is_step = judge(before[1], now[1]) is judge(before[1], last) is Verdict.WORSE
+        is_no_better = judge(best[1], latest[1]) in (Verdict.WORSE, Verdict.EQUIVALENT)
+        if is_step or not is_no_better or history.commits[now[0]].commit in history.blessed:
             best = latest
-    if known and judge(best[1], known[-1][1]) is Verdict.WORSE:
-        yield change_between(best, known[-1], 0, _drift_note(history.commits[best[0]]))
+    if judge(best[1], last) is Verdict.WORSE:
+        pairs.append((best, known[-1], _drift_note(history.commits[best[0]])))
+    for (i, value), (j, new), note in pairs:
+        ends, between = (history.commits[i], history.commits[j]), 0 if note else j - i - 1
+        is_over = judge(value, last) is not Verdict.WORSE
+        yield FactChange(*about, text(value), text(new), judge(value, new), *ends, between, is_over, note)
 
 
 def _known(earlier: tuple[int, Any], later: tuple[int, Any]) -> tuple[int, Any]:
@@ -273,9 +266,9 @@ def machine_text(commit: CommitLine) -> str:
 
 def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
     commits, ratios = zip(*members, strict=True)
-    errors = [float(error) for error in standard_errors([ratio.generations for ratio in ratios])]
-    parts = segments([float(ratio.log_ratio) for ratio in ratios], errors)
-    return TimeSeries(key, machine, commits, ratios, tuple(errors), tuple(parts))
+    errors = standard_errors([ratio.generations for ratio in ratios])
+    parts = segments([float(ratio.log_ratio) for ratio in ratios], list(errors))
+    return TimeSeries(key, machine, commits, ratios, tuple(parts))
 
 
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:
@@ -326,11 +319,13 @@ def _time_change(
         if before.commit == history.header.anchor:
             direct = direct or of_case.ratios[now.last]
     step, half = now.level - was.level, NORMAL * math.hypot(was.error, now.error)
-    level, is_over = newest.level_at(before), None
-    if level is None:
+    is_over = None
+    seen = sum(_place(commit) <= _place(before) for commit in newest.commits)
+    for part in newest.segments:
+        if part.first < seen <= part.last + 1:
+            is_over = (newest.segments[-1].level - part.level) * math.copysign(1, step) < apart
+    if is_over is None:
         note = f"measured on {of_case.machine} only up to {of_case.commits[-1].name}"
-    else:
-        is_over = (newest.segments[-1].level - level) * math.copysign(1, step) < apart
     ends, verdict = (step, step - half, step + half), _confirmation(step, direct, apart)
     return TimeChange(of_case.case, before, after, *ends, direct, verdict, is_over, note)
 
@@ -356,5 +351,6 @@ Change = FactChange | TimeChange
 
 def unblessed_regressions(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
     """The changes for the worse that nobody has blessed, and that the last commit still has."""
-    worse = [change for change in (*facts, *times) if change.is_worse and change.is_over is False]
+    changes: list[Change] = [*facts, *times]
+    worse = [change for change in changes if change.is_worse and change.is_over is False]
     return [change for change in worse if change.after.commit not in history.blessed]

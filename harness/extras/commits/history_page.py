@@ -112,8 +112,7 @@ def _sentences(
         yield "Changes of times cannot be seen where the kind of machine changes."
     measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
-    commits = formatting.counted(len({change.after.commit for change in facts}), "commit")
-    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
+    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers."
     counts = Counter(change.verdict for change in times)
     yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
@@ -183,8 +182,8 @@ def _facts_now(history: History) -> Table:
     cases = _latest(history, lambda commit: {key: case for key, case in commit.cases.items() if case.reason is None})
     rows: list[Row] = []
     for key, (at, case) in cases.items():
-        facts = {name: case.facts.get(name) for name in FACT_TITLES}
-        texts = ["" if value is None else fact_text(name, value) for name, value in facts.items()]
+        facts = [(name, case.facts.get(name)) for name in FACT_TITLES]
+        texts = ["" if value is None else fact_text(name, value) for name, value in facts]
         rows.append([Cell(label(key), "layer"), *texts, at.commit[:10]])
     columns = dict.fromkeys(FACT_TITLES.values(), "n")
     return Table({"case": "layer", **columns, "at": "at"}, rows)
@@ -202,9 +201,9 @@ def _models_now(history: History) -> Table:
 
 def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
     def row(change: TimeChange) -> Row:
-        kind = "open"
-        if change.verdict is Confirmation.CONFIRMED:
-            kind = "bad" if change.step > 0 else "good"
+        kind = "good" if change.verdict is Confirmation.CONFIRMED else "open"
+        if change.is_worse:
+            kind = "bad"
         direct = change.direct.text if change.direct else ""
         verdict = _verdict_cell(history, change, change.verdict, kind)
         return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
