@@ -28,7 +28,7 @@ from harness.core.results.columns import FACT_NAMES
 from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.extras.compare.worktree import commit_of, commits_between, unmeasured_changes
 
-from . import bisect
+from .bisect import CONTROL_DIFFERS, ENDS_UNCLEAR, NO_DIFFERENCE, BisectRequest, Findings, Step, bisect
 from .change_position import TIME_IS_UP, TWO_STEPS
 from .history import HistoryRequest, add, compare_directly
 from .history_changes import time_changes, time_series
@@ -169,7 +169,7 @@ _MOST_CANDIDATES = 5
 _WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 
-def read_bisect_request(options: argparse.Namespace) -> bisect.BisectRequest:
+def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
     keys, settings = take_keys(options.overrides, (THRESHOLD, MINUTES))
     config = compose(settings, options.config_dir, usual=IN_TURNS)
@@ -182,9 +182,7 @@ def read_bisect_request(options: argparse.Namespace) -> bisect.BisectRequest:
         raise UsageError(f"env={case.env}: bisect compares commits in its own environment: leave env out")
     if not is_foreign(case.impl) or is_in_a_file(case.impl):
         raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
-    return bisect.BisectRequest(
-        config, case, commits_between(options.span), keys["threshold"], keys["minutes"], options.time
-    )
+    return BisectRequest(config, case, commits_between(options.span), keys["threshold"], keys["minutes"], options.time)
 
 
 def run_bisect(options: argparse.Namespace) -> int:
@@ -194,17 +192,17 @@ def run_bisect(options: argparse.Namespace) -> int:
     out = request.config.out or run_directory.unused_path("bisect_")
     console = Console(highlight=False)
     try:
-        findings = bisect.bisect(request, out, _say)
+        findings = bisect(request, out, _say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
     return _show_findings(request, findings, str(out), console)
 
 
-def _step_text(step: bisect.Step) -> str:
+def _step_text(step: Step) -> str:
     return Ratio(log_ratio=step.middle, lo=step.lo, hi=step.hi).text
 
 
-def _show_findings(request: bisect.BisectRequest, findings: bisect.Findings, out: str, console: Console) -> int:
+def _show_findings(request: BisectRequest, findings: Findings, out: str, console: Console) -> int:
     def name(first: int, last: int) -> str:
         more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
         return f"{request.commits[last].name}{more}"
@@ -220,11 +218,11 @@ def _show_findings(request: bisect.BisectRequest, findings: bisect.Findings, out
         return CASES_FAILED
     answer, longer = findings.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
     threshold, undecided = f"{100 * request.threshold:g} %", ""
-    if findings.why == bisect.CONTROL_DIFFERS and findings.control is not None:
+    if findings.why == CONTROL_DIFFERS and findings.control is not None:
         undecided = f"the first commit, measured against itself, came out {_step_text(findings.control)}. {_WHEN_QUIET}"
-    if findings.why == bisect.NO_DIFFERENCE and findings.difference is not None:
+    if findings.why == NO_DIFFERENCE and findings.difference is not None:
         say(f"There is no difference of {threshold} to look for: {_step_text(findings.difference)}.")
-    if findings.why == bisect.ENDS_UNCLEAR and findings.difference is not None:
+    if findings.why == ENDS_UNCLEAR and findings.difference is not None:
         between = f"{_step_text(findings.difference)} between both ends"
         undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
     if answer is None and findings.why == TIME_IS_UP:
@@ -250,7 +248,7 @@ def _show_findings(request: bisect.BisectRequest, findings: bisect.Findings, out
             f"{answer.pair_probability:.2f}. Search a shorter range next, such as {span}."
         )
         return DONE
-    step, at = bisect.Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
+    step, at = Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
     say(f"The time changes by {_step_text(step)} at {at}.")
     if findings.neighbours is not None:
         say(f"Side by side with the commit before, the change is {_step_text(findings.neighbours)}.")

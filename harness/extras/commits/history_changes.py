@@ -245,12 +245,16 @@ def _judge_model(was: CostModel, now: CostModel) -> Verdict:
 
 
 def time_series(history: History) -> list[TimeSeries]:
-    """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit."""
+    """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit.
+
+    The series that ends at the newest commit comes last.
+    """
     ratios: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
     for commit in history.commits:
         for key, case in commit.cases.items():
             if case.time is not None and case.time.is_known:
-                ratios.setdefault((key, machine_text(commit)), []).append((commit, case.time))
+                of_machine = key, machine_text(commit)
+                ratios[of_machine] = [*ratios.pop(of_machine, []), (commit, case.time)]
     return [_series(key, machine, members) for (key, machine), members in ratios.items()]
 
 
@@ -279,7 +283,7 @@ def time_changes(history: History, series: Sequence[TimeSeries], threshold: floa
     """
     changes = []
     apart = math.log1p(threshold)
-    newest = {of_case.case: of_case for of_case in sorted(series, key=lambda each: _place(each.commits[-1]))}
+    newest = {of_case.case: of_case for of_case in series}
     for of_case in series:
         step_between = partial(_time_change, history, (of_case, newest[of_case.case]), apart)
         lowest, rise = of_case.segments[0], 0.0

@@ -19,7 +19,6 @@ from harness.study.report.html.chart_data import marker_symbols
 from harness.study.report.html.page import rendered
 from harness.study.report.layer_looks import looks_of
 
-from . import history_changes
 from .history_changes import (
     FACT_TITLES,
     LAYER,
@@ -30,8 +29,13 @@ from .history_changes import (
     FactChange,
     TimeChange,
     TimeSeries,
+    fact_changes,
     fact_text,
     impl_of,
+    machine_text,
+    time_changes,
+    time_series,
+    unblessed_regressions,
 )
 from .history_file import CommitLine, History, Ratio
 
@@ -55,9 +59,9 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
 
     `out` is the page's file, if it is not the usual one: the commands on the page name it.
     """
-    facts, series = history_changes.fact_changes(history), history_changes.time_series(history)
-    times = history_changes.time_changes(history, series, threshold)
-    worse = history_changes.unblessed_regressions(history, facts, times)
+    facts, series = fact_changes(history), time_series(history)
+    times = time_changes(history, series, threshold)
+    worse = unblessed_regressions(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
     charts = [
         *_charts("facts", "Relative to the first commit.", _relative_counts(history)),
@@ -104,24 +108,24 @@ def _sentences(
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
-        yield "No change for the worse is left that is not blessed."
+        yield "No change for the worse is known to be left that is not blessed."
     for change in times:
         if change.is_over is None and change.is_worse and change.after.commit not in history.blessed:
             yield f"Whether the slow-down at {change.after.name} is still there is unknown: {change.note}."
-    if len({history_changes.machine_text(commit) for commit in history.commits if commit.timed}) > 1:
+    if len({machine_text(commit) for commit in history.commits if commit.timed}) > 1:
         yield "Changes of times cannot be seen where the kind of machine changes."
     measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
     yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers."
     counts = Counter(change.verdict for change in times)
-    yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
+    yield f"Steps and drifts of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
 
 def _about(history: History) -> list[str]:
     ends = [
         f"{commit.commit[:10]} of {commit.date[:10]}" for commit in history.commits[:: max(1, len(history.commits) - 1)]
     ]
-    kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
+    kinds = dict.fromkeys(filter(None, map(machine_text, history.commits)))
     torch = dict.fromkeys(commit.versions["torch"] for commit in history.commits if "torch" in commit.versions)
     return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
 
