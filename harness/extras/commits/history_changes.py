@@ -323,12 +323,11 @@ def _time_change(
         if before.commit == history.header.anchor:
             direct = direct or of_case.ratios[now.last]
     step, half = now.level - was.level, NORMAL * math.hypot(was.error, now.error)
+    levels = [part.level for part in newest.segments if _place(newest.commits[part.first]) <= _place(before)]
     is_over = None
-    seen = sum(_place(commit) <= _place(before) for commit in newest.commits)
-    for part in newest.segments:
-        if part.first < seen <= part.last + 1:
-            is_over = (newest.segments[-1].level - part.level) * math.copysign(1, step) < apart
-    if is_over is None:
+    if levels:
+        is_over = (newest.segments[-1].level - levels[-1]) * math.copysign(1, step) < apart
+    else:
         note = f"measured on {of_case.machine} only up to {of_case.commits[-1].name}"
     ends, verdict = (step, step - half, step + half), _confirmation(step, direct, apart)
     return TimeChange(of_case.case, before, after, *ends, direct, verdict, is_over, note)
