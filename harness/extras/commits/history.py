@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -58,8 +58,8 @@ class HistoryRequest:
     exact: bool
 
 
-def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) -> None:
-    """Append a line for each commit that has none. `tell` receives a line of progress for each commit.
+def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) -> list[CommitLine]:
+    """Append a line for each commit that has none, and return these. `tell` receives the progress after each commit.
 
     Raises UsageError if a layer is not of this repository, or if the anchor cannot be measured.
     """
@@ -71,6 +71,7 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
             if commit not in missing:
                 tell(f"{commit.name}: skipped, it has a line already")
         began = time.monotonic()
+        lines = []
         for number, commit in enumerate(missing, 1):
             if not request.exact and anchor is None:
                 anchor = stack.enter_context(_open_commit(request.config, request.anchor, scratch))
@@ -80,9 +81,11 @@ def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) ->
             with _open_commit(request.config, commit.hash, scratch) as opened:
                 line = _measured(request, commit, opened, anchor)
             writer.append(line)
+            lines.append(line)
             left_s = (len(missing) - number) * (time.monotonic() - began) / number
             left = f", {duration(left_s)} left" if left_s else ""
             tell(f"{number} of {len(missing)}{left}: {commit.name}: {_summary(line)}")
+    return lines
 
 
 def compare_directly(
@@ -149,8 +152,9 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
 
 
 def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
-    place = place_of(commit)
-    about: dict[str, Any] = {"commit": commit.hash, "subject": commit.subject, "measured_at": _now(), **vars(place)}
+    number, date = place_of(commit)
+    about: dict[str, Any] = {"commit": commit.hash, "number": number, "date": date}
+    about |= {"subject": commit.subject, "measured_at": _now()}
     if opened.reason is not None:
         return CommitLine(**about, machine={}, versions={}, reason=opened.reason)
     about |= _machine_of(opened)
@@ -218,8 +222,8 @@ def _ratios(
     A generation has new fork servers, and blocks of all cases in random order. None begins once `limit_s` seconds
     have passed, except the first `_LEAST`.
     """
-    means: dict[Case, list[float]] = {case: [] for case in cases}
-    failed: dict[Case, list[str]] = {case: [] for case in cases}
+    means: dict[Case, list[float]] = defaultdict(list)
+    failed: dict[Case, list[str]] = defaultdict(list)
     rng = random.Random(f"{base.commit} {head.commit}")
     began = time.monotonic()
     for number in range(most):
@@ -227,7 +231,7 @@ def _ratios(
         if not left or (number >= _LEAST and time.monotonic() - began > limit_s):
             break
         renew_servers((base.session.executor, head.session.executor))
-        blocks: dict[Case, list[float]] = {case: [] for case in left}
+        blocks: dict[Case, list[float]] = defaultdict(list)
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
             sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
             try:

@@ -18,7 +18,7 @@ from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
 
 from .change_position import Segment, segments, standard_errors
-from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio
+from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio, change_text
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05
@@ -108,7 +108,7 @@ class TimeChange:
     @property
     def text(self) -> str:
         """The step with its interval, in per cent."""
-        return Ratio(log_ratio=self.step, lo=self.lo, hi=self.hi).text
+        return change_text(self.step, self.lo, self.hi)
 
     @property
     def is_worse(self) -> bool:
@@ -197,10 +197,8 @@ def fact_text(name: str, value: int | str) -> str:
 
 
 def _model_text(model: CostModel) -> str:
-    exponents = dict(model.exponents)
-    along_n = [f"exponent {exponents.pop('n'):.3g}"] if "n" in exponents else []
-    along_own = (f"exponent in {axis} {exponent:.3g}" for axis, exponent in exponents.items())
-    return ", ".join([model.law, *along_n, *along_own])
+    exponents = [f"exponent in {axis} {exponent:.3g}" for axis, exponent in model.exponents.items()]
+    return ", ".join([model.law, *exponents]).replace(" in n ", " ")
 
 
 @cache
@@ -278,8 +276,8 @@ def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]])
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:
     """The steps of at least the threshold, a share, and the drifts, in the order of the commits.
 
-    A drift is a rise of that size from the lowest level, or from a blessed commit, that no step explains. A step that
-    comparing its commits directly refutes counts by that comparison.
+    A drift is a rise of that size from the lowest level, or from a blessed commit, that no step explains: a step ends
+    it. But a step that comparing its commits directly refutes counts by that comparison.
     """
     changes = []
     apart = math.log1p(threshold)
@@ -295,18 +293,16 @@ def time_changes(history: History, series: Sequence[TimeSeries], threshold: floa
                 if change.verdict is Confirmation.REFUTED and change.direct:
                     unexplained = change.direct.log_ratio or 0.0
                 elif change.step > 0 and not change.is_over:
-                    unexplained = 0.0
+                    if rise >= apart:
+                        changes.append(step_between(lowest, was, is_drift=True))
+                    rise = unexplained = 0.0
             rise += unexplained
             members = of_case.commits[now.first : now.last + 1]
             if rise <= 0 or any(commit.commit in history.blessed for commit in members):
                 lowest, rise = now, 0.0
         if rise >= apart:
             changes.append(step_between(lowest, of_case.segments[-1], is_drift=True))
-    return sorted(changes, key=lambda change: _place(change.after))
-
-
-def _place(commit: CommitLine) -> tuple[int, str]:
-    return commit.number, commit.date
+    return sorted(changes, key=lambda change: change.after.place)
 
 
 def _time_change(
@@ -323,7 +319,7 @@ def _time_change(
         if before.commit == history.header.anchor:
             direct = direct or of_case.ratios[now.last]
     step, half = now.level - was.level, NORMAL * math.hypot(was.error, now.error)
-    levels = [part.level for part in newest.segments if _place(newest.commits[part.first]) <= _place(before)]
+    levels = [part.level for part in newest.segments if newest.commits[part.first].place <= before.place]
     is_over = None
     if levels:
         is_over = (newest.segments[-1].level - levels[-1]) * math.copysign(1, step) < apart

@@ -127,7 +127,7 @@ def _about(history: History) -> list[str]:
     ]
     kinds = dict.fromkeys(filter(None, map(machine_text, history.commits)))
     torch = dict.fromkeys(commit.versions["torch"] for commit in history.commits if "torch" in commit.versions)
-    return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
+    return [" to ".join(ends), *kinds, f"torch {', '.join(torch)}"]
 
 
 def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cell:
@@ -242,8 +242,7 @@ def _commit_table(history: History) -> Table:
 def _axis(history: History) -> Chart:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
-    names = [commit.commit[:7] for commit in history.commits]
-    return {"number": number, "ticks": [[at, names[at]] for at in shown]}
+    return {"number": number, "ticks": [[at, history.commits[at].commit[:7]] for at in shown]}
 
 
 def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
@@ -267,11 +266,12 @@ def _relative_counts(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
         for impl, cases in largest.items():
-            counts = [case.facts.get(name) if case else None for case in cases]
-            positive = [value for value in counts if isinstance(value, int) and value > 0]
-            if positive:
-                values = [value / positive[0] if isinstance(value, int) else None for value in counts]
-                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in counts]
+            facts = [case.facts.get(name) if case else None for case in cases]
+            counts = [fact if isinstance(fact, int) else None for fact in facts]
+            first = next((count for count in counts if count and count > 0), None)
+            if first is not None:
+                values = [None if count is None else count / first for count in counts]
+                texts = ["" if count is None else fact_text(name, count) for count in counts]
                 series.setdefault(title, []).append(_line(history, impl, impl, values, texts))
     return series
 

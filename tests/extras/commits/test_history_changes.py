@@ -191,6 +191,17 @@ def test_a_drift_of_the_time_is_worse_though_each_step_is_small(log_ratios: list
     assert drift.step == pytest.approx(log_ratios[-1], abs=0.04)
 
 
+def test_a_drift_does_not_hold_a_step_that_one_commit_explains() -> None:
+    lines = timed([0.025 * (min(number, 29) // 6) + 0.1 * (number >= 30) for number in range(60)])
+    compared = directly(29, 30, 0.1)
+    (drift, step) = (change for change in steps(history(*lines, compared)) if change.note or change.is_worse)
+    assert (drift.after.number, drift.step) == (29, pytest.approx(0.1, abs=0.02))
+    assert (step.after.number, step.step) == (30, pytest.approx(0.1, abs=0.02))
+    assert summary(*lines, compared)[0] == [29, 30]
+    creep = timed([0.02 * (number // 20) + 0.1 * (number >= 30) for number in range(60)])
+    assert [change.note for change in steps(history(*creep, compared))] == [""]
+
+
 def test_a_drift_after_a_blessed_commit_is_compared_with_it_and_confirmed_directly() -> None:
     lines = timed([0.005 * min(number, 50) for number in range(60)])
     assert summary(*lines[:30], blessing(29))[0] == []
