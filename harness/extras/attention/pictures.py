@@ -393,7 +393,7 @@ def attention_map(words: Sequence[str], weights: Floats, causal: bool, heading: 
 
 
 def _panel(axes: Axes, weights: Floats, causal: bool, scale: Normalize) -> AxesImage:
-    hidden = np.triu(np.ones_like(weights, dtype=bool), k=1) if causal else np.zeros_like(weights, dtype=bool)
+    hidden = np.triu(np.full_like(weights, causal, dtype=bool), k=1)
     axes.set_facecolor(_HIDDEN)
     shown = np.ma.masked_array(weights, hidden)
     image = axes.imshow(shown, cmap=_COLOURS, norm=scale, interpolation="nearest", aspect="equal")

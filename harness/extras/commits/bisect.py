@@ -9,16 +9,17 @@ tenth slower than another by chance. Both sides of a pair therefore use both ser
 
 import math
 import random
+import shlex
 import statistics
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -42,6 +43,7 @@ from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 
 from .change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
+from .history_file import change_text
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.
@@ -49,10 +51,7 @@ _CONTROL, _ENDS = (4, 12), (12, 24, 48, 96)
 # Renewed this often, so that a difference between servers averages out.
 _GENERATIONS_OF_SERVERS = 6
 _WORKTREES = 4
-# Why a commit cannot be measured.
-_LACKS = "the commit lacks the layer"
-# Why a search ended before it looked for a position.
-CONTROL_DIFFERS, NO_DIFFERENCE, ENDS_UNCLEAR = "the control differs", "no difference", "the ends are unclear"
+_WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,17 @@ class BisectRequest:
         return {**yaml.safe_load(self.config.yaml), **ends, "threshold": self.threshold, "time": self.always_time}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A ratio of times as a log ratio, and its 95 % interval."""
 
     middle: float
     lo: float
     hi: float
+
+    @property
+    def text(self) -> str:
+        """The change of the time with its interval, in per cent."""
+        return change_text(*self)
 
     @property
     def is_sure(self) -> bool:
@@ -104,17 +107,17 @@ class Step:
 class Findings:
     """What the search found: the change of each fact, and the answer about the time.
 
-    `control` compares the first commit with itself, and `difference` the last with the first. `answer` is None if no
-    position of a step was looked for. `why` or, if the time could not be measured, `failure` then tells the reason.
+    `answer` is None if no position of a step was looked for. `why` says how that search ended, and `neighbours`
+    compares the answer's commit with the one before. `no_difference` is a sentence if both ends have the same time.
+    `problem` is one if something could not be measured, or if the time is undecided.
     """
 
     facts: dict[str, FirstChange[Any]] = field(default_factory=dict)
-    control: Step | None = None
-    difference: Step | None = None
     answer: Answer | None = None
     why: str = ""
     neighbours: Step | None = None
-    failure: str = ""
+    no_difference: str = ""
+    problem: str = ""
 
 
 def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Findings:
@@ -133,8 +136,9 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
         search.begin()
         last, findings = len(request.commits) - 1, Findings()
         for at in (0, last):
-            if search.facts(at) is None:
-                findings.failure = f"{request.commits[at].name}: {search.failures[at]}: name another end of the range"
+            if failure := search.facts(at).get("failure"):
+                why = f"{request.commits[at].name}: {failure}"
+                findings.problem = f"not measurable: {why}: name another end of the range"
                 return findings
         changes = {name: first_change(last, partial(search.fact, name=name)) for name in FACT_NAMES}
         findings.facts = {name: change for name, change in changes.items() if change is not None}
@@ -142,7 +146,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
             try:
                 search.time(findings)
             except BlockFailed as error:
-                findings.failure = str(error)
+                findings.problem = f"not measurable: {error}"
         return findings
 
 
@@ -161,10 +165,9 @@ class _Search:
     def __init__(self, request: BisectRequest, out: Path, tell: Callable[[str], None]) -> None:
         self.request, self.out, self.tell = request, out, tell
         self._log = Log(out / ROWS, _is_row)
-        self.failures: dict[int, str] = {}
         self.used_s = 0.0
         self._known: dict[str, list[StoredRow]] = defaultdict(list)
-        self._facts: dict[int, Mapping[str, Any] | None] = {}
+        self._facts: dict[int, StoredRow] = {}
         self._blocks = Counter[tuple[int, int]]()
         self.trees = OpenWorktrees(_WORKTREES)
         self._executors: dict[tuple[int, Path], Executor] = {}
@@ -188,7 +191,8 @@ class _Search:
     def _row(self, key: str, measure: Callable[[], StoredRow]) -> StoredRow:
         if self._known[key]:
             return self._known[key].pop(0)
-        row = {"key": key, "at": round(time.time(), 3), **measure()}
+        at, began = round(time.time(), 3), time.monotonic()
+        row = {"key": key, "at": at, **measure(), "took_s": round(time.monotonic() - began, 3)}
         self._log.append(row)
         return row
 
@@ -200,19 +204,17 @@ class _Search:
             self._executors[server, tree.at] = self.sides.all[server].searching(path, cache)
         return self._executors[server, tree.at], tree
 
-    def facts(self, at: int) -> Mapping[str, Any] | None:
-        """The facts of a commit; None if it cannot be measured. A failure is retried once."""
+    def facts(self, at: int) -> StoredRow:
+        """The row with the `facts` of a commit, or with its `failure`, which was retried once."""
         if at not in self._facts:
-            row = self._row(f"facts {self.request.commits[at].hash}", lambda: self._measure_facts(at))
-            self._facts[at] = row.get("facts")
-            if "failure" in row:
-                self.failures[at] = row["failure"]
-            self.tell(f"{self.request.commits[at].name}: {row.get('failure', 'facts taken')}")
+            commit = self.request.commits[at]
+            row = self._facts[at] = self._row(f"facts {commit.hash}", lambda: self._measure_facts(at))
+            self.tell(f"{commit.name}: {row.get('failure', 'facts taken')}")
         return self._facts[at]
 
     def fact(self, at: int, name: str) -> Any:
         """One fact of a commit; None if the commit cannot be measured."""
-        facts = self.facts(at)
+        facts = self.facts(at).get("facts")
         if facts is None:
             return None
         return "none" if facts[name] is None else facts[name]
@@ -222,7 +224,7 @@ class _Search:
         impl = self.request.case.impl
         described = executor.ask("describe", Case(impl, 1, 1, 1))
         if commit_lacks(tree, impl, described):
-            return {"failure": _LACKS}
+            return {"failure": "the commit lacks the layer"}
         for _ in range(2):
             done = executor.ask("facts", self.request.case)
             if done.ok:
@@ -234,19 +236,26 @@ class _Search:
         last, apart = len(self.request.commits) - 1, math.log1p(self.request.threshold)
         control = self._while_unclear(0, _CONTROL, lambda step: not step.is_seen(apart / 2))
         of_bad = self._while_unclear(last, _ENDS, lambda step: step.is_seen(apart) or step.is_excluded(apart))
+        longer = shlex.join([f"minutes={2 * self.request.minutes:g}", f"out={self.out}"])
         if len(of_bad) < _ENDS[0]:
-            findings.why = TIME_IS_UP
+            why = f"the time was up before both ends were compared. Repeat the command with {longer}"
+            findings.problem = f"undecided: {why}"
             return
-        findings.control, findings.difference = Step.of(control), Step.of(of_bad)
-        if findings.control.is_seen(apart / 2):
-            findings.why = CONTROL_DIFFERS
-            return
-        if not findings.difference.is_seen(apart):
-            is_clear = findings.difference.is_sure or findings.difference.is_excluded(apart)
-            findings.why = NO_DIFFERENCE if is_clear else ENDS_UNCLEAR
-            return
-        findings.answer, findings.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
-        findings.neighbours = Step.of(beside) if beside else None
+        itself, difference = Step.of(control), Step.of(of_bad)
+        sought = f"difference of {100 * self.request.threshold:g} %"
+        if itself.is_seen(apart / 2):
+            why = f"the first commit, measured against itself, came out {itself.text}"
+            findings.problem = f"undecided: {why}. {_WHEN_QUIET}"
+        elif difference.is_seen(apart):
+            findings.answer, findings.why, beside = search_step(last, of_bad, apart, self._generation, self._has_time)
+            findings.neighbours = Step.of(beside) if beside else None
+            if findings.why == TIME_IS_UP:
+                findings.problem = f"undecided: the time is up. Repeat the command with {longer}"
+        elif difference.is_sure or difference.is_excluded(apart):
+            findings.no_difference = f"There is no {sought} to look for: {difference.text}."
+        else:
+            why = f"{difference.text} between both ends neither shows nor excludes a {sought}"
+            findings.problem = f"undecided: {why}. {_WHEN_QUIET}"
 
     def _has_time(self) -> bool:
         return self.used_s < 60 * self.request.minutes
@@ -289,12 +298,8 @@ class _Search:
                 self._generations = 0  # the failure may have ended a fork server too
                 return {"failure": str(error)}
 
-        def timed() -> StoredRow:
-            began = time.monotonic()
-            return {**measure(), "took_s": round(time.monotonic() - began, 3)}
-
         while len(ratios) < Rules().generation:
-            row = self._row(key, timed)
+            row = self._row(key, measure)
             self.used_s += row["took_s"]
             if "failure" not in row:
                 ratios.append(row["log_ratio"])

@@ -134,7 +134,8 @@ class ChangePosition:
     """Collects observations of the commits 0 to `last`, and finds the position of the step.
 
     `expected` is the log ratio between good and bad, as first measured: it sets the range of possible steps. `apart` is
-    the least log ratio between two levels that count as different.
+    the least log ratio between two levels that count as different. Commits that cannot be measured are `skipped`: a
+    step there counts as one at the next commit that can be.
     """
 
     last: int
@@ -169,10 +170,6 @@ class ChangePosition:
         distance = (log_ratio - self._levels - effects[:, None]) / scale
         constant = gammaln((_FREEDOM + 1) / 2) - gammaln(_FREEDOM / 2) - math.log(_FREEDOM * math.pi) / 2
         return constant - np.log(scale) - (_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM)
-
-    def skip(self, commit: int) -> None:
-        """Leave out a commit that cannot be measured. A step there counts as one at the next commit that can be."""
-        self.skipped.add(commit)
 
     def answer(self) -> Answer:
         """The posterior, from all observations so far."""
@@ -314,7 +311,7 @@ def search_step(
                 raise
             failed.add(commit)
             if commit not in position.counts:
-                position.skip(commit)
+                position.skipped.add(commit)
 
 
 # Weight of the series' typical variance, in degrees of freedom.

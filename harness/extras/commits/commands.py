@@ -28,11 +28,11 @@ from harness.core.results.columns import FACT_NAMES
 from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
 from harness.extras.compare.worktree import commit_of, commits_between, unmeasured_changes
 
-from . import bisect
-from .change_position import TIME_IS_UP, TWO_STEPS
+from .bisect import BisectRequest, Findings, bisect
+from .change_position import TWO_STEPS
 from .history import HistoryRequest, add, compare_directly
 from .history_changes import time_changes, time_series
-from .history_file import SCHEMA, Blessing, Header, Ratio, open_history, read_history
+from .history_file import SCHEMA, Blessing, Header, change_text, open_history, read_history
 from .history_page import history_page
 
 _WORSE = 1
@@ -71,14 +71,11 @@ def _add(options: argparse.Namespace) -> int:
     request = HistoryRequest(config, header.anchor, commits, keys["minutes"], options.exact)
     with open_history(options.file, header) as writer:
         notify(*writer.history.notices)
-        before = {line.commit for line in writer.history.commits}
         try:
-            add(request, writer, _say)
+            lines = add(request, writer, _say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("repeat the command to add the other commits") from None
-    new = [line for line in writer.history.commits if line.commit not in before]
-    failed = [line for line in new if all(case.reason is not None for case in line.cases.values())]
-    return CASES_FAILED if failed else DONE
+    return DONE if all(line.measured for line in lines) else CASES_FAILED
 
 
 def _configured(settings: Sequence[str]) -> SweepConfig:
@@ -166,10 +163,9 @@ def _bless(options: argparse.Namespace) -> int:
 
 
 _MOST_CANDIDATES = 5
-_WHEN_QUIET = "Repeat the command with a new out= when the machine is quiet."
 
 
-def read_bisect_request(options: argparse.Namespace) -> bisect.BisectRequest:
+def read_bisect_request(options: argparse.Namespace) -> BisectRequest:
     """Check the command line. Raises UsageError for invalid arguments, and for more than one case."""
     keys, settings = take_keys(options.overrides, (THRESHOLD, MINUTES))
     config = compose(settings, options.config_dir, usual=IN_TURNS)
@@ -182,9 +178,7 @@ def read_bisect_request(options: argparse.Namespace) -> bisect.BisectRequest:
         raise UsageError(f"env={case.env}: bisect compares commits in its own environment: leave env out")
     if not is_foreign(case.impl) or is_in_a_file(case.impl):
         raise UsageError(f"impl={case.impl}: bisect needs a layer of this repository, as module:Class")
-    return bisect.BisectRequest(
-        config, case, commits_between(options.span), keys["threshold"], keys["minutes"], options.time
-    )
+    return BisectRequest(config, case, commits_between(options.span), keys["threshold"], keys["minutes"], options.time)
 
 
 def run_bisect(options: argparse.Namespace) -> int:
@@ -192,66 +186,45 @@ def run_bisect(options: argparse.Namespace) -> int:
     request = read_bisect_request(options)
     notify(*unmeasured_changes(request.commits))
     out = request.config.out or run_directory.unused_path("bisect_")
-    console = Console(highlight=False)
     try:
-        findings = bisect.bisect(request, out, _say)
+        findings = bisect(request, out, _say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"repeat the command with 'out={out}' to continue") from None
-    return _show_findings(request, findings, str(out), console)
+    return _show_findings(request, findings)
 
 
-def _step_text(step: bisect.Step) -> str:
-    return Ratio(log_ratio=step.middle, lo=step.lo, hi=step.hi).text
-
-
-def _show_findings(request: bisect.BisectRequest, findings: bisect.Findings, out: str, console: Console) -> int:
+def _show_findings(request: BisectRequest, findings: Findings) -> int:
     def name(first: int, last: int) -> str:
         more = f", or at one of {last - first} before it that cannot be measured" if last > first else ""
         return f"{request.commits[last].name}{more}"
 
-    def say(text: str) -> None:
-        console.print(Text(text))
-
     for fact, change in findings.facts.items():
         again = "; it changes again later" if change.returns else ""
-        say(f"{FACT_NAMES[fact]}: from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
-    if findings.failure:
-        say(f"not measurable: {findings.failure}")
-        return CASES_FAILED
-    answer, longer = findings.answer, shlex.join([f"minutes={2 * request.minutes:g}", f"out={out}"])
-    threshold, undecided = f"{100 * request.threshold:g} %", ""
-    if findings.why == bisect.CONTROL_DIFFERS and findings.control is not None:
-        undecided = f"the first commit, measured against itself, came out {_step_text(findings.control)}. {_WHEN_QUIET}"
-    if findings.why == bisect.NO_DIFFERENCE and findings.difference is not None:
-        say(f"There is no difference of {threshold} to look for: {_step_text(findings.difference)}.")
-    if findings.why == bisect.ENDS_UNCLEAR and findings.difference is not None:
-        between = f"{_step_text(findings.difference)} between both ends"
-        undecided = f"{between} neither shows nor excludes a difference of {threshold}. {_WHEN_QUIET}"
-    if answer is None and findings.why == TIME_IS_UP:
-        undecided = f"the time was up before both ends were compared. Repeat the command with {longer}"
-    if undecided:
-        say(f"undecided: {undecided}")
+        _say(f"{FACT_NAMES[fact]}: from {change.was} to {change.now} at {name(change.first, change.last)}{again}.")
+    answer = findings.answer
+    if findings.no_difference:
+        _say(findings.no_difference)
+    if answer is not None:
+        table = Table("commit", "subject", "probability", box=box.SIMPLE_HEAD)
+        for candidate in sorted(answer.candidates, key=lambda candidate: -candidate.probability)[:_MOST_CANDIDATES]:
+            commit = request.commits[candidate.last]
+            table.add_row(commit.hash[:10], Text(commit.subject), f"{candidate.probability:.2f}")
+        Console().print(table)
+    if findings.problem:
+        _say(findings.problem)
         return CASES_FAILED
     if answer is None:
         return DONE
-    table = Table("commit", "subject", "probability", box=box.SIMPLE_HEAD)
-    for candidate in sorted(answer.candidates, key=lambda candidate: -candidate.probability)[:_MOST_CANDIDATES]:
-        commit = request.commits[candidate.last]
-        table.add_row(commit.hash[:10], Text(commit.subject), f"{candidate.probability:.2f}")
-    console.print(table)
-    if findings.why == TIME_IS_UP:
-        say(f"undecided: the time is up. Repeat the command with {longer}")
-        return CASES_FAILED
     if findings.why == TWO_STEPS and answer.pair is not None:
         first, second = (name(at, at) for at in answer.pair)
         span = f"{request.commits[0].hash[:10]}..{request.commits[answer.pair[1] - 1].hash[:10]}"
-        say(
+        _say(
             f"The time changes at more than one commit. The likeliest two are {first} and {second}, with probability "
             f"{answer.pair_probability:.2f}. Search a shorter range next, such as {span}."
         )
         return DONE
-    step, at = bisect.Step(answer.step, answer.lo, answer.hi), name(answer.best.first, answer.best.last)
-    say(f"The time changes by {_step_text(step)} at {at}.")
+    step = change_text(answer.step, answer.lo, answer.hi)
+    _say(f"The time changes by {step} at {name(answer.best.first, answer.best.last)}.")
     if findings.neighbours is not None:
-        say(f"Side by side with the commit before, the change is {_step_text(findings.neighbours)}.")
+        _say(f"Side by side with the commit before, the change is {findings.neighbours.text}.")
     return DONE

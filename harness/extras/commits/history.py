@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ from harness.study.check.baseline import FindingId
 from harness.study.laws.fitted_laws import fit_laws
 from harness.study.laws.laws import Range
 
-from . import history_file
+from .history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
 _LEAST, _MOST, _DIRECT = 4, 10, 12
@@ -58,8 +58,8 @@ class HistoryRequest:
     exact: bool
 
 
-def add(request: HistoryRequest, writer: history_file.Writer, tell: Callable[[str], None]) -> None:
-    """Append a line for each commit that has none. `tell` receives a line of progress for each commit.
+def add(request: HistoryRequest, writer: Writer, tell: Callable[[str], None]) -> list[CommitLine]:
+    """Append a line for each commit that has none, and return these. `tell` receives the progress after each commit.
 
     Raises UsageError if a layer is not of this repository, or if the anchor cannot be measured.
     """
@@ -71,6 +71,7 @@ def add(request: HistoryRequest, writer: history_file.Writer, tell: Callable[[st
             if commit not in missing:
                 tell(f"{commit.name}: skipped, it has a line already")
         began = time.monotonic()
+        lines = []
         for number, commit in enumerate(missing, 1):
             if not request.exact and anchor is None:
                 anchor = stack.enter_context(_open_commit(request.config, request.anchor, scratch))
@@ -80,13 +81,15 @@ def add(request: HistoryRequest, writer: history_file.Writer, tell: Callable[[st
             with _open_commit(request.config, commit.hash, scratch) as opened:
                 line = _measured(request, commit, opened, anchor)
             writer.append(line)
+            lines.append(line)
             left_s = (len(missing) - number) * (time.monotonic() - began) / number
             left = f", {duration(left_s)} left" if left_s else ""
             tell(f"{number} of {len(missing)}{left}: {commit.name}: {_summary(line)}")
+    return lines
 
 
 def compare_directly(
-    config: SweepConfig, before: str, after: str, key: str, writer: history_file.Writer, tell: Callable[[str], None]
+    config: SweepConfig, before: str, after: str, key: str, writer: Writer, tell: Callable[[str], None]
 ) -> None:
     """Append a line with the time of a case at the commit `after` over that at `before`."""
     with (
@@ -96,12 +99,10 @@ def compare_directly(
     ):
         cases = [case for case in head.cases if case.key == key and case in base.cases]
         about = _machine_of(head)
-        ratio = history_file.Ratio(reason="one of the commits does not have the case")
+        ratio = Ratio(reason="one of the commits does not have the case")
         if cases:
             (ratio,) = _ratios(base, head, cases, _DIRECT, math.inf).values()
-    writer.append(
-        history_file.DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about)
-    )
+    writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
     tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 
 
@@ -140,7 +141,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     for impl in config.axes["impl"]:
         described = opened.session.executor.ask("describe", Case(impl, 1, 1, 1))
         if commit_lacks(tree, impl, described):
-            opened.layers[impl] = history_file.ABSENT
+            opened.layers[impl] = ABSENT
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
@@ -150,23 +151,22 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
     opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)
 
 
-def _measured(
-    request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None
-) -> history_file.CommitLine:
-    place = place_of(commit)
-    about: dict[str, Any] = {"commit": commit.hash, "subject": commit.subject, "measured_at": _now(), **vars(place)}
+def _measured(request: HistoryRequest, commit: Commit, opened: _OpenCommit, anchor: _OpenCommit | None) -> CommitLine:
+    number, date = place_of(commit)
+    about: dict[str, Any] = {"commit": commit.hash, "number": number, "date": date}
+    about |= {"subject": commit.subject, "measured_at": _now()}
     if opened.reason is not None:
-        return history_file.CommitLine(**about, machine={}, versions={}, reason=opened.reason)
+        return CommitLine(**about, machine={}, versions={}, reason=opened.reason)
     about |= _machine_of(opened)
     cases = _facts(opened)
     if anchor is not None:
         timed = [case for case in opened.cases if cases[case].reason is None]
         both = [case for case in timed if case in anchor.cases]
         ratios = _ratios(anchor, opened, both, _MOST, 60 * request.minutes)
-        lacking = history_file.Ratio(reason="the anchor does not have the case")
+        lacking = Ratio(reason="the anchor does not have the case")
         cases |= {case: cases[case].model_copy(update={"time": ratios.get(case, lacking)}) for case in timed}
     by_key = {case.key: measured for case, measured in cases.items()}
-    return history_file.CommitLine(**about, layers=opened.layers, cases=by_key, models=_models(cases))
+    return CommitLine(**about, layers=opened.layers, cases=by_key, models=_models(cases))
 
 
 def _machine_of(opened: _OpenCommit) -> dict[str, dict[str, str]]:
@@ -176,12 +176,12 @@ def _machine_of(opened: _OpenCommit) -> dict[str, dict[str, str]]:
     return {"machine": kind_of_machine(machine), "versions": {**versions, "harness": harness.__version__}}
 
 
-def _facts(opened: _OpenCommit) -> dict[Case, history_file.MeasuredCase]:
+def _facts(opened: _OpenCommit) -> dict[Case, MeasuredCase]:
     """The facts of each case. An incorrect layer has none, since its work is not that of the layer."""
-    executor, measured = opened.session.executor, dict[Case, history_file.MeasuredCase]()
+    executor, measured = opened.session.executor, dict[Case, MeasuredCase]()
     for kind, of_kind in kinds_of(opened.cases).items():
         refused = executor.refused(of_kind)
-        measured |= {case: history_file.MeasuredCase(reason=": ".join(why)) for case, why in refused.items()}
+        measured |= {case: MeasuredCase(reason=": ".join(why)) for case, why in refused.items()}
         left = [case for case in of_kind if case not in refused]
         verified = executor.ask("verify", kind) if left else None
         for case in left:
@@ -190,15 +190,15 @@ def _facts(opened: _OpenCommit) -> dict[Case, history_file.MeasuredCase]:
     return {case: measured[case] for case in opened.cases}
 
 
-def _counted_case(counted: TrialOutcome) -> history_file.MeasuredCase:
+def _counted_case(counted: TrialOutcome) -> MeasuredCase:
     if not counted.ok:
-        return history_file.MeasuredCase(reason=f"{counted.status}: {counted.reason}")
+        return MeasuredCase(reason=f"{counted.status}: {counted.reason}")
     own_axes = counted.values.get("own_axes")
     facts = {name: counted.values.get(name) for name in FACT_NAMES}
-    return history_file.MeasuredCase(facts=facts | ({"own_axes": own_axes} if own_axes else {}))
+    return MeasuredCase(facts=facts | ({"own_axes": own_axes} if own_axes else {}))
 
 
-def _models(cases: Mapping[Case, history_file.MeasuredCase]) -> dict[str, history_file.CostModel]:
+def _models(cases: Mapping[Case, MeasuredCase]) -> dict[str, CostModel]:
     """The cost models of the counts, by key. Exponents have six digits, since others depend on libraries."""
     records = [{**case.as_dict(), **measured.facts} for case, measured in cases.items() if measured.reason is None]
     models = {}
@@ -206,7 +206,7 @@ def _models(cases: Mapping[Case, history_file.MeasuredCase]) -> dict[str, histor
         own_exponents = {axis: _six_digits(exponent) for axis, exponent in fitted.own_exponents.items()}
         exponent_n = _six_digits(fitted.exponent_n) if fitted.exponent_n else None
         key = FindingId(fitted.series.impl, fitted.series.setting, fitted.series.metric).key
-        models[key] = history_file.CostModel(law=str(fitted.law), exponent_n=exponent_n, own_exponents=own_exponents)
+        models[key] = CostModel(law=str(fitted.law), exponent_n=exponent_n, own_exponents=own_exponents)
     return models
 
 
@@ -216,14 +216,14 @@ def _six_digits(exponent: Range) -> float:
 
 def _ratios(
     base: _OpenCommit, head: _OpenCommit, cases: Sequence[Case], most: int, limit_s: float
-) -> dict[Case, history_file.Ratio]:
+) -> dict[Case, Ratio]:
     """The ratio of each case, head over base, from generations of blocks.
 
     A generation has new fork servers, and blocks of all cases in random order. None begins once `limit_s` seconds
     have passed, except the first `_LEAST`.
     """
-    means: dict[Case, list[float]] = {case: [] for case in cases}
-    failed: dict[Case, list[str]] = {case: [] for case in cases}
+    means: dict[Case, list[float]] = defaultdict(list)
+    failed: dict[Case, list[str]] = defaultdict(list)
     rng = random.Random(f"{base.commit} {head.commit}")
     began = time.monotonic()
     for number in range(most):
@@ -231,7 +231,7 @@ def _ratios(
         if not left or (number >= _LEAST and time.monotonic() - began > limit_s):
             break
         renew_servers((base.session.executor, head.session.executor))
-        blocks: dict[Case, list[float]] = {case: [] for case in left}
+        blocks: dict[Case, list[float]] = defaultdict(list)
         for case in rng.sample(left * Rules().generation, len(left) * Rules().generation):
             sides = [Side(opened.commit[:10], case, opened.session.executor) for opened in (base, head)]
             try:
@@ -244,18 +244,18 @@ def _ratios(
     return {case: _ratio(means[case], failed[case]) for case in cases}
 
 
-def _ratio(means: Sequence[float], failed: Sequence[str]) -> history_file.Ratio:
+def _ratio(means: Sequence[float], failed: Sequence[str]) -> Ratio:
     if len(means) < 2 or len(failed) > 1:
-        return history_file.Ratio(reason=failed[-1] if failed else "too few blocks were measured")
+        return Ratio(reason=failed[-1] if failed else "too few blocks were measured")
     middle, lo, hi = (round(end, 6) for end in mean_interval(means))
-    return history_file.Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
+    return Ratio(log_ratio=middle, lo=lo, hi=hi, generations=list(means))
 
 
 def _now() -> float:
     return round(time.time(), 3)
 
 
-def _summary(line: history_file.CommitLine) -> str:
+def _summary(line: CommitLine) -> str:
     if line.reason is not None:
         return f"not measurable: {line.reason}"
     failed = Counter(case.reason for case in line.cases.values() if case.reason is not None)

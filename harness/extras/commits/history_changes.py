@@ -18,7 +18,7 @@ from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
 
 from .change_position import Segment, segments, standard_errors
-from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio
+from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio, change_text
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05
@@ -60,6 +60,12 @@ class FactChange:
     after: CommitLine
     between: int
     is_over: bool
+    note: str
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is for the worse."""
+        return self.verdict is Verdict.WORSE
 
     @property
     def versions(self) -> str:
@@ -71,21 +77,21 @@ class FactChange:
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """The ratios of a case to the anchor on one kind of machine, with their segments and standard errors."""
+    """The ratios of a case to the anchor on one kind of machine, with their segments."""
 
     case: str
     machine: str
     commits: tuple[CommitLine, ...]
     ratios: tuple[Ratio, ...]
-    errors: tuple[float, ...]
     segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True)
 class TimeChange:
-    """A step between two neighbours of a series, as a log ratio with its 95 % interval.
+    """A step between two neighbours of a series, or a drift, as a log ratio with its 95 % interval.
 
-    `verdict` says whether comparing them directly (`direct`) confirms it. `is_over`: the time has returned.
+    `verdict` says whether comparing them directly (`direct`) confirms it. `is_over`: the time has returned; None if
+    only another machine, without a time before the change, measured the newest commits. `note` says so, or of a drift.
     """
 
     case: str
@@ -96,12 +102,18 @@ class TimeChange:
     hi: float
     direct: Ratio | None
     verdict: Confirmation
-    is_over: bool
+    is_over: bool | None
+    note: str
 
     @property
     def text(self) -> str:
         """The step with its interval, in per cent."""
-        return Ratio(log_ratio=self.step, lo=self.lo, hi=self.hi).text
+        return change_text(self.step, self.lo, self.hi)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is for the worse, and confirmed."""
+        return self.verdict is Confirmation.CONFIRMED and self.step > 0
 
     @property
     def kernels(self) -> str:
@@ -139,21 +151,31 @@ def _changes(
     judge: Callable[[Any, Any], Verdict],
     text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
-    """The changes of a value from commit to commit. Commits without the value (None) are left out.
+    """The changes of a value from commit to commit, and its drift since it was best or blessed.
 
-    A value after unknown ones is compared with the last that was known.
-
+    Commits without the value (None) are left out. A value after unknown ones is compared with the last that was known.
     `about` are the subject, the layer and the quantity.
     """
     measured = [(at, value) for at, value in enumerate(values) if value is not None]
+    if not measured:
+        return
     known = list(accumulate(measured, _known))
-    for (i, was), (j, now), (known_at, last_known) in zip(measured, measured[1:], known, strict=False):
-        if was != now:
-            if last_known != now:
-                i, was = known_at, last_known
-            is_over = judge(was, known[-1][1]) is not Verdict.WORSE
-            ends = history.commits[i], history.commits[j]
-            yield FactChange(*about, text(was), text(now), judge(was, now), *ends, j - i - 1, is_over)
+    best, (_, last) = known[0], known[-1]
+    pairs = []
+    for was, now, last_known, latest in zip(measured, measured[1:], known, known[1:], strict=False):
+        before = was if last_known[1] == now[1] else last_known
+        if was[1] != now[1]:
+            pairs.append((before, now, ""))
+        is_step = judge(before[1], now[1]) is judge(before[1], last) is Verdict.WORSE
+        is_no_better = judge(best[1], latest[1]) in (Verdict.WORSE, Verdict.EQUIVALENT)
+        if is_step or not is_no_better or history.commits[now[0]].commit in history.blessed:
+            best = latest
+    if judge(best[1], last) is Verdict.WORSE:
+        pairs.append((best, known[-1], _drift_note(history.commits[best[0]])))
+    for (i, value), (j, new), note in pairs:
+        ends, between = (history.commits[i], history.commits[j]), 0 if note else j - i - 1
+        is_over = judge(value, last) is not Verdict.WORSE
+        yield FactChange(*about, text(value), text(new), judge(value, new), *ends, between, is_over, note)
 
 
 def _known(earlier: tuple[int, Any], later: tuple[int, Any]) -> tuple[int, Any]:
@@ -175,10 +197,8 @@ def fact_text(name: str, value: int | str) -> str:
 
 
 def _model_text(model: CostModel) -> str:
-    exponents = dict(model.exponents)
-    along_n = [f"exponent {exponents.pop('n'):.3g}"] if "n" in exponents else []
-    along_own = (f"exponent in {axis} {exponent:.3g}" for axis, exponent in exponents.items())
-    return ", ".join([model.law, *along_n, *along_own])
+    exponents = [f"exponent in {axis} {exponent:.3g}" for axis, exponent in model.exponents.items()]
+    return ", ".join([model.law, *exponents]).replace(" in n ", " ")
 
 
 @cache
@@ -223,12 +243,16 @@ def _judge_model(was: CostModel, now: CostModel) -> Verdict:
 
 
 def time_series(history: History) -> list[TimeSeries]:
-    """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit."""
+    """The ratios of each case on each kind of machine. Another processor may change a ratio without any commit.
+
+    The series that ends at the newest commit comes last.
+    """
     ratios: dict[tuple[str, str], list[tuple[CommitLine, Ratio]]] = {}
     for commit in history.commits:
         for key, case in commit.cases.items():
             if case.time is not None and case.time.is_known:
-                ratios.setdefault((key, machine_text(commit)), []).append((commit, case.time))
+                of_machine = key, machine_text(commit)
+                ratios[of_machine] = [*ratios.pop(of_machine, []), (commit, case.time)]
     return [_series(key, machine, members) for (key, machine), members in ratios.items()]
 
 
@@ -244,27 +268,69 @@ def machine_text(commit: CommitLine) -> str:
 
 def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
     commits, ratios = zip(*members, strict=True)
-    errors = [float(error) for error in standard_errors([ratio.generations for ratio in ratios])]
-    parts = segments([float(ratio.log_ratio) for ratio in ratios], errors)
-    return TimeSeries(key, machine, commits, ratios, tuple(errors), tuple(parts))
+    errors = standard_errors([ratio.generations for ratio in ratios])
+    parts = segments([float(ratio.log_ratio) for ratio in ratios], list(errors))
+    return TimeSeries(key, machine, commits, ratios, tuple(parts))
 
 
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:
-    """The steps of at least the threshold, a share, in the order of the commits."""
+    """The steps of at least the threshold, a share, and the drifts, in the order of the commits.
+
+    A drift is a rise of that size from the lowest level, or from a blessed commit, that no step explains: a step ends
+    it. But a step that comparing its commits directly refutes counts by that comparison.
+    """
     changes = []
     apart = math.log1p(threshold)
+    newest = {of_case.case: of_case for of_case in series}
     for of_case in series:
+        step_between = partial(_time_change, history, (of_case, newest[of_case.case]), apart)
+        lowest, rise = of_case.segments[0], 0.0
         for was, now in pairwise(of_case.segments):
-            step = now.level - was.level
-            if abs(step) < apart:
-                continue
-            case, before, after = of_case.case, of_case.commits[now.first - 1], of_case.commits[now.first]
-            direct = history.direct.get((before.commit, after.commit, case))
-            half = NORMAL * math.hypot(was.error, now.error)
-            is_over = (of_case.segments[-1].level - was.level) * math.copysign(1, step) < apart
-            verdict = _confirmation(step, direct, apart)
-            changes.append(TimeChange(case, before, after, step, step - half, step + half, direct, verdict, is_over))
-    return sorted(changes, key=lambda change: history.commits.index(change.after))
+            change = step_between(was, now)
+            unexplained = change.step
+            if abs(change.step) >= apart:
+                changes.append(change)
+                if change.verdict is Confirmation.REFUTED and change.direct:
+                    unexplained = change.direct.log_ratio or 0.0
+                elif change.step > 0 and not change.is_over:
+                    if rise >= apart:
+                        changes.append(step_between(lowest, was, is_drift=True))
+                    rise = unexplained = 0.0
+            rise += unexplained
+            members = of_case.commits[now.first : now.last + 1]
+            if rise <= 0 or any(commit.commit in history.blessed for commit in members):
+                lowest, rise = now, 0.0
+        if rise >= apart:
+            changes.append(step_between(lowest, of_case.segments[-1], is_drift=True))
+    return sorted(changes, key=lambda change: change.after.place)
+
+
+def _time_change(
+    history: History, series: Sequence[TimeSeries], apart: float, was: Segment, now: Segment, is_drift: bool = False
+) -> TimeChange:
+    """The change between two segments. The second series, the newest, tells whether the time has returned."""
+    of_case, newest = series
+    before = of_case.commits[was.first if is_drift else was.last]
+    after = of_case.commits[now.last if is_drift else now.first]
+    direct = history.direct.get((before.commit, after.commit, of_case.case))
+    note = ""
+    if is_drift:
+        note = _drift_note(before)
+        if before.commit == history.header.anchor:
+            direct = direct or of_case.ratios[now.last]
+    step, half = now.level - was.level, NORMAL * math.hypot(was.error, now.error)
+    levels = [part.level for part in newest.segments if newest.commits[part.first].place <= before.place]
+    is_over = None
+    if levels:
+        is_over = (newest.segments[-1].level - levels[-1]) * math.copysign(1, step) < apart
+    else:
+        note = f"measured on {of_case.machine} only up to {of_case.commits[-1].name}"
+    ends, verdict = (step, step - half, step + half), _confirmation(step, direct, apart)
+    return TimeChange(of_case.case, before, after, *ends, direct, verdict, is_over, note)
+
+
+def _drift_note(before: CommitLine) -> str:
+    return f"since {before.name} (a drift: no single commit explains it)"
 
 
 def _confirmation(step: float, direct: Ratio | None, apart: float) -> Confirmation:
@@ -284,6 +350,6 @@ Change = FactChange | TimeChange
 
 def unblessed_regressions(history: History, facts: Sequence[FactChange], times: Sequence[TimeChange]) -> list[Change]:
     """The changes for the worse that nobody has blessed, and that the last commit still has."""
-    worse: list[Change] = [change for change in facts if change.verdict is Verdict.WORSE]
-    worse += [change for change in times if change.verdict is Confirmation.CONFIRMED and change.step > 0]
-    return [change for change in worse if not change.is_over and change.after.commit not in history.blessed]
+    changes: list[Change] = [*facts, *times]
+    worse = [change for change in changes if change.is_worse and change.is_over is False]
+    return [change for change in worse if change.after.commit not in history.blessed]

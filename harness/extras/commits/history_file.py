@@ -7,10 +7,11 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
 
@@ -27,6 +28,7 @@ ABSENT = "this commit does not have the layer"
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 _Count = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 _Fact = _Count | str | None
+_Value = TypeVar("_Value")
 # Seconds since 1970. The file calls each of them `at`.
 _Time = Annotated[FiniteFloat, Field(alias="at")]
 
@@ -79,8 +81,13 @@ class Ratio(OpenModel):
         """The change of the time with its interval, in per cent; or why it is not known."""
         if self.log_ratio is None or self.lo is None or self.hi is None:
             return f"not measured: {self.reason}"
-        middle, lo, hi = map(formatting.change, (self.log_ratio, self.lo, self.hi))
-        return f"{middle} (95 % interval {lo} to {hi})"
+        return change_text(self.log_ratio, self.lo, self.hi)
+
+
+def change_text(log_ratio: float, lo: float, hi: float) -> str:
+    """The change of a time with its 95 % interval, in per cent, from the log ratio and its ends."""
+    change, least, most = map(formatting.change, (log_ratio, lo, hi))
+    return f"{change} (95 % interval {least} to {most})"
 
 
 def _check_counts(facts: dict[str, _Fact]) -> dict[str, _Fact]:
@@ -145,6 +152,11 @@ class CommitLine(_Line):
         return Commit(self.commit, self.subject).name
 
     @property
+    def place(self) -> tuple[int, str]:
+        """What orders the commits."""
+        return self.number, self.date
+
+    @property
     def measured(self) -> int:
         """The number of its cases that have facts."""
         return sum(case.reason is None for case in self.cases.values())
@@ -196,7 +208,7 @@ class History:
                 self.notices.append(f"{self.path}: {line.commit[:10]} has several lines; the first one counts")
                 return
             self.commits.append(line)
-            self.commits.sort(key=lambda commit: (commit.number, commit.date))
+            self.commits.sort(key=lambda commit: commit.place)
         elif isinstance(line, DirectComparison):
             self.direct[line.before, line.after, line.case] = line.time
         elif isinstance(line, Blessing):
@@ -204,13 +216,11 @@ class History:
 
     def cases(self) -> dict[str, list[MeasuredCase | None]]:
         """What each commit has of every case that any commit has."""
-        keys = dict.fromkeys(key for commit in self.commits for key in commit.cases)
-        return {key: [commit.cases.get(key) for commit in self.commits] for key in keys}
+        return _by_key([commit.cases for commit in self.commits])
 
     def models(self) -> dict[str, list[CostModel | None]]:
         """What each commit has of every cost model that any commit has."""
-        keys = dict.fromkeys(key for commit in self.commits for key in commit.models)
-        return {key: [commit.models.get(key) for commit in self.commits] for key in keys}
+        return _by_key([commit.models for commit in self.commits])
 
     def find(self, ref: str) -> CommitLine | None:
         """The commit that a full hash or its beginning names; None without one. Raises UsageError for several."""
@@ -218,6 +228,12 @@ class History:
         if len(matching) > 1:
             raise UsageError(f"{ref} is the beginning of {len(matching)} commits in {self.path}: give more of the hash")
         return matching[0] if matching else None
+
+
+def _by_key(of_commits: Sequence[Mapping[str, _Value]]) -> dict[str, list[_Value | None]]:
+    """What each commit has of every key that any commit has."""
+    keys = dict.fromkeys(chain.from_iterable(of_commits))
+    return {key: [values.get(key) for values in of_commits] for key in keys}
 
 
 def read_history(path: Path) -> History:

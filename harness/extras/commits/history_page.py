@@ -19,7 +19,6 @@ from harness.study.report.html.chart_data import marker_symbols
 from harness.study.report.html.page import rendered
 from harness.study.report.layer_looks import looks_of
 
-from . import history_changes
 from .history_changes import (
     FACT_TITLES,
     LAYER,
@@ -30,8 +29,13 @@ from .history_changes import (
     FactChange,
     TimeChange,
     TimeSeries,
+    fact_changes,
     fact_text,
     impl_of,
+    machine_text,
+    time_changes,
+    time_series,
+    unblessed_regressions,
 )
 from .history_file import CommitLine, History, Ratio
 
@@ -55,9 +59,9 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
 
     `out` is the page's file, if it is not the usual one: the commands on the page name it.
     """
-    facts, series = history_changes.fact_changes(history), history_changes.time_series(history)
-    times = history_changes.time_changes(history, series, threshold)
-    worse = history_changes.unblessed_regressions(history, facts, times)
+    facts, series = fact_changes(history), time_series(history)
+    times = time_changes(history, series, threshold)
+    worse = unblessed_regressions(history, facts, times)
     sentences = list(_sentences(history, facts, times, worse))
     charts = [
         *_charts("facts", "Relative to the first commit.", _relative_counts(history)),
@@ -100,33 +104,37 @@ def _sentences(
     history: History, facts: Sequence[FactChange], times: Sequence[TimeChange], worse: Sequence[Change]
 ) -> Iterator[str]:
     if worse:
-        at = list(dict.fromkeys(change.after.name for change in worse))
+        at = list(dict.fromkeys(change.note or change.after.name for change in worse))
         more = f", and {len(at) - 3} more" if len(at) > 3 else ""
         yield f"Changes for the worse that are not blessed: {', '.join(at[:3])}{more}."
     else:
-        yield "No change for the worse is left that is not blessed."
+        yield "No change for the worse is known to be left that is not blessed."
+    for change in times:
+        if change.is_over is None and change.is_worse and change.after.commit not in history.blessed:
+            yield f"Whether the slow-down at {change.after.name} is still there is unknown: {change.note}."
+    if len({machine_text(commit) for commit in history.commits if commit.timed}) > 1:
+        yield "Changes of times cannot be seen where the kind of machine changes."
     measured = sum(commit.measured > 0 for commit in history.commits)
     yield f"{formatting.counted(len(history.commits), 'commit')}, of which {measured} could be measured."
-    commits = formatting.counted(len({change.after.commit for change in facts}), "commit")
-    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers, at {commits}."
+    yield f"{formatting.counted(len(facts), 'change')} of facts, cost models and layers."
     counts = Counter(change.verdict for change in times)
-    yield f"Steps of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
+    yield f"Steps and drifts of times: {'; '.join(f'{number} {what}' for what, number in counts.items()) or 'none'}."
 
 
 def _about(history: History) -> list[str]:
     ends = [
         f"{commit.commit[:10]} of {commit.date[:10]}" for commit in history.commits[:: max(1, len(history.commits) - 1)]
     ]
-    kinds = dict.fromkeys(filter(None, map(history_changes.machine_text, history.commits)))
+    kinds = dict.fromkeys(filter(None, map(machine_text, history.commits)))
     torch = dict.fromkeys(commit.versions["torch"] for commit in history.commits if "torch" in commit.versions)
-    return [" to ".join(ends[:2]), *kinds, f"torch {', '.join(torch)}"]
+    return [" to ".join(ends), *kinds, f"torch {', '.join(torch)}"]
 
 
 def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cell:
     reason = history.blessed.get(change.after.commit)
     if reason is not None:
         return Cell("blessed", "", why=reason)
-    return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else "")
+    return Cell(word, kind, aside="and undone since" if kind == "bad" and change.is_over else change.note)
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
@@ -178,8 +186,8 @@ def _facts_now(history: History) -> Table:
     cases = _latest(history, lambda commit: {key: case for key, case in commit.cases.items() if case.reason is None})
     rows: list[Row] = []
     for key, (at, case) in cases.items():
-        facts = {name: case.facts.get(name) for name in FACT_TITLES}
-        texts = ["" if value is None else fact_text(name, value) for name, value in facts.items()]
+        facts = [(name, case.facts.get(name)) for name in FACT_TITLES]
+        texts = ["" if value is None else fact_text(name, value) for name, value in facts]
         rows.append([Cell(label(key), "layer"), *texts, at.commit[:10]])
     columns = dict.fromkeys(FACT_TITLES.values(), "n")
     return Table({"case": "layer", **columns, "at": "at"}, rows)
@@ -197,9 +205,9 @@ def _models_now(history: History) -> Table:
 
 def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
     def row(change: TimeChange) -> Row:
-        kind = "open"
-        if change.verdict is Confirmation.CONFIRMED:
-            kind = "bad" if change.step > 0 else "good"
+        kind = "good" if change.verdict is Confirmation.CONFIRMED else "open"
+        if change.is_worse:
+            kind = "bad"
         direct = change.direct.text if change.direct else ""
         verdict = _verdict_cell(history, change, change.verdict, kind)
         return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
@@ -234,8 +242,7 @@ def _commit_table(history: History) -> Table:
 def _axis(history: History) -> Chart:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
-    names = [commit.commit[:7] for commit in history.commits]
-    return {"number": number, "ticks": [[at, names[at]] for at in shown]}
+    return {"number": number, "ticks": [[at, history.commits[at].commit[:7]] for at in shown]}
 
 
 def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
@@ -259,11 +266,12 @@ def _relative_counts(history: History) -> _SeriesByTitle:
     series: _SeriesByTitle = {}
     for name, title in FACT_TITLES.items():
         for impl, cases in largest.items():
-            counts = [case.facts.get(name) if case else None for case in cases]
-            positive = [value for value in counts if isinstance(value, int) and value > 0]
-            if positive:
-                values = [value / positive[0] if isinstance(value, int) else None for value in counts]
-                texts = [fact_text(name, value) if isinstance(value, int) else "" for value in counts]
+            facts = [case.facts.get(name) if case else None for case in cases]
+            counts = [fact if isinstance(fact, int) else None for fact in facts]
+            first = next((count for count in counts if count and count > 0), None)
+            if first is not None:
+                values = [None if count is None else count / first for count in counts]
+                texts = ["" if count is None else fact_text(name, count) for count in counts]
                 series.setdefault(title, []).append(_line(history, impl, impl, values, texts))
     return series
 

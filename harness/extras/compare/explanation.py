@@ -103,28 +103,12 @@ class Explanation:
     """
 
     title: str
-    a: TracedCall
-    b: TracedCall
-    operations: Sequence[str]
-    tensors: Sequence[Group]
+    a: TracedCall = TracedCall("", {}, {}, {})
+    b: TracedCall = a
+    operations: Sequence[str] = ()
+    tensors: Sequence[Group] = ()
     files: tuple[str, str] = ("", "")
     failure: str = ""
-
-    @classmethod
-    def failed(cls, title: str, failure: str) -> "Explanation":
-        """What is left if a side cannot be traced: the reason."""
-        nothing = TracedCall("", {}, {}, {})
-        return cls(title, nothing, nothing, (), (), failure=failure)
-
-    @property
-    def is_observed(self) -> bool:
-        """Whether the operations of both sides are known."""
-        return bool(self.a.operations and self.b.operations)
-
-    @property
-    def differs(self) -> bool:
-        """Whether anything exact differs."""
-        return bool(self.operations or self.tensors)
 
     def parts(self, brief: bool = False) -> Iterator[Table | str]:
         """Tables and sentences: all of them, or the few rows that matter on a terminal."""
@@ -133,9 +117,9 @@ class Explanation:
             return
         for side in (self.a, self.b):
             yield from (f"{side.name}: {line}." for line in side.unknown)
-        if self.is_observed and self.differs:
+        if self.operations or self.tensors:
             yield from self._differences(brief)
-        elif self.is_observed:
+        elif self.a.operations and self.b.operations:
             yield (
                 f"Nothing exact differs between {self.a.name} and {self.b.name}: the same operations, as often, with "
                 "the same FLOPs, bytes and tensors at the peak. Look at the shares of time below."
@@ -151,10 +135,8 @@ class Explanation:
 
     def section(self, brief: bool = False) -> Section:
         """The parts under their title, for Markdown."""
-        if self.failure:
-            return Section("", [Sentence(self.failure)])
         parts = [Sentence(part) if isinstance(part, str) else part for part in self.parts(brief)]
-        return Section(self.title, parts)
+        return Section("" if self.failure else self.title, parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything with all digits, for JSON. Each pair has the value of A, then that of B."""
@@ -234,9 +216,8 @@ class Explanation:
 
     def _share_table(self, brief: bool) -> Table:
         sides = (self.a, self.b)
-        columns = {"share of the time, estimated": "", **{side.name: "n" for side in sides}}
-        if self.a.name == self.b.name:
-            columns = {"share of the time, estimated": "", "first": "n", "second": "n"}
+        titles = ("first", "second") if self.a.name == self.b.name else (self.a.name, self.b.name)
+        columns = {"share of the time, estimated": "", **dict.fromkeys(titles, "n")}
         names = self._by_share[: _FEW_SHARES if brief else None]
         rows = [(_short(name), *(formatting.share(side.share(name)) for side in sides)) for name in names]
         return Table(columns, rows)
@@ -249,7 +230,7 @@ def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] 
     side could not be observed, no operation counts as a difference.
     """
     if not (a.operations and b.operations):
-        return Explanation(title, a, b, (), (), files)
+        return Explanation(title, a, b, files=files)
     all_counts = [max(was, now) or 1 for was, now in zip(a.total.counts, b.total.counts, strict=True)]
 
     def importance(name: str) -> tuple[bool, float]:
@@ -279,7 +260,7 @@ def trace_pair(title: str, sides: Sequence[tuple[str, str, Executor, Case]], dir
         outcome = executor.ask("trace", case, {"chrome": str((directory / files[-1]).absolute())})
         if not outcome.ok:
             why = f"{name} could not be traced: {outcome.status}: {outcome.reason}."
-            return Explanation.failed(title, why)
+            return Explanation(title, failure=why)
         calls.append(TracedCall.of(name, outcome.values))
     return difference(title, calls[0], calls[1], (files[0], files[1]))
 

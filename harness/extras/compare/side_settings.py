@@ -48,13 +48,10 @@ class SideSettings:
         """The text, or `the default` for a side without settings."""
         return self.text or "the default"
 
-    def is_like(self, other: "SideSettings") -> bool:
-        """Whether both sides have the same cases and processes."""
-        of_self, of_other = (
-            (side.config.axes, side.runtime.python or sys.executable, {**os.environ, **side.runtime.variables})
-            for side in (self, other)
-        )
-        return of_self == of_other
+    @property
+    def measured(self) -> tuple[Any, ...]:
+        """What is measured: the axes of the cases, and the interpreter and variables of their processes."""
+        return self.config.axes, self.runtime.python or sys.executable, {**os.environ, **self.runtime.variables}
 
 
 def read_sides(
@@ -73,7 +70,7 @@ def read_sides(
     base, head = (
         SideSettings(text, *_configured(text, axes, overrides, config_dir), runtime) for text, axes, runtime in parsed
     )
-    if base.is_like(head):
+    if base.measured == head.measured:
         raise UsageError(f"both sides are the same, side='{base.text}' and side='{head.text}': let one setting differ")
     return base, head
 

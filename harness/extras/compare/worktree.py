@@ -154,14 +154,6 @@ class Commit:
         return f"{self.hash[:10]} ({self.subject})"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a commit lies in the history: the number of its first-parent ancestors, and its date in ISO 8601."""
-
-    number: int
-    date: str
-
-
 def _repository(what: str) -> Path:
     return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel", refused=f"{what}: there is no git repository here"))
 
@@ -185,13 +177,16 @@ def commit_of(ref: str) -> Commit:
     return Commit(commit, _git(top, "log", "-1", "--format=%s", commit, refused=ref))
 
 
-def place_of(commit: Commit) -> Place:
-    """Where the commit lies. Raises UsageError in a shallow clone, which lacks its ancestors."""
+def place_of(commit: Commit) -> tuple[int, str]:
+    """The number of the commit's first-parent ancestors, and its date in ISO 8601.
+
+    Raises UsageError in a shallow clone, which lacks its ancestors.
+    """
     top, name = _repository(commit.hash), commit.hash[:10]
     if _git(top, "rev-parse", "--is-shallow-repository", refused=name) == "true":
         raise UsageError("this clone is shallow: type 'git fetch --unshallow' (actions/checkout: fetch-depth: 0)")
     number = _git(top, "rev-list", "--count", "--first-parent", commit.hash, refused=name)
-    return Place(int(number), _git(top, "log", "-1", "--format=%cI", commit.hash, refused=name))
+    return int(number), _git(top, "log", "-1", "--format=%cI", commit.hash, refused=name)
 
 
 def has_uncommitted_changes() -> bool:

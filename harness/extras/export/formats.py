@@ -203,14 +203,12 @@ def taken_at(stored: StoredRun) -> str:
     for rows in row_paths(path):
         with rows.open("rb") as file:
             line = file.readline(16_000_000)
-        with suppress(*_NO_TIME):
+        # An incomplete row, a foreign one, or one from before rows had a time.
+        with suppress(ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
             return _iso(float(json.loads(line)["at"]))
-    kept = path if path.is_file() else path / "summary.csv"
-    return _iso(kept.stat().st_mtime if kept.is_file() else path.stat().st_mtime)
-
-
-# What an incomplete row raises, a foreign one, or one from before rows had a time.
-_NO_TIME = (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError)
+    summary = path / "summary.csv"
+    written = summary if summary.is_file() else path
+    return _iso(written.stat().st_mtime)
 
 
 def _iso(seconds: float) -> str:

@@ -218,20 +218,12 @@ def _in_one_layout(described: Description) -> list[Any]:
     return inputs
 
 
-@dataclass(frozen=True)
-class DrawnInput:
-    """An input in the script: its name, and the two parts of the expression that draws it: its value and its dtype."""
-
-    name: str
-    drawn: tuple[str, str]
-    is_normal: bool
-
-
 def function_parts(script: Script) -> dict[str, Any]:
     """What the template of functions needs beside the script."""
     inputs = script.first["inputs"]
     drawn = [
-        DrawnInput(_name(described), _drawn(script, described), described["fill"] == "normal") for described in inputs
+        {"name": _name(described), "drawn": _drawn(script, described), "is_normal": described["fill"] == "normal"}
+        for described in inputs
     ]
     leaves = "one.requires_grad_() for one in given"
     if not all(described["grad"] for described in inputs):

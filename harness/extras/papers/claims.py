@@ -427,7 +427,7 @@ def _figure_row(comparison: FigureComparison) -> Row:
         measured = (
             _figure_number(comparison.measured.known[0]) if comparison.measured.known else comparison.measured.ended
         )
-    return (layer, where, published, measured, _figure_number(ratio) if ratio is not None else "")
+    return (layer, where, published, measured, formatting.if_known(ratio, _figure_number))
 
 
 def _figure_number(value: float) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from itertools import accumulate, pairwise
@@ -171,7 +171,10 @@ def impl_name_of(layer: object) -> str:
     if "<locals>" in layer.__qualname__:
         raise UsageError(f"{layer.__qualname__} is inside a function, where no other process finds it: move it out")
     module = sys.modules.get(layer.__module__)
-    if module is None or _attribute(module, layer.__qualname__) is not layer:
+    named: Any = module
+    for name in layer.__qualname__.split("."):
+        named = getattr(named, name, None)
+    if module is None or named is not layer:
         raise UsageError(f"{layer.__module__}.{layer.__qualname__} is not that object: give one under its own name")
     return _name_in(module, layer.__qualname__)
 
@@ -197,10 +200,6 @@ def _name_in(module: ModuleType, name: str) -> str:
 def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _attribute(holder: object, qualname: str) -> object:
-    return functools.reduce(lambda holder, name: getattr(holder, name, None), qualname.split("."), holder)
 
 
 def _can_be_imported(module: ModuleType) -> bool:
@@ -346,14 +345,10 @@ def read_request(
     else:
         given = {**given, axis: sizes}
         may_vary = {*OVER}
-    axes = _axes(layer, given)
-    several = [name for name, values in axes.items() if len(values) > 1 and name not in may_vary]
-    if several:
-        raise UsageError(f"{several[0]} takes one value here: ask once for each")
     return Request(
         getattr(layer, "__qualname__", impl_name_of(layer)),
         axis,
-        tuple(sorted(grid(axes, measuring.has_heads))),
+        tuple(sorted(grid(_axes(layer, given, may_vary), measuring.has_heads))),
         precision_named(precision),
         text,
     )
@@ -361,11 +356,7 @@ def read_request(
 
 def one_case(layer: object, given: Mapping[str, Any], has_heads: Callable[[str], bool]) -> Case:
     """The single case that the arguments describe. Raises UsageError if they describe none or several."""
-    axes = _axes(layer, given)
-    several = [name for name, values in axes.items() if len(values) > 1]
-    if several:
-        raise UsageError(f"{several[0]} takes one value here")
-    return next(iter(grid(axes, has_heads)))
+    return next(iter(grid(_axes(layer, given), has_heads)))
 
 
 def precision_named(name: str) -> Precision:
@@ -376,7 +367,11 @@ def precision_named(name: str) -> Precision:
     return Precision(**yaml.safe_load(file.read_text(encoding="utf-8")))
 
 
-def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def _axes(layer: object, given: Mapping[str, Any], may_vary: Collection[str] = ()) -> dict[str, tuple[Any, ...]]:
+    """The values of every axis.
+
+    Raises UsageError for an unknown axis, and for several values of an axis that is not in `may_vary`.
+    """
     name = impl_name_of(layer)
     given = long_names(given)
     unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
@@ -386,4 +381,8 @@ def _axes(layer: object, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]
         raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], names)} {option}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}
     usual = {**USUAL, "padding_fraction": 0.25 if given.get("mask") == "padding" else 0.0}
-    return check_axes({**usual, **values, "impl": [name]})
+    axes = check_axes({**usual, **values, "impl": [name]})
+    several = [axis for axis in axes if len(axes[axis]) > 1 and axis not in may_vary]
+    if several:
+        raise UsageError(f"{several[0]} takes one value here: ask once for each")
+    return axes

@@ -104,8 +104,8 @@ def test_a_position_is_an_answer_only_if_it_differs_from_the_commit_before_side_
 
 def test_skipped_commits_share_an_answer_with_the_next_commit_that_can_be_measured() -> None:
     position = ChangePosition(8, 0.1, APART)
-    position.skip(4)
-    position.skip(5)
+    position.skipped.add(4)
+    position.skipped.add(5)
     for commit, log_ratio in ((8, 0.1), (3, 0.0), (6, 0.1)):
         for turn in range(8):
             position.add(commit, log_ratio + 0.002 * (turn % 3 - 1))

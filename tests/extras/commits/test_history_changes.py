@@ -1,5 +1,6 @@
 """What a history says has changed: from known numbers, without a clock."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,20 @@ from harness.extras.commits.history_changes import (
     time_series,
     unblessed_regressions,
 )
-from harness.extras.commits.history_file import ABSENT, CostModel, DirectComparison, History, MeasuredCase, Ratio
+from harness.extras.commits.history_file import (
+    ABSENT,
+    Blessing,
+    CommitLine,
+    CostModel,
+    DirectComparison,
+    History,
+    MeasuredCase,
+    Ratio,
+)
 from harness.extras.commits.history_page import history_page
 from harness.study.check.check_rules import Verdict
+
+OTHER = {"processor": "Xeon", "threads": "2"}
 
 
 def steps(found: History, threshold: float = 0.03) -> list[TimeChange]:
@@ -140,11 +152,117 @@ def test_a_slowdown_that_ended_is_over() -> None:
     assert unblessed_regressions(found, [], steps(found)) == []
 
 
+def timed(log_ratios: Sequence[float], first_on_another: int = 1000) -> list[CommitLine]:
+    """Commits with these log ratios. Another machine measured those from `first_on_another` on."""
+    lines = [commit(number, time=ratio(log_ratio, number)) for number, log_ratio in enumerate(log_ratios)]
+    return [
+        *lines[:first_on_another],
+        *(line.model_copy(update={"machine": OTHER}) for line in lines[first_on_another:]),
+    ]
+
+
+def summary(*lines: CommitLine | DirectComparison | Blessing) -> tuple[list[int], str]:
+    """The commits with a change for the worse that is not blessed, and the first sentences of the page."""
+    _, worse, sentences = history_page(history(*lines), 0.03)
+    return [change.after.number for change in worse], " ".join(sentences)
+
+
+SINCE = "since 0000000000 (commit 0) (a drift: no single commit explains it)"
+
+
+@pytest.mark.parametrize(
+    "log_ratios",
+    [
+        *([each * number for number in range(40)] for each in (0.005, 0.01, 0.02)),
+        [0.025 * (number // 6) for number in range(60)],
+    ],
+)
+def test_a_drift_of_the_time_is_worse_though_each_step_is_small(log_ratios: list[float]) -> None:
+    """With each candidate compared directly, and the true ratio of two neighbours found."""
+    lines = timed(log_ratios)
+    steady = [change for change in steps(history(*lines)) if not change.note]
+    neighbours = [(change.before.number, change.after.number) for change in steady]
+    compared = [directly(i, j, log_ratios[j] - log_ratios[i]) for i, j in neighbours]
+    worse, sentences = summary(*lines, *compared)
+    last = len(lines) - 1
+    assert (worse, SINCE in sentences) == ([last], True)
+    assert summary(*lines, *compared, blessing(last))[0] == []
+    (drift,) = (change for change in steps(history(*lines, *compared)) if change.note)
+    assert drift.step == pytest.approx(log_ratios[-1], abs=0.04)
+
+
+def test_a_drift_does_not_hold_a_step_that_one_commit_explains() -> None:
+    lines = timed([0.025 * (min(number, 29) // 6) + 0.1 * (number >= 30) for number in range(60)])
+    compared = directly(29, 30, 0.1)
+    (drift, step) = (change for change in steps(history(*lines, compared)) if change.note or change.is_worse)
+    assert (drift.after.number, drift.step) == (29, pytest.approx(0.1, abs=0.02))
+    assert (step.after.number, step.step) == (30, pytest.approx(0.1, abs=0.02))
+    assert summary(*lines, compared)[0] == [29, 30]
+    creep = timed([0.02 * (number // 20) + 0.1 * (number >= 30) for number in range(60)])
+    assert [change.note for change in steps(history(*creep, compared))] == [""]
+
+
+def test_a_drift_after_a_blessed_commit_is_compared_with_it_and_confirmed_directly() -> None:
+    lines = timed([0.005 * min(number, 50) for number in range(60)])
+    assert summary(*lines[:30], blessing(29))[0] == []
+    (drift,) = steps(history(*lines, blessing(29)))
+    assert (drift.verdict, drift.after.number) == (Confirmation.OPEN, 59)
+    begin = drift.before.number
+    assert 20 <= begin <= 29
+    assert summary(*lines, blessing(29), directly(begin, 59, 0.1))[0] == [59]
+    assert summary(*lines, blessing(29), directly(begin, 59, 0.0))[0] == []
+
+
+@pytest.mark.parametrize("log_ratios", [[0.0] * 40, [0.08] * 10 + [0.0] * 10, [0.0, 0.02] * 20])
+def test_a_time_without_a_rise_is_no_drift(log_ratios: list[float]) -> None:
+    for draw in range(25):
+        lines = [commit(at, time=ratio(level, 1000 * draw + at)) for at, level in enumerate(log_ratios)]
+        assert not [change for change in steps(history(*lines)) if change.note]
+
+
+@pytest.mark.parametrize(
+    ("lines", "worse"),
+    [
+        ([commit(at, **models(1 + 0.03 * at)) for at in range(20)], [19]),
+        ([commit(at, **models(1 + 0.03 * (at % 2))) for at in range(20)], []),
+        ([commit(at, **models(1 - 0.03 * at)) for at in range(20)], []),
+        ([*(commit(at, **models(1 + 0.03 * at)) for at in range(20)), blessing(19), commit(20, **models(1.57))], []),
+        ([commit(at, facts={"peak_bytes": 100_000 + 900 * at}) for at in range(9)], [8]),
+        ([commit(at, facts={"peak_bytes": 100_000 + 900 * (at % 2)}) for at in range(9)], []),
+    ],
+)
+def test_a_drift_of_a_fact_is_worse_though_each_step_is_within_its_tolerance(
+    lines: list[CommitLine], worse: list[int]
+) -> None:
+    found, sentences = summary(*lines)
+    assert (found, SINCE in sentences) == (worse, bool(worse))
+
+
+def test_a_slowdown_is_not_said_to_be_still_there_on_a_machine_that_did_not_see_it_come() -> None:
+    level = [0.1 if 10 <= number < 20 else 0.0 for number in range(40)]
+    compared = directly(9, 10, 0.1), directly(19, 20, -0.1)
+    worse, sentences = summary(*timed(level, 18), *compared)
+    assert worse == []
+    assert (
+        "(commit 10) is still there is unknown: measured on EPYC, 2 CPUs only up to 0000000000 (commit 17)."
+        in sentences
+    )
+    assert "Changes of times cannot be seen where the kind of machine changes." in sentences
+    worse, sentences = summary(*timed(level[:18]), *compared[:1])
+    assert (worse, "unknown" in sentences, "kind of machine" in sentences) == ([10], False, False)
+
+
+@pytest.mark.parametrize(("until", "worse"), [(40, [10]), (20, [])])
+def test_another_machine_that_saw_a_slowdown_come_tells_whether_it_is_still_there(until: int, worse: list[int]) -> None:
+    lines = timed([0.1 if 10 <= number < until else 0.0 for number in range(40)])
+    mixed = [line.model_copy(update={"machine": OTHER}) if line.number % 3 == 0 else line for line in lines]
+    assert summary(*mixed, directly(8, 10, 0.1))[0] == worse
+
+
 def test_another_processor_is_a_series_of_its_own() -> None:
     """Its ratios differ without any commit that changed something."""
-    other = {"processor": "Xeon", "threads": "2"}
     lines = [
-        commit(one, time=ratio(0.1 * (one % 2), one), **({"machine": other} if one % 2 else {})) for one in range(12)
+        commit(one, time=ratio(0.1 * (one % 2), one), **({"machine": OTHER} if one % 2 else {})) for one in range(12)
     ]
     found = history(*lines)
     assert sorted(one.machine for one in time_series(found)) == ["EPYC, 2 CPUs", "Xeon, 2 CPUs"]

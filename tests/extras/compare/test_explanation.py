@@ -69,7 +69,7 @@ def test_tensors_of_one_side_alone_are_named_with_their_size() -> None:
 
 def test_equal_calls_say_so_and_point_to_the_shares() -> None:
     found = difference("", call("A"), call("B"))
-    assert not found.differs
+    assert [*found.operations, *found.tensors] == []
     assert "Nothing exact differs between A and B" in texts(found)
     assert "estimates" in texts(found, brief=True)
     assert rows(found) == [["mm", "75 %", "75 %"], ["add", "25 %", "25 %"]]
@@ -103,13 +103,13 @@ def test_slower_pairs_alone_are_explained_and_none_after_a_failed_control(runner
     (found,) = explain_slower(comparison(measured), sides, tmp_path)
     assert isinstance(found, Explanation)
     assert "n=128" in found.title
-    assert not found.differs
+    assert [*found.operations, *found.tensors] == []
     assert {path.name for path in tmp_path.iterdir()} == {"trace_2_base.json.gz", "trace_2_head.json.gz"}
     assert not list(explain_slower(comparison(measured, control=blocks(1.3)), sides, tmp_path))
 
 
 def test_an_explanation_or_why_there_is_none_is_in_every_form_of_the_result() -> None:
-    failed = Explanation.failed("Where to look", "head could not be traced: oom: out of memory.")
+    failed = Explanation("Where to look", failure="head could not be traced: oom: out of memory.")
     given = (failed, difference("Where to look", call("A"), call("B")))
     report = GateReport("compare", [], explanations=given)
     assert json.loads(report.as_json())["explanations"][1]["same_operations"] == 3
