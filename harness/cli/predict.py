@@ -54,7 +54,7 @@ def _read(
     taken = sizes[0].setting.mode
     others = {law.series.setting.mode for law in laws if law.series.metric == "time"} - {taken}
     if others and values["mode"] is None:
-        notify(f"mode={taken} is taken: the run also has {', '.join(f'mode={other}' for other in sorted(others))}")
+        notify(f"mode={taken} is taken: the run also has mode={','.join(sorted(others))}")
     return values, with_times_in_law(lines, laws), laws, sizes
 
 
