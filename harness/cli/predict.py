@@ -42,15 +42,20 @@ def _read(
 ) -> tuple[dict[str, Any], list[CaseResult], list[FittedLaw], list[predict.SizeRequest]]:
     """The values of the keys, and the run's lines, laws and requested sizes.
 
-    Each unreadable place of the run is a line on stderr. Raises UsageError for an invalid key, and if `run` is not a
-    run.
+    Each unreadable place of the run is a line on stderr, and so is the mode if the run has others and none is given.
+    Raises UsageError for an invalid key, and if `run` is not a run.
     """
     values = read_keys(options.keys, (key, *_KEYS))
     stored = read_run_directory(options.run)
     notify(*stored.notices)
     lines = with_suspects(stored.lines, roofs(stored.machine))
     laws = fit_laws(lines)
-    return values, with_times_in_law(lines, laws), laws, predict.sizes_requested(values, laws, options.run)
+    sizes = predict.sizes_requested(values, laws, options.run)
+    taken = sizes[0].setting.mode
+    others = {law.series.setting.mode for law in laws if law.series.metric == "time"} - {taken}
+    if others and values["mode"] is None:
+        notify(f"mode={taken} is taken: the run also has mode={','.join(sorted(others))}")
+    return values, with_times_in_law(lines, laws), laws, sizes
 
 
 def run_predict(options: argparse.Namespace) -> int:
@@ -137,7 +142,7 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
         if layer.memory:
             warnings += [f"memory: {warning}" for warning in layer.memory.warnings]
         else:
-            warnings.append("it has no law of memory")
+            warnings.append("no law of memory")
         for warning in warnings:
             impls_of.setdefault(warning, []).append(layer.impl)
         needs = formatting.size(layer.memory.value) if layer.memory else ""

@@ -44,6 +44,25 @@ def test_somebodys_own_layer_without_heads_is_predicted_at_its_one(
     assert "measured" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["predict", "recommend"])
+def test_the_mode_taken_and_the_others_are_told_if_none_is_given(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [Case("rnn.torch", n, 64, 1, mode=mode) for n in SIZES for mode in ("forward", "train")]
+    run = [command, str(write(tmp_path / "both", both)), "seq_len=512"]
+    assert main(run) == 0
+    assert capsys.readouterr().err == "harness: mode=forward is taken: the run also has mode=train\n"
+    assert main([*run, "mode=train"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "train" in said.out
+
+
+def test_layers_without_a_law_of_memory_are_named_in_one_sentence() -> None:
+    sure = Prediction(1e-3, 0.9e-3, 1.1e-3, False)
+    assert "layer.0, layer.1: no law of memory" in printed(ranked(sure, sure))
+
+
 @pytest.mark.parametrize("value", ["padding_fraction=0", "padding_fraction=0.0"])
 def test_a_setting_is_compared_as_a_number(value: str, run: Path) -> None:
     size = ["seq_len=1024", "d_model=256", "num_heads=8"]

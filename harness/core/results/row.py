@@ -77,8 +77,8 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
         value_s, number = value_of_trial(numbers, device), len(ordered)
         median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
-        recorded = [math.nan if value is None else value for value in map(get, _RECORDED)]
-        return array("d", [value_s, median_s, wall_s, math.nan if probe_s is None else probe_s, calls, *recorded])
+        recorded = [math.nan if value is None else value for value in (probe_s, calls, *map(get, _RECORDED))]
+        return array("d", [value_s, median_s, wall_s, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
 
@@ -90,14 +90,14 @@ def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
         if cell is not None and not _FACT_CHECKS[name](cell):
             return None
     unknown = row.get("facts_unknown", [])
-    if not isinstance(unknown, list) or not all(isinstance(reason, str) for reason in unknown):
+    if not (LIST(unknown) and all(map(TEXT, unknown))):
         return None
     return *cells, "; ".join(unknown) or None
 
 
 def _compile_s_of_row(row: StoredRow) -> float | None:
     seconds = row.get("compile_s")
-    return seconds if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
+    return seconds if AT_LEAST_0(seconds) else None
 
 
 class Row(NamedTuple):
@@ -179,15 +179,18 @@ def none_or(fits: Check) -> Check:
 
 
 def list_of(fits: Check) -> Check:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+    return lambda value: LIST(value) and bool(value) and all(map(fits, value))
+
+
+def _row_of(*cells: Check) -> Check:
+    return lambda value: (
+        LIST(value) and len(value) == len(cells) and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
+    )
 
 
 def rows_of(*cells: Check) -> Check:
-    def is_row(value: Any) -> bool:
-        of_length = isinstance(value, list) and len(value) == len(cells)
-        return of_length and all(fits(cell) for fits, cell in zip(cells, value, strict=True))
-
-    return lambda value: isinstance(value, list) and all(map(is_row, value))
+    fits = _row_of(*cells)
+    return lambda value: LIST(value) and all(map(fits, value))
 
 
 # A claim or a list of block sizes has some hundred characters.
@@ -209,10 +212,6 @@ def _json_of(fits: Check) -> Check:
 def texts_by_name(value: Any) -> bool:
     """Whether it is an object with text alone."""
     return type(value) is dict and all(map(TEXT, value.values()))
-
-
-def _status_and_reason(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and value[0] in FAILURES and type(value[1]) is str
 
 
 TEXT, FLAG = _of_type(str), _of_type(bool)
@@ -347,7 +346,7 @@ KINDS = {
         takes=_CASE,
     ),
     "refusals": TrialKind(
-        {"refusals": list_of(none_or(_status_and_reason))},
+        {"refusals": list_of(none_or(_row_of(FAILURES.__contains__, TEXT)))},
         builds_layer=False,
         handler="harness.core.trial.trial_kinds:refusals",
         takes=("case", "cases"),

@@ -296,9 +296,8 @@ def _distances_to_ends(
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
         alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
-    spreads = np.concatenate([of_group.spreads for of_group in statistics])
-    numbers = np.concatenate([of_group.numbers for of_group in statistics])
-    times_s = np.concatenate([of_group.time_s for of_group in statistics])
+    of_groups = ((of_group.spreads, of_group.numbers, of_group.time_s) for of_group in statistics)
+    spreads, numbers, times_s = map(np.concatenate, zip(*of_groups, strict=True))
     ends = np.concatenate([of_group.own_distances for of_group in statistics], axis=1)
     for places in alike.values():
         of_machine = spreads[places], numbers[places], times_s[places]

@@ -21,7 +21,6 @@ from harness.study.laws.roofline import why_no_roof
 from harness.study.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
 from harness.study.report.layer_looks import looks_of_run
 from harness.study.report.overview import overview
-from harness.study.report.text.costs import laws_by_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +107,7 @@ class Plots:
         """
         from harness.study.report.plots.cost_overview import cost_overview
 
-        laws = laws_by_series(self._run.findings.laws)
+        laws = fitted_laws.laws_by_series(self._run.findings.laws)
         crossed = by_facet(self._run.findings.crossovers, layers_without_heads(self._run.lines))
 
         def draw(panel: PanelSetting) -> "Figure | None":

@@ -1,17 +1,19 @@
 """Crossovers: the sequence length n from which one layer's time or memory stays above another's, with an interval.
 
 Two costs are compared by the logarithm of their ratio, the gap, at each n where both costs are known. Between two of
-these n, costs may bend or jump, so the crossing may lie anywhere between them. Determined laws of both layers tell the
-gap at an n in between, to within the intervals of both predictions. Times follow a law where the FLOPs surely do.
+these n, costs may bend or jump, so the crossing may lie anywhere between them. Costs with steps may cross there once
+more and back, unless one costs more than the other does at the larger n. Determined laws of both layers tell the gap
+in between, to within the intervals of both predictions. Times follow a law where the FLOPs surely do.
 
 The probe is timed beside every trial. If it took longer beside one layer than beside another, the machine was slower,
 and so was the layer: by less or by more than the probe, which is another piece of work.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, permutations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +27,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 from impls.registry import IMPLS
 
-from .fitted_laws import FittedLaw
+from .fitted_laws import FittedLaw, Laws, laws_by_series
 from .laws import Floats
 from .series import PROBE_NOISE, unlikeness
 
@@ -130,7 +132,7 @@ def find_overtaking(gaps: Sequence[CostRatio]) -> Overtaking:
     above = gaps[unsure[-1] + 1].n
     if not below:
         return Overtaking(None, 0.0, above)
-    before, after = next(pair for pair in reversed(list(pairwise(gaps))) if pair[0].value <= 0)
+    *_, (before, after) = (pair for pair in pairwise(gaps) if pair[0].value <= 0)
     share = before.value / (before.value - after.value)
     return Overtaking(before.n ** (1 - share) * after.n**share, below, above)
 
@@ -147,11 +149,12 @@ class Crossover:
     If `slower` costs more at every measured n, `seq_len` is 0. If it surely does not cost more at the largest n,
     `seq_len` is None and `seq_len_lo` equals `measured_to`.
 
-    Otherwise the crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n known where the 95 %
-    interval of the cost ratio is at most 1, and the n from which it stays above 1. Between them, `seq_len` is a guess.
+    Otherwise the last crossing lies between `seq_len_lo` and `seq_len_hi`. These are the last n known where the 95 %
+    interval of the cost ratio is at most 1, and the n from which it stays above 1, also between measured n as far as
+    costs that rise with n or the laws allow. Between them, `seq_len` is a guess.
 
-    If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more from `seq_len_hi` on,
-    unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless `seq_len_lo` is 0.
+    If noise alone could make a crossing, `seq_len` is None too. Then `slower` surely costs more at every measured n
+    from `seq_len_hi` on, unless `seq_len_hi` is None. It surely does not cost more at `seq_len_lo`, unless that is 0.
     """
 
     slower: str
@@ -172,21 +175,25 @@ class Crossover:
         """Whether the comparison is decided: a crossing, none up to the largest n, or above at every n."""
         return self.seq_len is not None or self.seq_len_lo == self.measured_to
 
+    @property
+    def sizes(self) -> str:
+        """The measured n: `n = 64 to 2048`."""
+        return f"n = {' to '.join(dict.fromkeys(map(str, (self.measured_from, self.measured_to))))}"
+
     def __str__(self) -> str:
         """Describe the crossover in words, without the names of the layers."""
         several = self.measured_to > self.measured_from
-        at_all = f"n = {self.measured_from}" + (f" to {self.measured_to}" if several else "")
         if self.seq_len == 0:
-            return f"at every n measured, {at_all}" if several else f"at {at_all}"
+            return f"at every n measured, {self.sizes}" if several else f"at {self.sizes}"
         if self.seq_len is not None:
             return f"from n = {self.seq_len:.0f} ({self.seq_len_lo:.0f} to {self.seq_len_hi:.0f}) on"
         if self.seq_len_lo == self.measured_to:
-            return f"not below {self.measured_to}" if several else f"not at {at_all}"
+            return f"not below {self.measured_to}" if several else f"not at {self.sizes}"
         if self.seq_len_hi is not None:
-            return f"undecided: from n = {self.seq_len_hi:.0f} on; below, within the measurement error"
+            return f"undecided: at every n measured from {self.seq_len_hi:.0f} on; below, within the measurement error"
         if self.seq_len_lo:
             return f"undecided: not at n = {self.seq_len_lo:.0f}; above, within the measurement error"
-        return f"undecided: within the measurement error at {at_all}"
+        return f"undecided: within the measurement error at {self.sizes}"
 
 
 # Between the ends of a crossing, this many n are tried, and then between the ends found.
@@ -194,6 +201,7 @@ _TRIED, _PASSES = 8, 3
 # A cost and its interval, and the same with its line.
 _Known = tuple[float, float, float]
 _Cost = tuple[_Known, CaseResult]
+_Predict = Callable[[int, bool], list[CostRatio]]
 # The factor by which intervals of ratios are widened for all pairs and sizes together comes from so many draws.
 _DRAWS = 4_000
 # With more ratios than this, errors of cases are not drawn. Bonferroni's inequality then bounds the factor.
@@ -211,18 +219,16 @@ def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviat
     """
     first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
     errors = np.hypot(deviations[first], deviations[second])
-    left = np.isfinite(errors) & (errors > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = logs[first] - logs[second]
-        scores = np.abs(gaps) / errors
+    is_known = np.isfinite(errors) & (errors > 0)
+    first, second, errors = first[is_known], second[is_known], errors[is_known]
+    gaps = logs[first] - logs[second]
+    scores = np.abs(gaps) / errors
     drawn = None
-    if left.sum() <= _MOST_DRAWN:
-        finite = np.where(np.isfinite(deviations), deviations, 0.0)
-        normal = np.random.default_rng(0).standard_normal((_DRAWS, len(logs))) * finite
-        first, second, errors, scores = first[left], second[left], errors[left], scores[left]
-        drawn = np.where(gaps[left] < 0, -1, 1) * (normal[:, first] - normal[:, second]) / errors
-        left = np.ones(len(first), dtype=bool)
-    quantile = math.inf
+    if len(gaps) <= _MOST_DRAWN:
+        normal = np.random.default_rng(0).standard_normal((_DRAWS, len(logs))) * np.nan_to_num(deviations, posinf=0)
+        drawn = np.where(gaps < 0, -1, 1) * (normal[:, first] - normal[:, second]) / errors
+    left = np.ones(len(gaps), dtype=bool)
+    quantile = NORMAL
     while left.any():
         if drawn is not None:
             step = float(np.quantile(drawn[:, left].max(axis=1), CONFIDENCE))
@@ -233,7 +239,7 @@ def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviat
         if remaining.sum() == left.sum():
             break
         left = remaining
-    return quantile if math.isfinite(quantile) else NORMAL
+    return quantile
 
 
 def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> list[Crossover]:
@@ -252,18 +258,23 @@ def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> l
         group.setdefault(line.impl, []).append(line)
     compared = list(_compared(groups, without))
     factors = {metric: _factor([one for one in compared if one.metric == metric]) for metric in METRICS}
-    determined = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws if law.law.determined}
+    determined = laws_by_series(law for law in laws if law.law.determined)
     found = []
     for one in compared:
         factor = factors[one.metric]
         gaps = [_widened(ratio_at(*costs), factor) for costs in one.costs]
         over = find_overtaking(gaps)
         reach = min(gap.hi - gap.lo for gap in gaps) / 2 / factor
+        predict = partial(one.predicted, determined, reach)
+        above = over.hi or 0.0
+        if over.n:
+            gaps += one.between(predict, above, factor)
         for _ in range(_PASSES if over.n else 0):
+            over = find_overtaking(sorted(gaps))
             tried = {int(n) for n in np.geomspace(over.lo or 1, over.hi or 1, _TRIED)}
             for n in tried.difference(gap.n for gap in gaps):
-                gaps += [_widened(gap, factor) for gap in one.predicted(n, determined, reach)]
-            over = find_overtaking(sorted(gaps))
+                gaps += [_widened(gap, factor) for gap in predict(n, n < above)]
+        over = find_overtaking(sorted(gaps))
         found.append(Crossover(*one.pair, over.n, over.lo, over.hi, one.costs[0][0], one.costs[-1][0]))
     return found
 
@@ -275,12 +286,13 @@ class _Compared(NamedTuple):
     costs: list[tuple[int, _Known, _Known, float]]
     lines: tuple[CaseResult, CaseResult]
 
-    def predicted(self, n: int, laws: Mapping[tuple[str, Setting, str], FittedLaw], reach: float) -> list[CostRatio]:
+    def predicted(self, laws: Laws, reach: float, n: int, counted: bool = True) -> list[CostRatio]:
         """The gap at an n that was not measured; empty if the laws of both layers do not tell it.
 
-        It holds all costs within both intervals, and reaches at least as far as given to either side.
+        It holds all costs within both intervals, and reaches at least as far as given to either side. Unless the FLOPs
+        are `counted` exactly at this n, times may have wider steps than the measured sizes tell.
         """
-        metrics = ("time", "flops") if self.metric == "time" else ("memory",)
+        metrics = ("time", "flops") if counted and self.metric == "time" else (self.metric,)
         with suppress(KeyError, ValueError):
             one, other, *counts = (
                 laws[line.impl, line.law_setting, metric].predict(n, *line.size[1:])
@@ -292,6 +304,20 @@ class _Compared(NamedTuple):
                 lo = min(middle - reach, -log_distance(one.lo, other.hi))
                 return [CostRatio(n, middle, lo, max(middle + reach, log_distance(other.lo, one.hi)))]
         return []
+
+    def between(self, predict: _Predict, above: float, factor: float) -> Iterator[CostRatio]:
+        """The widened gaps between each n from `above` on and the next.
+
+        Steps matter most just beyond an n. If `predict` does not tell the gap there, costs that rise with n have at
+        least that of one layer at this n and the other at the next. It stands just below the next n, with the value
+        there.
+        """
+        for (n, cost, _, unlike), (end, there, other, unlike_there) in pairwise(self.costs):
+            low = _widened(ratio_at(n, cost, other, max(unlike, unlike_there)), factor)
+            if n >= above and low.lo <= 0:
+                told = [_widened(gap, factor) for at in {n + 1, end - 1} for gap in predict(at, False)]
+                value = ratio_at(end, there, other).value
+                yield from told or [CostRatio(math.nextafter(end, 0), value, low.lo, math.inf)]
 
     @property
     def metric(self) -> str:
@@ -328,8 +354,6 @@ def _factor(compared: Iterable[_Compared]) -> float:
             for impl, cost in zip((slower, faster), costs, strict=True):
                 at.append(places.setdefault((impl, setting, d_model, h, batch_size, n, cost), len(places)))
             pairs.add((min(at), max(at)))
-    if not pairs:
-        return 1.0
     known = [cost for *_, cost in places]
     middles = [(value if hi == math.inf or lo <= 0 else math.sqrt(lo * hi)) for value, lo, hi in known]
     reaches = [log_distance(lo, hi) / (2 * NORMAL) for _, lo, hi in known]

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from harness.core.model.formatting import listed
 from harness.core.model.polynomial import OwnSize, Size, Term, sizes_by_letter
-from harness.core.model.sweep_axes import LETTERS, SETTINGS
+from harness.core.model.sweep_axes import LETTERS, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
@@ -143,6 +143,14 @@ def is_at_most(small: Size, large: Size) -> bool:
     """
     n, d, h, b, own = large
     return small[0] <= n and small[1] <= d and small[3] <= b and (small[2], small[4]) == (h, own)
+
+
+Laws = Mapping[tuple[str, Setting, str], FittedLaw]
+
+
+def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
+    """The cost models by layer, setting and metric."""
+    return {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
 
 
 @dataclass(frozen=True)

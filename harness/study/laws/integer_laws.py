@@ -64,7 +64,11 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     target = np.array([float(cost) for cost in costs])
     scale = np.where(target == 0, 1.0, np.abs(target))
     relative = design(terms, sizes) / scale[:, None]
-    whole = _exact_sizes(sizes)
+    axes_of_points = zip(sizes.n, sizes.d, sizes.h, sizes.b, *sizes.own.values(), strict=True)
+    whole = [
+        (int(n), int(d), int(h), int(b), tuple(zip(sizes.own, map(float, own), strict=True)))
+        for n, d, h, b, *own in axes_of_points
+    ]
     if not any(costs):
         return _law((), (), axes, "")
     for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
@@ -72,10 +76,11 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
         for members, values in subset_fits(relative, target / scale, size):
             rounded = [Fraction(round(value * _DENOMINATOR), _DENOMINATOR) for value in values]
             chosen = [terms[i] for i in members]
-            if all(rounded) and _is_increasing(chosen, rounded) and _reproduces(chosen, rounded, whole, costs):
+            if all(rounded) and _reproduces(chosen, rounded, whole, costs):
                 found.append((chosen, rounded))
         if found:
-            chosen, rounded = min(found, key=lambda law: _complexity_rank(law[1]))
+            # The coefficients that are least unlike counts: few negative ones and fractions.
+            chosen, rounded = min(found, key=lambda law: sum((value < 0) + (value.denominator > 1) for value in law[1]))
             return _law(chosen, rounded, axes, _uncertainty(sizes, axes, found))
     return None
 
@@ -143,15 +148,6 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
 
 
-def _exact_sizes(sizes: Sizes) -> list[Size]:
-    """The (n, d, h, b, own) of each point, in numbers that are exact."""
-    found: list[Size] = []
-    for point, (n, d, h, b) in enumerate(zip(sizes.n, sizes.d, sizes.h, sizes.b, strict=True)):
-        own = tuple((letter, float(values[point])) for letter, values in sizes.own.items())
-        found.append((int(n), int(d), int(h), int(b), own))
-    return found
-
-
 def _occurs(term: Term) -> bool:
     """Whether a layer's cost may have this term.
 
@@ -161,21 +157,16 @@ def _occurs(term: Term) -> bool:
 
 
 def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[Size], costs: Sequence[int]) -> bool:
-    """Whether the law gives every cost exactly. With a log term, every n must be a power of two."""
+    """Whether the law gives every cost exactly. With a log term, every n must be a power of two.
+
+    A term that grows fastest with n must be positive. Otherwise costs would become negative at large n.
+    """
+    if max((term.growth(), value) for term, value in zip(terms, values, strict=True))[1] <= 0:
+        return False
     if any(term.log for term in terms) and any(size[0] & (size[0] - 1) for size in sizes):
         return False
     law = Polynomial(dict(zip(terms, values, strict=True)))
     return all(law.value(*size) == cost for size, cost in zip(sizes, costs, strict=True))
-
-
-def _complexity_rank(values: Sequence[Fraction]) -> tuple[int, int]:
-    """Sort key for how unlike counts the coefficients are: negative ones and fractions, then their number."""
-    return sum((value < 0) + (value.denominator > 1) for value in values), len(values)
-
-
-def _is_increasing(terms: Sequence[Term], values: Sequence[Fraction]) -> bool:
-    """Whether a term that grows fastest with n is positive. Otherwise costs would become negative at large n."""
-    return max((term.growth(), value) for term, value in zip(terms, values, strict=True))[1] > 0
 
 
 def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[tuple[Sequence[Term], Sequence[Fraction]]]) -> str:

@@ -122,14 +122,15 @@ def with_possible_times(lines: Iterable[CaseResult], known: Sequence[Roof]) -> l
     A line without a matching roof stays as it is, and so does one whose time is above the roof: it contradicts the
     calibration.
     """
-    return [_possible(line, roof_of(line, known)) for line in lines]
-
-
-def _possible(line: CaseResult, roof: Roof | None) -> CaseResult:
-    if roof is None or not (line.time_s and line.time_lo_s is not None):
-        return line
-    least_s = _least_s(line, roof)[0] / roof.noise
-    return replace(line, time_lo_s=least_s) if line.time_lo_s < least_s < line.time_s else line
+    possible = []
+    for line in lines:
+        roof = roof_of(line, known)
+        if roof and line.time_s and line.time_lo_s is not None:
+            least_s = _least_s(line, roof)[0] / roof.noise
+            if line.time_lo_s < least_s < line.time_s:
+                line = replace(line, time_lo_s=least_s)
+        possible.append(line)
+    return possible
 
 
 # The layer has threads of its own if `cpu_over_wall` is more times its number of threads.

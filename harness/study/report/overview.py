@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from harness.core.model.formatting import printable
 from harness.study.laws.crossovers import Crossover
-from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.fitted_laws import FittedLaw, Laws
 from harness.study.laws.laws import Range, exponent_of
 
 from . import figure_panels as parts
@@ -18,7 +18,7 @@ from .document import grouped
 from .figure_panels import Axis
 from .layer_looks import Looks
 from .text.cost_models import law_formula
-from .text.costs import Laws, close_to
+from .text.costs import close_to
 from .text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 
 # The costs of the overview, from left to right, with their metrics.
@@ -146,14 +146,11 @@ def _law_exponents(
 ) -> dict[str, Range]:
     """The scaling exponents of time at the largest n, by the cost models that are determined."""
     n = max(curve.n[-1] for curve in curves)
-    batch = panel.lines[0].batch_size
     exponents = {}
     for curve in curves:
         law = fitted.get(curve.impl)
         if law and law.law.determined and curve.n[-1] == n:
-            heads = panel.num_heads if any(point.h == panel.num_heads for point in law.series.points) else 1
-            own_size = panel.of(curve.impl)[0].own_size
-            exponent = exponent_of(law.law, "n", n, panel.d_model, heads, batch, own_size)
+            exponent = exponent_of(law.law, "n", n, *panel.of(curve.impl)[0].size[1:])
             if exponent is not None:
                 exponents[curve.impl] = exponent
     return exponents
@@ -207,9 +204,8 @@ def _from_where(pairs: Sequence[Crossover], what: str) -> tuple[Crossing | None,
         return None, f"{what} at every n measured."
     latest = max(pairs, key=lambda c: c.seq_len or 0.0)
     n = latest.seq_len or 0.0
-    open_until = max((c.seq_len_hi or 0.0 for c in pairs if c.seq_len is None), default=0.0)
-    if open_until > n:  # noise alone could have made a crossing
-        return None, f"{what} from n = {hi:.0f} on; below that, this is not sure."
+    if any(c.seq_len is None and (c.seq_len_hi or 0.0) > n for c in pairs):  # noise alone could have made a crossing
+        return None, f"{what} at every n measured from {hi:.0f} on; below that, this is not sure."
     lo = latest.seq_len_lo or 0.0
     label = f"n = {n:.0f}" + (f" ({lo:.0f} – {hi:.0f})" if round(lo) != round(hi) else "")
     return Crossing(latest.faster, n, lo, hi, label), f"{what} above {label}."

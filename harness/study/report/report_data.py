@@ -17,6 +17,7 @@ from harness.core.model.sweep_axes import SETTINGS
 from harness.study.analyse import Analysis
 from harness.study.claims.claims_table import NOT_CLAIMED
 from harness.study.laws.crossovers import Crossover, layers_without_heads
+from harness.study.laws.fitted_laws import laws_by_series
 from harness.study.laws.roofline import points_above_roof
 
 from . import figure_panels as parts
@@ -72,7 +73,7 @@ class Contents:
         self.settings = parts.panel_settings(lines)
         self.crossovers = parts.by_facet(findings.crossovers, without)
         self.points = parts.by_facet(findings.roof_points, without)
-        laws = costs.laws_by_series(findings.laws)
+        laws = laws_by_series(findings.laws)
         self.overviews = overviews(self.settings, laws, self.crossovers)
         self.opening = self._opening()
         in_order = sorted(self.settings, key=lambda setting: setting is not self.opening)

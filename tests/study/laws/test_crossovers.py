@@ -62,7 +62,10 @@ def test_attention_overtakes_an_rnn_where_their_costs_are_equal() -> None:
 
 def test_wider_intervals_of_time_widen_the_crossing_until_it_is_none() -> None:
     usual = [line for line in usual_lines() if line.d_model == 128 and line.num_heads != 2]
-    few, some = (between("attention.fused", "rnn.torch", crossovers(known_to(share, usual))) for share in (0.01, 0.2))
+    few, some = (
+        between("attention.fused", "rnn.torch", crossovers(run := known_to(share, usual), fit_laws(run)))
+        for share in (0.01, 0.2)
+    )
     assert some.seq_len_lo < few.seq_len_lo
     assert few.seq_len_hi < some.seq_len_hi
     # Below n = 3d attention is at most twice as fast, and by these intervals that could be noise.
@@ -85,7 +88,7 @@ def test_twice_the_time_everywhere_is_slower_at_every_n() -> None:
 @pytest.mark.parametrize(
     ("more", "last"),
     [
-        ((), 1024),  # sizes that double do not tell padding to a power of two
+        ((), 2048),  # sizes that double do not tell padding to a power of two: 4096n is then 8·1024² from 1025 on
         ((192,), 576),  # multiples of 64 do not tell padding to one
         ((257,), 513),
     ],
@@ -245,8 +248,9 @@ def test_in_one_run_in_twenty_at_most_is_any_pair_called_wrongly() -> None:
 
 
 @pytest.mark.parametrize("share", [0.005, 0.02])
-def test_a_break_of_a_cost_between_two_sizes_widens_the_crossing_to_both(share: float) -> None:
-    # The time rises above the other at n = 800, where it doubles; the memory likewise.
+def test_a_break_of_a_cost_between_two_sizes_widens_the_crossing_until_the_order_is_sure(share: float) -> None:
+    # The time rises above the other at n = 800, where it doubles; the memory likewise. It is 1.4 times the other at
+    # n = 1024, and the other costs 2 times as much or more at 2048.
     def cost(n: int) -> float:
         return 1e-6 * n**1.2 * (2 if n >= 800 else 1) * 0.7
 
@@ -256,4 +260,27 @@ def test_a_break_of_a_cost_between_two_sizes_widens_the_crossing_to_both(share: 
     ]
     for metric in ("time", "memory"):
         one = between("attention.fused", "attention.naive", crossovers(known_to(share, run), fit_laws(run)), metric)
-        assert (one.seq_len_lo, one.seq_len_hi) == (512, 1024)
+        assert (one.seq_len_lo, one.seq_len_hi) == (512, 2048)
+
+
+# By hand: n²/480 is above n from 480 on, and above ⌈n/128⌉·128 = 640 from 555 on.
+@pytest.mark.parametrize("metric", ["time", "memory"])
+@pytest.mark.parametrize(
+    ("sizes", "last"),
+    [
+        (tuple(range(128, 1153, 128)), 640),
+        ((128, 384, 512, 640, 1024), 1024),  # n = 640 costs 853, and no law tells of 640 to 1024
+        ((384, 512, 896, 1024), 896),
+    ],
+)
+def test_costs_in_steps_that_cross_twice_more_beyond_a_size_cross_within_the_interval(
+    sizes: tuple[int, ...], last: int, metric: str
+) -> None:
+    run = [
+        *series("attention.naive", lambda n: n * n / 480e6, memory=lambda n: n * n * 1000 // 480, sizes=sizes),
+        *series("attention.fused", lambda n: n / 1e6, memory=lambda n: 1000 * n, sizes=sizes),
+    ]
+    one = between("attention.naive", "attention.fused", crossovers(known_to(0.005, run), fit_laws(run)), metric)
+    assert one.seq_len_lo == 384
+    assert one.seq_len_hi is not None
+    assert 555 <= one.seq_len_hi <= last

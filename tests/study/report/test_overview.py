@@ -125,7 +125,7 @@ def test_a_layer_that_is_surely_the_fastest_at_the_end_has_no_crossing_where_noi
         crossed("attention.fused", "rnn.torch", 0.0, 0.0, 0.0),
     )
     assert found.crossing is None
-    assert found.title == "rnn.torch is the fastest from n = 512 on; below that, this is not sure"
+    assert found.title == "rnn.torch is the fastest at every n measured from 512 on; below that, this is not sure"
     earlier = with_crossovers(
         crossed("attention.naive", "rnn.torch", None, 0.0, 512.0),
         crossed("attention.fused", "rnn.torch", 812.0, 745.0, 887.0),

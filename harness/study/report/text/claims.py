@@ -39,7 +39,8 @@ def refuted_sentences(verdicts: Sequence[ClaimVerdict]) -> list[str]:
             # The mode is in brackets: `FLOPs, forward` would give it twice.
             quantity = claim_name(claim.quantity).partition(",")[0]
             setting = ", ".join(filter(None, (claim.setting.mode, where(claim.setting))))
-            reason = f"measured {claim.measured}: {claim.reason.rstrip('.')}."
+            measured = "" if claim.reason.startswith("measured") else f"measured {claim.measured}: "
+            reason = f"{measured}{claim.reason.rstrip('.')}."
             sentences.append(f"Refuted: {claim.impl} ({setting}) claims {quantity} of {claim.claimed}, {reason}")
     return sentences
 

@@ -14,7 +14,7 @@ from harness.core.model.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.study.claims.claim_rules import exponent_value
 from harness.study.laws.crossovers import CostRatio, Crossover, ratio_at, unlike_conditions
-from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.fitted_laws import Laws
 from harness.study.laws.laws import exponent_of
 from harness.study.laws.series import unlikeness
 from harness.study.report import figure_panels as parts
@@ -48,16 +48,12 @@ def possible_crossings(crossovers: Iterable[Crossover]) -> list[Crossover]:
     """
     pairs = {}
     for c in crossovers:
-        if _crosses(c) or not c.decided:
+        if c.seq_len or not c.decided:
             names = frozenset((c.slower, c.faster))
             pair = (names, c.setting, c.metric, c.d_model, c.num_heads, c.batch_size)
-            if pair not in pairs or _crosses(c):
+            if pair not in pairs or c.seq_len:
                 pairs[pair] = c
-    return sorted(pairs.values(), key=lambda c: (c.metric != "time", not _crosses(c), c.seq_len or 0.0))
-
-
-def _crosses(c: Crossover) -> bool:
-    return bool(c.seq_len)
+    return sorted(pairs.values(), key=lambda c: (c.metric != "time", not c.seq_len, c.seq_len or 0.0))
 
 
 def crossover_sentence(c: Crossover) -> str:
@@ -69,17 +65,16 @@ def crossover_sentence(c: Crossover) -> str:
     more, no_more = f"needs more {name} than {c.faster}", f"needs no more {name} than {c.faster}"
     if c.metric == "time":
         more, no_more = f"is slower than {c.faster}", f"is not slower than {c.faster}"
-    at_all = f"n = {c.measured_from} to {c.measured_to}" if c.measured_to > c.measured_from else f"n = {c.measured_to}"
     if c.seq_len is not None:
         return f"{c.slower} {more} {c}."
     if c.decided:
-        return f"{c.slower} {no_more} at {at_all}."
+        return f"{c.slower} {no_more} at {c.sizes}."
     error = "the difference is within the measurement error"
     if c.seq_len_hi is not None:
-        return f"{c.slower} {more} from n = {c.seq_len_hi:.0f} on. Below that, {error}."
+        return f"{c.slower} {more} at every n measured from {c.seq_len_hi:.0f} on. Below that, {error}."
     if c.seq_len_lo:
         return f"{c.slower} {no_more} at n = {c.seq_len_lo:.0f}. Above that, {error}."
-    return f"Whether {c.slower} {more} is undecided: at {at_all}, {error}."
+    return f"Whether {c.slower} {more} is undecided: at {c.sizes}, {error}."
 
 
 def apart_sentence(lines: Iterable[CaseResult]) -> str:
@@ -104,13 +99,6 @@ UNKNOWN_EXPONENT = "?: not determined; laws.csv has the 95 % interval and the re
 
 # The most crossovers beside one table.
 _MOST_PAIRS = 3
-
-Laws = Mapping[tuple[str, Setting, str], FittedLaw]
-
-
-def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
-    """The cost models by layer, setting and metric."""
-    return {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
 
 
 @dataclass(frozen=True)
@@ -301,7 +289,7 @@ def _overtaking(panel: parts.Panel, crossovers: Iterable[Crossover]) -> list[str
     pairs = [c for c in crossovers if c.metric == "time" and c.faster == rnn and family.get(c.slower) == "attention"]
     open_pairs = [c for c in pairs if not (c.decided or c.seq_len_hi is not None or c.seq_len_lo)]
     pairs = [c for c in pairs if c not in open_pairs]
-    pairs.sort(key=lambda c: (not _crosses(c), not c.decided, c.seq_len or 0.0))
+    pairs.sort(key=lambda c: (not c.seq_len, not c.decided, c.seq_len or 0.0))
     sentences = [*map(crossover_sentence, pairs[:_MOST_PAIRS])]
     if pairs[_MOST_PAIRS:]:
         more = formatting.counted(len(pairs) - _MOST_PAIRS, "more crossover")
@@ -329,16 +317,15 @@ def tables_by_size(panel: parts.Panel, impls: Sequence[str], about: str, baselin
     def ratio(line: CaseResult) -> str:
         return "suspect" if line.suspect else _ratio(line, _whole(at_n[line.seq_len], baseline))
 
+    known, share = formatting.if_known, formatting.share
     values = {
         "Time of one call": lambda line: formatting.seconds(line.time_s or 0.0),
         f"Time as a ratio to {baseline or 'the fastest'} at the same n": ratio,
         unit: speed,
-        "Share of the machine's peak": lambda line: formatting.if_known(line.of_peak, formatting.share),
-        "Share of the peak under load, at sustained_s": lambda line: formatting.if_known(
-            line.sustained_of_peak, formatting.share
-        ),
-        "Error, relative to float64 (RMS)": lambda line: formatting.if_known(error_of(line), "{:.1e}".format),
-        "Error over that of the plain layer": lambda line: formatting.if_known(line.error_ratio, formatting.three),
+        "Share of the machine's peak": lambda line: known(line.of_peak, share),
+        "Share of the peak under load, at sustained_s": lambda line: known(line.sustained_of_peak, share),
+        "Error, relative to float64 (RMS)": lambda line: known(error_of(line), "{:.1e}".format),
+        "Error over that of the plain layer": lambda line: known(line.error_ratio, formatting.three),
     }
     tables = []
     for title, text in values.items():

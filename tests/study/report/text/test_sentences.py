@@ -9,11 +9,11 @@ from study.report.found import FORWARD, some_findings
 from harness.study.analyse import Analysis
 from harness.study.claims.claims_table import NOT_CLAIMED, ClaimVerdict
 from harness.study.laws.crossovers import Crossover
-from harness.study.laws.fitted_laws import fit_laws
+from harness.study.laws.fitted_laws import fit_laws, laws_by_series
 from harness.study.report.figure_panels import panel_settings
 from harness.study.report.report_data import Contents
 from harness.study.report.text.cautions import caution_summary, report_cautions, unchecked_times
-from harness.study.report.text.costs import COST_TEXTS, answers, laws_by_series, possible_crossings
+from harness.study.report.text.costs import COST_TEXTS, answers, possible_crossings
 
 FOUND = some_findings([])
 
