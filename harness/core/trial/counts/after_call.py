@@ -121,8 +121,16 @@ def _threads() -> set[str]:
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
+# More bytes than any memory has.
+ANY_MEMORY = 1 << 50
+
+
 def reachable_bytes() -> int:
-    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep."""
+    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep.
+
+    Each part of a graph whose size torch does not tell adds more than eight times `ANY_MEMORY`. A difference shows
+    whether there are more of them.
+    """
     gc.collect()
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
@@ -130,7 +138,11 @@ def reachable_bytes() -> int:
         kind = getattr(script, "_concrete_type", None)  # a frozen script has none
         tensors += _tensors([getattr(script, name) for name in kind.get_attributes()] if kind else [])
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
-    return size_of(memory_of([*tensors, *_saved_by_graphs(tensors)], storages) | _memory_of_arrays(objects))
+    saved = [part for part in _saved_by_graphs(tensors) if part is not None]
+    # As a hook has packed it: unpacking a checkpoint would compute it again.
+    tensors += _tensors([getattr(part, "data", None) for part in saved])
+    untold = sum(not hasattr(part, "data") for part in saved)
+    return size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)) + 16 * ANY_MEMORY * untold
 
 
 def _tensors(parts: Any) -> list[Tensor]:
@@ -154,19 +166,19 @@ def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
     return {("cpu", array.ctypes.data, array.ctypes.data + array.nbytes) for array in owners}
 
 
-def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors that the graphs of `tensors` keep. Most of them have no Python object until somebody asks."""
+def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Any]:
+    """Return what the graphs of `tensors` keep. Most of it has no Python object until somebody asks."""
     newest: set[Any] = {tensor.grad_fn for tensor in tensors}
     nodes: set[Any] = {None}
     saved: list[Any] = []
     while newest := newest - nodes:
         nodes |= newest
         for node in newest:
-            parts = [getattr(node, name) for name in dir(node) if name.startswith("_raw_saved_")]
-            # As a hook has packed it: unpacking a checkpoint would compute it again.
-            saved += [getattr(part, "data", None) for part in tree_leaves(parts)]
+            for name in dir(node):
+                with suppress(RuntimeError):  # a Function whose backward pass has freed them
+                    saved += tree_leaves(getattr(node, name)) if name.startswith("_raw_saved_") else []
         newest = {node for one in newest for node, _ in one.next_functions}
-    return _tensors(saved)
+    return saved
 
 
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
@@ -239,20 +251,20 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         with_graph = set[int]()
-        arrays = set[int]()
+        after_backward = set[int]()
+        arrays = {size_of(_memory_of_arrays(_reachable()))}
         for _ in range(2):
-            arrays.add(size_of(_memory_of_arrays(_reachable())))
             with_graph.add(allocator_peak(keep_graph, device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
-        # Only a backward pass frees what a hook saves as it is.
-        after_backward = allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes
+        for _ in range(2):  # only a backward pass frees what a hook saves as it is
+            after_backward.add(allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes)
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) > 1:
+    if len(with_graph) > 1 or len(after_backward) > 1:
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph.pop() - after_backward
+    return with_graph.pop() - after_backward.pop()

@@ -291,7 +291,10 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     why_uncounted = device.uncounted(kind)
     partly = ""
     is_uneven |= is_unlike
-    if is_uneven:
+    if max(first_call_bytes, kept_bytes or 0) >= after_call.ANY_MEMORY:
+        partly = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+        is_uneven, kept_bytes = True, None
+    elif is_uneven:
         partly = f"peak_bytes, first_call_bytes: {_UNLIKE_CALLS}"
     elif has_threads:
         partly = f"peak_bytes: {_OWN_THREADS}"
