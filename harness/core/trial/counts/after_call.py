@@ -30,7 +30,7 @@ from harness.core.trial.device import MemoryRange, allocator_peak, memory_of, si
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
-from .operations import Unobservable
+from .operations import Unobservable, nodes_of
 
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
@@ -134,19 +134,17 @@ def reachable_bytes() -> int:
     gc.collect()
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
+    parts: list[Any] = []
     for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
         kind = getattr(script, "_concrete_type", None)  # a frozen script has none
-        tensors += _tensors([getattr(script, name) for name in kind.get_attributes()] if kind else [])
+        parts += [getattr(script, name) for name in kind.get_attributes()] if kind else []
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
     saved = [part for part in _saved_by_graphs(tensors) if part is not None]
     # As a hook has packed it: unpacking a checkpoint would compute it again.
-    tensors += _tensors([getattr(part, "data", None) for part in saved])
+    parts += [getattr(part, "data", None) for part in saved]
+    tensors += [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
     untold = sum(not hasattr(part, "data") for part in saved)
     return size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)) + 16 * ANY_MEMORY * untold
-
-
-def _tensors(parts: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
 
 
 def _reachable() -> list[Any]:
@@ -168,16 +166,11 @@ def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
 
 def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Any]:
     """Return what the graphs of `tensors` keep. Most of it has no Python object until somebody asks."""
-    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
-    nodes: set[Any] = {None}
     saved: list[Any] = []
-    while newest := newest - nodes:
-        nodes |= newest
-        for node in newest:
-            for name in dir(node):
-                with suppress(RuntimeError):  # a Function whose backward pass has freed them
-                    saved += tree_leaves(getattr(node, name)) if name.startswith("_raw_saved_") else []
-        newest = {node for one in newest for node, _ in one.next_functions}
+    for node in nodes_of(tensors):
+        for name in dir(node):
+            with suppress(RuntimeError):  # a Function whose backward pass has freed them
+                saved += tree_leaves(getattr(node, name)) if name.startswith("_raw_saved_") else []
     return saved
 
 
@@ -240,9 +233,6 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
             replaced.add(type(saved))
         return saved
 
-    def keep_graph() -> None:
-        graph.append(forward().grad_fn)
-
     autograd: Any = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
     push = autograd._push_saved_tensors_default_hooks
 
@@ -251,20 +241,21 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         with_graph = set[int]()
-        after_backward = set[int]()
         arrays = {size_of(_memory_of_arrays(_reachable()))}
         for _ in range(2):
-            with_graph.add(allocator_peak(keep_graph, device).kept_bytes)
+            with_graph.add(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
-        for _ in range(2):  # only a backward pass frees what a hook saves as it is
-            after_backward.add(allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes)
+        # Only a backward pass frees what a hook saves as it is.
+        afterwards = {
+            allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)
+        }
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) > 1 or len(after_backward) > 1:
+    if len(with_graph) + len(afterwards) > 2:
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph.pop() - after_backward.pop()
+    return with_graph.pop() - afterwards.pop()
