@@ -247,9 +247,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
         # Only a backward pass frees what a hook saves as it is.
-        afterwards = {
-            allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)
-        }
+        afterwards = {allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)}
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
