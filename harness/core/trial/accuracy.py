@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -108,7 +108,7 @@ class _Side:
     """The outputs of one module, and the leaves that have its gradients, by name."""
 
     y: Tensor
-    leaves: dict[str, Tensor]
+    leaves: dict[str, Tensor] = field(default_factory=dict)
 
 
 def measure_accuracy(
@@ -153,7 +153,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     with _limited(threads, _TOO_SLOW):
         part = _part(case, work, reference, inputs, flops, is_the_layer=not has_reference)
     torch.manual_seed(seed)
-    own = _own(work, case, seed, part) if y is None else _Side(part.of(y), {})
+    own = _own(work, case, seed, part) if y is None else _Side(part.of(y))
     draws = has_drawn(seed, case.device)
     if part.first is not None and draws:
         raise NotCompared(f"{_TOO_SLOW}, and the layer draws other random numbers for its first tokens alone")
@@ -180,8 +180,8 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
         if loops_over_time and work.gradient is None and by_first:
             # A loop takes much longer than the layer, so a part of it must do for the comparison.
             part_of_plain = _Part("", first=min(_FEW, part.first or _FEW), dim=part.dim)
-            own, wanted = (_Side(part_of_plain.of(side.y), {}) for side in (own, wanted))
-            beside = _errors(own, wanted, None)
+            own, wanted = (_Side(part_of_plain.of(side.y)) for side in (own, wanted))
+            beside = _errors(own, wanted)
         else:
             part_of_plain = part
         with _limited(threads, _TOO_SLOW):
@@ -297,20 +297,20 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
         wanted, _ = verify.decode(twin, x[:, -_LAST:], state)
         got = work.forward() if y is None else y
     check_finite(wanted, None, case.seq_len)
-    return _errors(_Side(got[:, -_LAST:], {}), _Side(wanted, {}), None)
+    return _errors(_Side(got[:, -_LAST:]), _Side(wanted))
 
 
 def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
     """The layer's outputs and gradients. In `decode`, these are of the timed call."""
     torch.manual_seed(seed)
     if layer_protocol.decodes_in_steps(work.layer, case):
-        return _Side(work.call()[:, None].detach().clone(), {})
-    if work.gradient is None:
-        return _Side(part.of(work.forward()).detach().clone(), {})
+        return _Side(work.call()[:, None].detach().clone())
     work.forget()
-    y = work.forward()
-    y.backward(part.alone(work.gradient))
-    return _Side(part.of(y).detach().clone(), leaves_of(work.layer, work.described, work.inputs))
+    y, leaves = work.forward(), {}
+    if work.gradient is not None:
+        y.backward(part.alone(work.gradient))
+        leaves = leaves_of(work.layer, work.described, work.inputs)
+    return _Side(part.of(y).detach().clone(), leaves)
 
 
 def _side(
@@ -326,7 +326,7 @@ def _side(
     with torch.set_grad_enabled(gradient is not None):
         y = _outputs(module, case, leaves, part)
     if gradient is None:
-        return _Side(y, {})
+        return _Side(y)
     module.zero_grad()
     y.backward(part.of(gradient).to(y.dtype))
     return _Side(y.detach(), leaves_of(module, described, leaves))
@@ -378,7 +378,7 @@ def _plain(
         return None
 
 
-def _errors(got: _Side, want: _Side, real: Tensor | None) -> list[float]:
+def _errors(got: _Side, want: _Side, real: Tensor | None = None) -> list[float]:
     """RMS and largest error of the outputs, then of the gradients if there are any: of the worst of them."""
     y, wanted = (result_checks.without_padding(side.y, real) for side in (got, want))
     found = list(_error(y, wanted, 0.0, 0.0))

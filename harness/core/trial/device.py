@@ -211,9 +211,8 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
         yield lambda: 0
         return
     module = module_of(kind)
-    module.synchronize()
-    module.reset_peak_memory_stats()
     before = requested_bytes(kind)
+    module.reset_peak_memory_stats()
     peak: list[int] = []
     yield lambda: peak[0]
     module.synchronize()
@@ -223,9 +222,9 @@ def counted_peak(kind: str) -> Iterator[Callable[[], int]]:
 class Allocated(NamedTuple):
     """What torch's allocator has handed out in one call, exact to the byte.
 
-    `peak` is the most at a time. `operations` are the names of the operations that ran: they show which kernel was
-    chosen. `blocks` has the number of blocks of each size in bytes, None on a GPU. `kept_bytes` have not come back once
-    the call's results and gradients are freed.
+    `peak` is the most at a time. `operations` are the names of the operations that ran, in order: they show which
+    kernel was chosen. `blocks` has the number of blocks of each size in bytes, None on a GPU. `kept_bytes` have not
+    come back once the call's results and gradients are freed.
     """
 
     peak: int
@@ -247,11 +246,10 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
         del result
         forget()
         gc.collect()
-    events = recorded.kineto_results.events()
+    events = sorted(recorded.kineto_results.events(), key=lambda event: event.start_ns())
     names = [event.name() for event in events]
     if device != "cpu":
         return Allocated(peak(), names, None, max(0, requested_bytes(device) - before))
-    events.sort(key=lambda event: event.start_ns())
     sizes = [event.nbytes() for event in events if event.name() == "[memory]"]
     return Allocated(peak_of_changes(sizes), names, Counter(size for size in sizes if size > 0), max(0, sum(sizes)))
 

@@ -180,6 +180,7 @@ def probe_matrices() -> tuple[Tensor, Tensor]:
     return factor, product
 
 
+@torch.no_grad()
 def probe_readings() -> list[float]:
     """Times of the probe in seconds, with torch's present number of threads, after a first one that does not count.
 
@@ -189,11 +190,10 @@ def probe_readings() -> list[float]:
     """
     factor, product = probe_matrices()
     readings = []
-    with torch.no_grad():
-        for _ in range(1 + _READINGS):
-            start = perf_counter()
-            torch.mm(factor, factor, out=product)
-            readings.append(perf_counter() - start)
+    for _ in range(1 + _READINGS):
+        start = perf_counter()
+        torch.mm(factor, factor, out=product)
+        readings.append(perf_counter() - start)
     return readings[1:]
 
 
@@ -240,7 +240,7 @@ def cpu_ticks(stat: str) -> tuple[int, int]:
     so it is not counted again.
     """
     counted = [int(field) for field in stat.split("\n", 1)[0].split()[1:9]]
-    return (counted[7] if len(counted) > 7 else 0), sum(counted)
+    return sum(counted[7:]), sum(counted)
 
 
 def cpu_mhz(root: Path = Path("/")) -> float | None:

@@ -90,9 +90,11 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
         if key not in _KEYS:
             raise UsageError(f"inputs['{name}'] has the unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
     fill, dtype = entry.get("fill", "normal"), str(entry.get("dtype", "")).removeprefix("torch.")
-    if not callable(fill) and fill not in (*_FILLS, *_OF_LENGTHS):
-        fills = ", ".join((*_FILLS, *_OF_LENGTHS))
-        raise UsageError(f"inputs['{name}'] has the unknown fill {fill!r}: give a function, or one of {fills}")
+    fills = (*_FILLS, *_OF_LENGTHS)
+    if not callable(fill) and fill not in fills:
+        raise UsageError(
+            f"inputs['{name}'] has the unknown fill {fill!r}: give a function, or one of {', '.join(fills)}"
+        )
     if not isinstance(grad := entry.get("grad", True), bool):
         raise UsageError(f"inputs['{name}'] has 'grad': {grad!r}: give True or False")
     if fill in _OF_LENGTHS:

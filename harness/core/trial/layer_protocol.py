@@ -231,9 +231,8 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         return None
     if has_source and case.mask == "causal" and not decodes and not is_chunk:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    if case.mask == "none" or takes_mask or (has_source and case.mask != "causal"):
-        return None
-    if pads and knows_lengths(layer_class):
+    is_hidden = takes_mask or (pads and knows_lengths(layer_class))
+    if is_hidden or case.mask == "none" or (has_source and case.mask != "causal"):
         return None
     if pads:
         if is_function(layer_class):
@@ -269,9 +268,7 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
     If the layer refuses `small` for its n, smaller n are tried first, then larger ones. If it refuses all of them,
     `small` itself is returned.
     """
-    if unsupported_reason(layer_class, small) is None:
-        return small
-    below = range(small.seq_len - 1, 0, -1)
+    below = range(small.seq_len, 0, -1)
     above = range(small.seq_len + 1, _MOST_VERIFIED + 1)
     for n in (*below, *above):
         case = replace(small, seq_len=n)

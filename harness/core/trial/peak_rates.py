@@ -83,7 +83,6 @@ def best_rate(
         still_rising = rates[-1].per_s > (1 + rising) * before
         if spent_s + _LEAST_CALLS * _GROWTH * min(seconds) > budget_s and not still_rising:
             break
-    before = max(rate.per_s for rate in rates[:-1])
     rises = rates[-1].per_s / before - 1 if before else 0.0
     return max(rates)._replace(calls=sum(rate.calls for rate in rates), rises=rises)
 
@@ -133,6 +132,7 @@ def _event() -> Any:
     return event
 
 
+@torch.no_grad()
 def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_sustained: bool = False) -> Answer:
     """Return `flops_per_s` of square matrix products in the case's dtype: 2n³ FLOPs per product, at the fastest n.
 
@@ -156,8 +156,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
     def prepare(n: int) -> _TimedCall:
         return _timer(product(n), case.device)
 
-    with torch.no_grad():
-        rate = best_rate(prepare, products, sizes, budget_s, _STILL_RISING if on_gpu else math.inf)
+    rate = best_rate(prepare, products, sizes, budget_s, _STILL_RISING if on_gpu else math.inf)
     if on_gpu and rate.rises > _STILL_RISING:
         raise Unsupported(
             f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
@@ -166,8 +165,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
     found = {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
     if with_sustained and device_kind(case.device) == "cuda":
         work = products(rate.size)
-        with torch.no_grad():
-            found["sustained_flops_per_s"] = work / sustained_call_s(product(rate.size), work / rate.per_s)
+        found["sustained_flops_per_s"] = work / sustained_call_s(product(rate.size), work / rate.per_s)
     return found
 
 
@@ -202,7 +200,7 @@ def take_bandwidth(
         for name, (_, call) in kernels.items():
             seconds = _warm_calls_s(_timer(call, case.device), _LEAST_CALLS, budget_s / len(kernels))
             rates[name] = works[name] / min(seconds)
-        best, sustained = max(rates, key=lambda name: rates[name]), {}
+        best, sustained = max(rates, key=rates.__getitem__), {}
         if with_sustained and device_kind(case.device) == "cuda":
             call_s = sustained_call_s(kernels[best][1], works[best] / rates[best])
             sustained = {"sustained_bytes_per_s": works[best] / call_s}
@@ -217,9 +215,8 @@ def take_bandwidth(
 
 def wanted_buffer_bytes(cache: int | None, on_gpu: bool) -> int:
     """The size of the arrays of a bandwidth measurement beside a cache of this size."""
-    if on_gpu:
-        return max(GPU_CACHE_FACTOR * (cache or _UNKNOWN_CACHE), GPU_LEAST_BUFFER)
-    return max(CACHE_FACTOR * (cache or _UNKNOWN_CACHE), _LEAST_BUFFER)
+    factor, least = (GPU_CACHE_FACTOR, GPU_LEAST_BUFFER) if on_gpu else (CACHE_FACTOR, _LEAST_BUFFER)
+    return max(factor * (cache or _UNKNOWN_CACHE), least)
 
 
 # The new memory that `page_fault_s` touches, and what it counts as a page.

@@ -240,10 +240,10 @@ def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
     work.call()
     weights.update((name, weights[name].clone()) for name in buffers)
     renewal()
-    if renewal.restores:
-        inputs, varying, results = _copies(work.inputs), _copies(work.varying), results_of(work, work.call, seed)
-    else:
-        results, inputs, varying = results_of(work, work.call, seed), _copies(work.inputs), _copies(work.varying)
+    copied = work.inputs, work.varying
+    before = list(map(_copies, copied)) if renewal.restores else []
+    results = results_of(work, work.call, seed)
+    inputs, varying = before or map(_copies, copied)
     gradient = None if work.gradient is None else work.gradient.clone()
     return LastCall(weights, inputs, varying, gradient, results)
 
@@ -314,9 +314,9 @@ def _distances(got: list[Tensor | None], want: list[Tensor | None], real: Tensor
     norms, off = [0.0] * len(want), [0.0] * len(want)
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
         if one is not None and other is not None:
-            pair = one.detach() - other.detach(), other.detach()
+            pair = [one.detach() - other.detach(), other.detach()]
             if number == 0:
-                pair = without_padding(pair[0], real), without_padding(pair[1], real)
+                pair = [without_padding(tensor, real) for tensor in pair]
             on_cpu = (t.cpu() if t.is_mps else t for t in pair)  # Apple's GPUs have no float64
             norm = torch.linalg.vector_norm
             off[number], norms[number] = (norm(t, dtype=in_precision(t, torch.float64)).item() for t in on_cpu)

@@ -302,9 +302,14 @@ def _verify(case: Case, seed: int) -> Answer:
     y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
     draws = has_drawn(seed, case.device)
     torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
+
+    def expected_of(module: nn.Module, inputs: list[Tensor]) -> Tensor:
+        with in_float64(case, draws):
+            return expected_output(module, case, inputs)
+
     try:
-        with torch.set_grad_enabled(trains), in_float64(case, draws):
-            expected = expected_output(reference, case, inputs)
+        with torch.set_grad_enabled(trains):
+            expected = expected_of(reference, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if has_reference:
             error.add_note(f"its reference {against} fails:")
@@ -314,9 +319,10 @@ def _verify(case: Case, seed: int) -> Answer:
             raise WrongResult("its output is not finite") from error
         reuse_between_calls.check_operation_counts(work, seed)
         # It may compute with few bits, and round by all values of a batch.
-        check_mask(case, work, seed, max(limit, result_checks.MOST))
-        check_batch(case, seed, max(limit, result_checks.MOST))
-        return {"against": "nothing: it does not run in float64", "tolerance": limit, "output_error": None}
+        limit = max(limit, result_checks.MOST)
+        check_mask(case, work, seed, limit)
+        check_batch(case, seed, limit)
+        return result | {"against": "nothing: it does not run in float64", "output_error": None}
     real = workload.counted_tokens(work.layer, case)
     if has_reference:
         check_reference(against, expected, y, real)
@@ -349,8 +355,7 @@ def _verify(case: Case, seed: int) -> Answer:
             if has_reference and result["output_error"] > of_products:
                 reference, _ = reference_of(case, work.layer, seed, itself=True)
                 torch.manual_seed(seed)
-                with in_float64(case, draws):
-                    expected = expected_output(reference, case, inputs)
+                expected = expected_of(reference, inputs)
         with in_float64(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
         leaves = leaves_of(work.layer, work.described, work.inputs)
@@ -373,12 +378,7 @@ def _verify(case: Case, seed: int) -> Answer:
     reuse_between_calls.check_operation_counts(work, seed)
     # These checks come last because they change the input, which the graph of `backward` depends on.
     another, _ = reference_of(case, work.layer, seed)  # a new reference, which cannot have kept a result either
-
-    def expected_of(second: list[Tensor]) -> Tensor:
-        with in_float64(case, draws):
-            return expected_output(another, case, second)
-
-    reuse_between_calls.check_second_input(work, expected_of, real, seed, limit)
+    reuse_between_calls.check_second_input(work, partial(expected_of, another), real, seed, limit)
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
     return result

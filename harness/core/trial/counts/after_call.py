@@ -30,7 +30,7 @@ from harness.core.trial.device import MemoryRange, allocator_peak, memory_of, si
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
-from .operations import Unobservable
+from .operations import Unobservable, nodes_of
 
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for
@@ -121,20 +121,30 @@ def _threads() -> set[str]:
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
+# More bytes than any memory has.
+ANY_MEMORY = 1 << 50
+
+
 def reachable_bytes() -> int:
-    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep."""
+    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep.
+
+    Each part of a graph whose size torch does not tell adds more than eight times `ANY_MEMORY`. A difference shows
+    whether there are more of them.
+    """
     gc.collect()
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
+    parts: list[Any] = []
     for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
         kind = getattr(script, "_concrete_type", None)  # a frozen script has none
-        tensors += _tensors([getattr(script, name) for name in kind.get_attributes()] if kind else [])
+        parts += [getattr(script, name) for name in kind.get_attributes()] if kind else []
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
-    return size_of(memory_of([*tensors, *_saved_by_graphs(tensors)], storages) | _memory_of_arrays(objects))
-
-
-def _tensors(parts: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
+    saved = [part for part in _saved_by_graphs(tensors) if part is not None]
+    # As a hook has packed it: unpacking a checkpoint would compute it again.
+    parts += [getattr(part, "data", None) for part in saved]
+    tensors += [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
+    untold = sum(not hasattr(part, "data") for part in saved)
+    return size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)) + 16 * ANY_MEMORY * untold
 
 
 def _reachable() -> list[Any]:
@@ -154,19 +164,14 @@ def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
     return {("cpu", array.ctypes.data, array.ctypes.data + array.nbytes) for array in owners}
 
 
-def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors that the graphs of `tensors` keep. Most of them have no Python object until somebody asks."""
-    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
-    nodes: set[Any] = {None}
+def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Any]:
+    """Return what the graphs of `tensors` keep. Most of it has no Python object until somebody asks."""
     saved: list[Any] = []
-    while newest := newest - nodes:
-        nodes |= newest
-        for node in newest:
-            parts = [getattr(node, name) for name in dir(node) if name.startswith("_raw_saved_")]
-            # As a hook has packed it: unpacking a checkpoint would compute it again.
-            saved += [getattr(part, "data", None) for part in tree_leaves(parts)]
-        newest = {node for one in newest for node, _ in one.next_functions}
-    return _tensors(saved)
+    for node in nodes_of(tensors):
+        for name in dir(node):
+            with suppress(RuntimeError):  # a Function whose backward pass has freed them
+                saved += tree_leaves(getattr(node, name)) if name.startswith("_raw_saved_") else []
+    return saved
 
 
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
@@ -228,9 +233,6 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
             replaced.add(type(saved))
         return saved
 
-    def keep_graph() -> None:
-        graph.append(forward().grad_fn)
-
     autograd: Any = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
     push = autograd._push_saved_tensors_default_hooks
 
@@ -239,20 +241,19 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
         with_graph = set[int]()
-        arrays = set[int]()
+        arrays = {size_of(_memory_of_arrays(_reachable()))}
         for _ in range(2):
-            arrays.add(size_of(_memory_of_arrays(_reachable())))
-            with_graph.add(allocator_peak(keep_graph, device).kept_bytes)
+            with_graph.add(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
         # Only a backward pass frees what a hook saves as it is.
-        after_backward = allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes
+        afterwards = {allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)}
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) > 1:
+    if len(with_graph) + len(afterwards) > 2:
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph.pop() - after_backward
+    return with_graph.pop() - afterwards.pop()

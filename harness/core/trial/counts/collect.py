@@ -141,7 +141,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
-    traffic = Traffic(storages, flops.in_place)
+    traffic = Traffic(storages, flops.in_place, flops.forward_sums)
     written = UntrackedWrites(storages)
     fallback = Fallback()
     packed = PackedWeights()
@@ -159,14 +159,13 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "depth": length,
         "depth_declared": declared,
         "fused_depth_declared": declared > 0,
-        "min_bytes": read_bytes + moved_bytes,
+        "min_bytes": None if moved_bytes is None else read_bytes + moved_bytes,
         "read_bytes": read_bytes,
         "output_bytes": output_bytes,
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    is_read = depth.is_read_by_python
-    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written, is_read)
+    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written, depth.is_read_by_python)
 
 
 # A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
@@ -291,7 +290,10 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     why_uncounted = device.uncounted(kind)
     partly = ""
     is_uneven |= is_unlike
-    if is_uneven:
+    if max(first_call_bytes, kept_bytes or 0) >= after_call.ANY_MEMORY:
+        partly = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+        is_uneven, kept_bytes = True, None
+    elif is_uneven:
         partly = f"peak_bytes, first_call_bytes: {_UNLIKE_CALLS}"
     elif has_threads:
         partly = f"peak_bytes: {_OWN_THREADS}"
@@ -411,6 +413,8 @@ def _watched(seen: Observation | None, unknown: list[str], hidden: str) -> dict[
         return nothing | {"output_bytes": seen.facts["output_bytes"]}
     if seen.is_read_by_python:
         unknown.append("depth: Python reads a number or a size that the call computes, and what needs it is not seen")
+    if seen.facts["min_bytes"] is None:
+        unknown.append("min_bytes: which sums of the forward pass torch computes in place is not known")
     altered = [] if compiled or seen.flops.flex_is_dense else seen.flops.altered
     of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
     if altered:

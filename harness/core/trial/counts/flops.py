@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from itertools import takewhile
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from harness.core.trial.device import uncompiled_calls
 from harness.core.trial.packed_sequences import passed_as
 
 from .opaque_kernels import KERNELS, Arguments, Kernel, Work
-from .operations import Observer, Operation, Storages, tensors_of
+from .operations import SUMS, Observer, Operation, Storages, tensors_of
 
 # The tables in `operators.txt`: operators that do no product count as 0 FLOPs and as one operation of a chain. Others
 # without a formula are unknown: they may be a product, a solver, or a loop of many steps.
@@ -196,13 +197,16 @@ class Flops:
     with the number of those on a CPU that are no views. Whether the profiler sees all operations on a GPU is not known.
 
     Autograd protects what somebody observes: `in_place` are operators that run in place where nobody does. Sums of
-    gradients are among them.
+    gradients are among them. `forward_sums` are the names of the sums
+    that ran in the forward pass, if any ran in place.
     """
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
         self._declared = declared or {}
         # Without observation, autograd calls what `index_put_` calls too.
         names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
+        sums = [name for name in takewhile(lambda name: "autograd" not in name, names) if name in SUMS]
+        self.forward_sums = iter(sums if SUMS[1] in sums else ())
         self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)
         self._ran = Counter(names)
         self._ran["aten::add_"] += self._ran.pop("aten::add", 0)
@@ -258,7 +262,7 @@ class Flops:
     def declared_depth(self, operation: Operation) -> int | None:
         """Return the number of sequential operations inside an opaque kernel, or None for any other operation."""
         name = operation.traits.name
-        if name in self._declared and "depth" in self._declared[name]:
+        if "depth" in self._declared.get(name, ()):
             return self._ask(operation, "depth")
         opaque = _opaque(operation)
         if opaque is not None:
@@ -271,7 +275,7 @@ class Flops:
 
     def _of(self, operation: Operation) -> Work | None:
         name = operation.traits.name
-        if name in self._declared and "flops" in self._declared[name]:
+        if "flops" in self._declared.get(name, ()):
             flops = self._ask(operation, "flops")
             return Work(flops, flops)
         if name in FLEX and self._softmax_ran:

@@ -91,7 +91,7 @@ def _native_attention(call: Arguments) -> Work:
     """FLOPs of the evaluation path of `nn.MultiheadAttention`, including projections."""
     query, keys = call["query"], call["key"].shape[1]
     b, n, d = query.shape
-    return _unmasked(2 * b * (n * d * d + 2 * keys * d * d + 2 * n * keys * d + n * d * d))
+    return _unmasked(4 * b * d * (n * d + keys * d + n * keys))
 
 
 def _encoder_layer(call: Arguments) -> Work:
@@ -105,10 +105,10 @@ def _unmasked(flops: int) -> Work:
     return Work(flops, flops)
 
 
-# Operations from h_{t-1} to h_t, keyed by cuDNN's mode number. Relu and tanh: product, sum, nonlinearity. LSTM:
+# Operations from h_{t-1} to h_t, by cuDNN's mode number. Relu and tanh: product, sum, nonlinearity. LSTM:
 # product, sum, gate, times cell, plus input, tanh, times output gate. GRU: product, sum, reset gate, times new, sum,
 # tanh, difference, times update gate, sum.
-_STEP = {0: 3, 1: 3, 2: 7, 3: 9}
+_STEP = (3, 3, 7, 9)
 
 
 def _steps(call: Arguments) -> int:
@@ -181,15 +181,18 @@ _SCALED_DOT_PRODUCT = [
     for name in ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
 ]
 _FLASH = "aten::_scaled_dot_product_flash_attention"  # on CUDA
+_ATTENTION: dict[str, Callable[..., Work | None]] = {
+    **dict.fromkeys(_SCALED_DOT_PRODUCT, _fused),
+    _FLASH: partial(_fused, last_sees_all=True),
+    "aten::_flash_attention_forward": _flash,
+    "aten::_efficient_attention_forward": _efficient,
+}
 KERNELS = {
-    **{name: Kernel(partial(_fused, *_FORWARD), _FORWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
-    **{f"{name}_backward": Kernel(partial(_fused, *_BACKWARD), _BACKWARD_DEPTH) for name in _SCALED_DOT_PRODUCT},
-    _FLASH: Kernel(partial(_fused, *_FORWARD, last_sees_all=True), _FORWARD_DEPTH),
-    f"{_FLASH}_backward": Kernel(partial(_fused, *_BACKWARD, last_sees_all=True), _BACKWARD_DEPTH),
-    "aten::_flash_attention_forward": Kernel(partial(_flash, *_FORWARD), _FORWARD_DEPTH),
-    "aten::_flash_attention_backward": Kernel(partial(_flash, *_BACKWARD), _BACKWARD_DEPTH),
-    "aten::_efficient_attention_forward": Kernel(partial(_efficient, *_FORWARD), _FORWARD_DEPTH),
-    "aten::_efficient_attention_backward": Kernel(partial(_efficient, *_BACKWARD), _BACKWARD_DEPTH),
+    **{name: Kernel(partial(work, *_FORWARD), _FORWARD_DEPTH) for name, work in _ATTENTION.items()},
+    **{
+        f"{name.removesuffix('_forward')}_backward": Kernel(partial(work, *_BACKWARD), _BACKWARD_DEPTH)
+        for name, work in _ATTENTION.items()
+    },
     "aten::mkldnn_rnn_layer": Kernel(_onednn, _onednn_depth),
     "aten::mkldnn_rnn_layer_backward": Kernel(_onednn_backward, _onednn_depth),
     "aten::_cudnn_rnn": Kernel(_cudnn, _recurrent_depth),

@@ -8,7 +8,7 @@ gradients out of place.
 """
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -117,6 +117,16 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [tensor for item in value for tensor in tensors_of(item)]
 
 
+def nodes_of(tensors: Iterable[Tensor]) -> set[Any]:
+    """Return the nodes of the graphs that autograd has made for the tensors."""
+    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
+    nodes: set[Any] = {None}
+    while newest := newest - nodes:
+        nodes |= newest
+        newest = {following for node in newest for following, _ in node.next_functions}
+    return nodes - {None}
+
+
 class Storages:
     """A unique number for each storage of an observed call, never reused. Tensors that share memory have the same one.
 
@@ -152,13 +162,10 @@ class Storages:
 
     def watch_graph(self, roots: Any, *_: Any, **__: Any) -> None:
         """Note from now on which node of autograd's graph has last computed its gradients: `finished_node`."""
-        nodes: list[Any] = [tensor.grad_fn for tensor in tensors_of(roots)]
-        while nodes:
-            node = nodes.pop()
-            if node is not None and self not in node.metadata:
+        for node in nodes_of(tensors_of(roots)):
+            if self not in node.metadata:
                 node.metadata[self] = True
                 node.register_hook(self._note_finished)
-                nodes += [following for following, _ in node.next_functions]
 
     def _note_finished(self, *_: Any) -> None:
         self.finished_node = torch._C._current_autograd_node()
@@ -317,6 +324,7 @@ class Depth:
 
 
 _WRITTEN, _READ, _GIVEN = 1, 2, 4
+SUMS = ("aten::add", "aten::add_")
 
 
 class Traffic:
@@ -328,11 +336,13 @@ class Traffic:
       What is surely read of it is read once: caches may serve all further reads.
     - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old. A sum is
       autograd's own between two nodes of the graph.
+    - In a forward pass, torch sums in place in `linear` and attention where nobody observes it. `ran_sums` are the
+      names of the sums that ran, in order, if any ran in place. If the call has as many, they show which did.
     - The end of what the call writes into memory that existed before is written once.
     """
 
-    def __init__(self, storages: Storages, in_place: set[str]) -> None:
-        self._storages, self._in_place = storages, in_place
+    def __init__(self, storages: Storages, in_place: set[str], ran_sums: Iterator[str]) -> None:
+        self._storages, self._in_place, self._ran_sums = storages, in_place, ran_sums
         self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
         self._sum_in: dict[int, int] = {}
@@ -352,19 +362,22 @@ class Traffic:
         backward = torch._C._current_graph_task_id() != -1
         name = operation.traits.name
         is_between = torch._C._current_autograd_node() is self._storages.finished_node
-        if backward and name in self._in_place and (name != "aten::add" or is_between):
+        is_in_place = backward and name in self._in_place and (name != SUMS[0] or is_between)
+        if name in SUMS and not backward:
+            is_in_place = next(self._ran_sums, name) > name
+        if is_in_place:
             first = self._storages.key(operation.inputs[0])
             sum_in = self._sum_in.get(first, first)
-            if made.get(sum_in, False):
+            if made.get(sum_in) in (True, backward):
                 self._sum_in |= dict.fromkeys(operation.fresh, sum_in)
                 return
         made |= dict.fromkeys(operation.fresh, backward)
 
-    def totals(self, outputs: list[Tensor]) -> tuple[int, int, int]:
+    def totals(self, outputs: list[Tensor]) -> tuple[int, int | None, int]:
         """Return what is read of what existed before, what the call makes and moves, and the size of `outputs`.
 
         An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
-        nothing.
+        nothing. What the call moves is None if it is not known which sums ran in place.
         """
         given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
@@ -373,7 +386,7 @@ class Traffic:
         before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
         read_again = self._sum(inside - before, _READ)
         moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
-        return self._sum(before, _READ), moved, self._sum(given, _GIVEN)
+        return self._sum(before, _READ), None if list(self._ran_sums) else moved, self._sum(given, _GIVEN)
 
     def _sum(self, keys: Iterable[int], bits: int) -> int:
         return sum(self._crossed.bytes(key, bits) for key in keys)

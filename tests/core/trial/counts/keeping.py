@@ -23,6 +23,34 @@ class EveryOutput(OwnLayer):
         return y
 
 
+class Doubles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return 2 * gradient
+
+
+class TheOutputOfAFunction(OwnLayer):
+    """The function's backward pass has freed what it saved."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = Doubles.apply(self.mix(x))
+        return self.kept.clone()
+
+
+class TheGraphOfEveryOutput(OwnLayer):
+    """What their backward pass does not need: it is never freed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        self.kept = [*(self.kept or []), y.exp()[:1, :1, :1]]
+        return y
+
+
 class TheLastOutput(OwnLayer):
     def forward(self, x: Tensor) -> Tensor:
         self.kept = self.mix(x)

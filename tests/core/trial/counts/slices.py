@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 
@@ -24,6 +26,41 @@ class Steps(nn.Module):
 
     def step(self, y: Tensor, x: Tensor, t: int) -> None:
         raise NotImplementedError
+
+
+class AttendsWithAMask(nn.Module):
+    """Torch adds the mask to the scores in place, and out of place under observation. Other sums are not in place."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.zeros(24, 24))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 1
+        with sdpa_kernel(SDPBackend.MATH):
+            return x + functional.scaled_dot_product_attention(x, x, x, attn_mask=self.mask)
+
+
+class BiasOfExpanded(nn.Module):
+    """`linear` adds the bias in place to the product of what is not contiguous."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.mT.contiguous().mT)
+
+
+class AttendsAfterALSTM(AttendsWithAMask):
+    """Of the sums in a real call, one is within the kernel of the LSTM."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.lstm = nn.LSTM(d_model, d_model, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.lstm(x)[0])
 
 
 class AddsToSlices(Steps):

@@ -32,6 +32,35 @@ def test_every_output_that_is_kept_in_training_keeps_what_its_backward_pass_need
     assert facts("EveryOutput", "train")["kept_bytes"] >= OUTPUT
 
 
+def test_an_output_whose_function_has_freed_what_it_saved_is_kept_alone() -> None:
+    found = facts("TheOutputOfAFunction", "train")
+    assert (found["first_call_bytes"], found["kept_bytes"]) == (OUTPUT, 0)
+
+
+OF_MEMORY = ("kept_bytes", "first_call_bytes", "peak_bytes", "saved_bytes", "transient_bytes")
+
+
+@pytest.mark.parametrize(
+    ("layer", "mode", "is_known"),
+    [
+        ("TheGraphOfEveryOutput", "train", False),
+        ("TheLastOutput", "train", False),
+        ("OwnLayer", "train", True),  # no graph stays
+        ("OwnLayer", "backward", True),  # the same graph stays
+        ("EveryOutput", "forward", True),
+    ],
+)
+def test_what_graphs_keep_is_unknown_if_torch_does_not_tell_it(
+    monkeypatch: pytest.MonkeyPatch, layer: str, mode: str, is_known: bool
+) -> None:
+    told = facts(layer, mode)
+    monkeypatch.delattr("torch._C._autograd.SavedTensor.data")
+    untold = facts(layer, mode)
+    assert [untold[name] for name in OF_MEMORY] == [told[name] if is_known else None for name in OF_MEMORY]
+    reason = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+    assert untold["facts_unknown"] == ([] if is_known else [reason])
+
+
 def test_a_table_of_the_first_call_is_in_the_peak() -> None:
     assert facts("ATable")["peak_bytes"] == facts("OwnLayer")["peak_bytes"] + OUTPUT + TABLE
 

@@ -13,8 +13,9 @@ SCORES = B * N * N  # of one head
 FORWARD = {
     # Sum of the biases, their product with the input, h_0, and product, sum and tanh of each step.
     "rnn.elman": 2 * W + 2 * X + 2 * (D + X + STEP + 3 * X),
-    # The input transposed, its product, its sum with a bias, h_0, product and tanh of each step; h_n is not read.
-    "rnn.torch": 2 * W + 2 * X + 2 * (3 * X + STEP + 2 * X) + STEP,
+    # The input transposed, its product, to which `linear` adds a bias in place, h_0, product and tanh of each step; h_n
+    # is not read.
+    "rnn.torch": 2 * W + 2 * X + 2 * (2 * X + STEP + 2 * X) + STEP,
     # q, k, v; scores, scaled, softmax; heads apart and together.
     "attention.naive": 4 * W + 2 * X + 2 * (3 * X + 3 * H * SCORES + 2 * X),
     # The same, and copies of q, k, v for the batched product.
@@ -143,6 +144,10 @@ def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_i
         ("KeepsItsMean", 2 * X + 2 * N * D + N * D),  # a mean, and the buffer
         ("Folds", 2 * X + 5 * X),  # which elements of five copies are padding is not followed
         ("FoldsAll", X + 2 * 4 * X + X),
+        # x + 1; of queries and keys, scaled; the scores, their softmax; the heads, to which x + 1 is added. The mask.
+        ("AttendsWithAMask", 2 * X + 2 * (X + 2 * X + 2 * SCORES + X) + N * N),
+        # The input transposed, and contiguous again. The product is the output.
+        ("BiasOfExpanded", 2 * X + W + 2 * 2 * X),
     ],
 )
 def test_of_what_a_call_makes_only_what_it_writes_and_reads_crosses(layer: str, words: int, runner: Executor) -> None:
@@ -166,6 +171,13 @@ def test_of_what_a_call_makes_only_what_it_writes_and_reads_crosses(layer: str, 
 def test_only_sums_of_gradients_need_no_memory_of_their_own(layer: str, words: int, runner: Executor) -> None:
     facts = runner.run("facts", Case(f"core.trial.counts.slices:{layer}", N, D, 1, batch_size=B, mode="train")).values
     assert facts["min_bytes"] == 4 * words
+
+
+def test_traffic_is_unknown_if_it_is_not_known_which_sums_are_in_place(runner: Executor) -> None:
+    facts = runner.run("facts", Case("core.trial.counts.slices:AttendsAfterALSTM", N, D, 1, batch_size=B)).values
+    assert facts["min_bytes"] is None
+    assert facts["facts_unknown"] == ["min_bytes: which sums of the forward pass torch computes in place is not known"]
+    assert facts["ops"] > 0
 
 
 def test_a_backward_pass_reads_what_its_gradients_need(runner: Executor) -> None:

@@ -26,6 +26,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         # Two of eight calls keep 100 rows, and one of eight. A call's peak depends on which it is.
         ("KeepsAtEveryFourthCall", "forward", {"kept_bytes": 100 * D * FLOAT // 4, "peak_bytes": None}),
         ("KeepsAtEverySeventhCall", "forward", {"kept_bytes": 100 * D * FLOAT // 8, "peak_bytes": None}),
+        ("KeepsAtEveryFourteenthCall", "train", {"saved_bytes": None, "transient_bytes": None}),
         ("KeepsStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("KeepsOldStorages", "forward", {"kept_bytes": X, "first_call_bytes": 0}),
         ("KeepsArrays", "forward", {"kept_bytes": X, "first_call_bytes": 0, "flops": None}),

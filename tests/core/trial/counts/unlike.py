@@ -61,6 +61,12 @@ class KeepsAtEverySeventhCall(KeepsAtEveryFourthCall):
     every = 7
 
 
+class KeepsAtEveryFourteenthCall(KeepsAtEveryFourthCall):
+    """The fourteenth call is the first one that is profiled with its backward pass."""
+
+    every = 14
+
+
 class Keeps(Product):
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
