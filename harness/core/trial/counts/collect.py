@@ -285,18 +285,17 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if packed is None:
         unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
     is_unlike = bool(seen) and not seen.are_alike
-    hidden = _UNLIKE_CALLS if is_unlike else _OWN_THREADS if has_threads else ""
+    # Threads also make calls differ, now and then.
+    hidden = _OWN_THREADS if has_threads else _UNLIKE_CALLS if is_unlike else ""
     facts = _watched(seen, unknown, hidden)
     why_uncounted = device.uncounted(kind)
     partly = ""
-    is_uneven |= is_unlike
+    is_uneven |= is_unlike or has_threads
     if max(first_call_bytes, kept_bytes or 0) >= after_call.ANY_MEMORY:
         partly = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
         is_uneven, kept_bytes = True, None
     elif is_uneven:
-        partly = f"peak_bytes, first_call_bytes: {_UNLIKE_CALLS}"
-    elif has_threads:
-        partly = f"peak_bytes: {_OWN_THREADS}"
+        partly = f"peak_bytes, first_call_bytes: {hidden or _UNLIKE_CALLS}"
     elif why_uncounted:
         partly = f"peak_bytes: {why_uncounted}, which does not count"
     elif seen and seen.past_torch and seen.written.somebody_elses:

@@ -202,14 +202,14 @@ class Sampling:
         """
         if "spin" in self.device.lacks:
             return lambda: None
-        before = self.device.mark()
-        self.device.spin(1)
         start = self.device.mark()
         self.device.spin(CLOCK_CYCLES)
         end = self.device.mark()
+        self.device.spin(1)
+        after = self.device.mark()
 
         def rate_hz() -> float:
-            self.spin_s = min(self.spin_s, before.elapsed_time(start) / 1e3)
+            self.spin_s = min(self.spin_s, end.elapsed_time(after) / 1e3)
             return CLOCK_CYCLES / max(start.elapsed_time(end) / 1e3 - self.spin_s, sampler.LEAST_CALL_S)
 
         return rate_hz

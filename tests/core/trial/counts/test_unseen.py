@@ -79,7 +79,7 @@ def test_what_threads_of_the_layer_compute_is_unknown_and_not_free(layer: str, m
     counts = ("flops", "flops_full", "ops", "depth", "min_bytes", "peak_bytes", "saved_bytes", "kept_bytes")
     assert {name: facts[name] for name in counts} == dict.fromkeys(counts)
     why = "threads of the layer's own work in its call, and torch counts only the thread that calls"
-    assert facts["facts_unknown"] == [f"flops, ops, depth, min_bytes: {why}", f"peak_bytes: {why}"]
+    assert facts["facts_unknown"] == [f"flops, ops, depth, min_bytes: {why}", f"peak_bytes, first_call_bytes: {why}"]
 
 
 @pytest.mark.parametrize(("layer", "n"), [("FragmentsTheHeap", 16), ("HasConstants", 4096)])

@@ -44,8 +44,8 @@ def the_hold_has_hardly_a_margin(patch: Patch) -> None:
     patch.setattr(cuda_sampling, "HOLD_MARGIN", 1.05)
 
 
-def empty_pairs_have_no_second_round(patch: Patch) -> None:
-    patch.setattr(cuda, "_EMPTY_ROUNDS", 1)
+def empty_pairs_count_though_they_wait_for_the_host(patch: Patch) -> None:
+    patch.setattr(cuda, "_EMPTY_HOLD_S", 1e-9)
 
 
 def the_hold_is_in_milliseconds(patch: Patch) -> None:
@@ -212,8 +212,8 @@ PLANTED: tuple[tuple[Callable[[Patch], None], Callable[..., None], tuple[Any, ..
     (just_the_cache_is_flushed, COLD, ()),
     (the_hold_has_hardly_a_margin, contract.test_a_host_that_slows_down_now_and_then_misses_few_holds, ()),
     (
-        empty_pairs_have_no_second_round,
-        contract.test_the_clocks_own_cost_is_what_two_events_read_with_nothing_in_between,
+        empty_pairs_count_though_they_wait_for_the_host,
+        contract.test_the_cost_of_the_clock_and_its_rate_hold_no_wait_for_a_slow_host_and_nothing_of_a_gpu_at_rest,
         (),
     ),
     (the_hold_is_in_milliseconds, HELD, (5e-3,)),
