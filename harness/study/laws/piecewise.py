@@ -210,11 +210,11 @@ class Predictor:
         cost = float(self.law(size)[0])
         if self.law.exact or cost <= 0:
             return 0.0, 0.0
-        fastest, values = leading(self.law.terms, "n")[0] + 1, design(self.law.terms, size)[0]
-        ratios = [1.0]
+        fastest, values, ratios = leading(self.law.terms, "n")[0] + 1, design(self.law.terms, size)[0], [1.0]
         for hidden in self.law.hidden:
             if hidden.term.n <= fastest:
-                ratios.append(1 + hidden.most * (hidden.term(size)[0] - values @ hidden.absorbed) / cost)
+                with np.errstate(invalid="ignore"):  # an unbounded term whose whole cost the law takes
+                    ratios.append(1 + hidden.most * (hidden.term(size)[0] - values @ hidden.absorbed) / cost)
         logs = np.log(np.clip(np.nan_to_num(ratios, nan=1.0), 1 / _FARTHEST, _FARTHEST))
         down, up = float(logs.min()), float(logs.max())
         inside = self._inside(size)

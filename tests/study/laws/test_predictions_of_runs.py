@@ -13,6 +13,8 @@ from harness.core.model.sweep_axes import Case, Setting
 from harness.study.claims.claims_table import verdicts
 from harness.study.laws.crossovers import crossovers
 from harness.study.laws.fitted_laws import FittedLaw, Prediction, fit_laws
+from harness.study.laws.laws import Hidden, Sizes
+from harness.study.laws.piecewise import Predictor
 from harness.study.laws.predict import SizeRequest, recommend
 from harness.study.report.document import Table
 from harness.study.report.text.cost_models import break_text
@@ -111,6 +113,15 @@ def test_beyond_two_widths_the_way_that_cost_grows_with_width_is_said_to_rest_on
         "measure a third",
     )
     assert law().predict(1024, 200, 8, 1).warnings == ()
+
+
+def test_an_unbounded_term_that_the_law_takes_in_whole_changes_no_prediction() -> None:
+    of = law().law
+    sizes = Sizes.of([(1024, 256, 8, 1), (2048, 256, 8, 1)])
+    plain = Predictor(of, 0.01, 0.0, 10.0, sizes, dict.fromkeys(of.varied, 0))
+    hidden = Hidden(of.terms[0], math.inf, 1.0, np.eye(len(of.terms))[0])
+    beside = replace(plain, law=replace(of, hidden=(*of.hidden, hidden)))
+    assert beside(1500, 256, 8, 1) == plain(1500, 256, 8, 1)
 
 
 def test_along_an_axis_of_one_value_nothing_can_be_said() -> None:
