@@ -179,13 +179,13 @@ class CaseResult(Case):
     )
     clean_gpu_s: float | None = _column("on a GPU: as `time_s`, from a cold cache without dirty lines", "s", "median")
     host_s: float | None = _column("on a GPU: the time in which the host launches a call", "s", "median")
-    energy_j: float | None = _column("on a GPU: the energy of a call among calls back to back", "J", "median")
+    energy_j: float | None = _column("on a GPU: the energy of a call that does not wait for the host", "J", "median")
     throttled_share: float | None = _column(
         "on a GPU: the share of samples left out because the clock rate was lowered", "1", "mean"
     )
     sustained_s: float | None = _column(
         "on a GPU: the time of a call at the end of half a second of calls back to back, at the clock rate that power "
-        "and heat then allow",
+        "and heat then allow; unknown if it waits for the host",
         "s",
         "median",
     )

@@ -87,7 +87,8 @@ def sample_cuda(
     - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
       a call that could not be held, the GPU must also be done as soon as the host, because the kernels of its graph
       follow each other faster than launched ones. None if neither is known.
-    - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`.
+    - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`. None of a
+      call that waits for the host: both would hold the GPU's rest between its kernels, which `time_s` leaves out.
     - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
     - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
@@ -129,7 +130,7 @@ def sample_cuda(
         **device.gauge.facts(),
         "energy_j": None,
         "sustained_s": None,
-        **load,
+        **({} if waits_for_host else load),
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
         "gpu_time_by": gpu_time_by if taken.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,

@@ -271,23 +271,15 @@ def test_neither_the_time_under_load_nor_the_energy_of_a_call_depends_on_how_lon
     assert extras["energy_j"] == (pytest.approx(600 * call.hot_s, rel=0.05) if query_s < queued_s else None)
 
 
-@pytest.mark.parametrize(("kernels", "query_s"), [(10, 0.1e-3), (10, 1e-3), (10, 3e-3), (20_000, 3e-3)])
-def test_the_time_under_load_of_a_call_that_keeps_the_gpu_waiting_is_without_nvmls_queries(
+@pytest.mark.parametrize(("kernels", "query_s"), [(10, 0.1e-3), (10, 3e-3), (20_000, 0.1e-3), (20_000, 3e-3)])
+def test_a_call_that_keeps_the_gpu_waiting_has_neither_a_time_under_load_nor_an_energy(
     monkeypatch: pytest.MonkeyPatch, kernels: int, query_s: float
 ) -> None:
+    # On an H200, 1,024 steps took 5.5 ms as a graph, and 6.3 J for each call: 1,140 W, of at most 700.
     gpu = read_slowly(SimGpu(), query_s)
     _, extras = sampled(gpu, gpu.layer(kernels, kernel_s=2e-6, launch_s=30e-6), monkeypatch)
-    assert extras["sustained_s"] == pytest.approx(kernels * 30e-6, rel=0.01)
-
-
-@pytest.mark.parametrize(("query_s", "is_known"), [(0.1e-3, True), (3e-3, False)])
-def test_the_energy_of_a_call_that_keeps_the_gpu_waiting_is_unknown_if_queries_are_slow(
-    monkeypatch: pytest.MonkeyPatch, query_s: float, is_known: bool
-) -> None:
-    gpu = read_slowly(SimGpu(), query_s)
-    _, extras = sampled(gpu, gpu.layer(10, kernel_s=2e-6, launch_s=30e-6), monkeypatch)
-    joules = 10 * (600 * 2e-6 + 100 * 28e-6)  # at work, and at rest until the next launch
-    assert extras["energy_j"] == (pytest.approx(joules, rel=0.05) if is_known else None)
+    assert extras["host_bound"] is True
+    assert (extras["sustained_s"], extras["energy_j"]) == (None, None)
 
 
 def test_the_counter_of_energy_is_read_while_the_gpu_works(monkeypatch: pytest.MonkeyPatch) -> None:
