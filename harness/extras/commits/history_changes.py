@@ -151,7 +151,7 @@ def _changes(
     judge: Callable[[Any, Any], Verdict],
     text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
-    """The changes of a value from commit to commit, and its drift since it was best or blessed.
+    """The changes of a value from commit to commit, and its drifts since it was best or blessed. A step ends a drift.
 
     Commits without the value (None) are left out. A value after unknown ones is compared with the last that was known.
     `about` are the subject, the layer and the quantity.
@@ -161,17 +161,20 @@ def _changes(
         return
     known = list(accumulate(measured, _known))
     best, (_, last) = known[0], known[-1]
-    pairs = []
+    pairs, drifts = [], []
     for was, now, last_known, latest in zip(measured, measured[1:], known, known[1:], strict=False):
         before = was if last_known[1] == now[1] else last_known
         if was[1] != now[1]:
             pairs.append((before, now, ""))
         is_step = judge(before[1], now[1]) is judge(before[1], last) is Verdict.WORSE
         is_no_better = judge(best[1], latest[1]) in (Verdict.WORSE, Verdict.EQUIVALENT)
+        if is_step:
+            drifts.append((best, last_known))
         if is_step or not is_no_better or history.commits[now[0]].commit in history.blessed:
             best = latest
-    if judge(best[1], last) is Verdict.WORSE:
-        pairs.append((best, known[-1], _drift_note(history.commits[best[0]])))
+    for begin, end in (*drifts, (best, known[-1])):
+        if judge(begin[1], end[1]) is Verdict.WORSE:
+            pairs.append((begin, end, _drift_note(history.commits[begin[0]])))
     for (i, value), (j, new), note in pairs:
         ends, between = (history.commits[i], history.commits[j]), 0 if note else j - i - 1
         is_over = judge(value, last) is not Verdict.WORSE
