@@ -256,7 +256,13 @@ def time_series(history: History) -> list[TimeSeries]:
             if case.time is not None and case.time.is_known:
                 of_machine = key, machine_text(commit)
                 ratios[of_machine] = [*ratios.pop(of_machine, []), (commit, case.time)]
-    return [_series(key, machine, members) for (key, machine), members in ratios.items()]
+    series = []
+    for of_machine, members in ratios.items():
+        commits, known = zip(*members, strict=True)
+        errors = standard_errors([ratio.generations for ratio in known])
+        parts = segments([float(ratio.log_ratio) for ratio in known], list(errors))
+        series.append(TimeSeries(*of_machine, commits, known, tuple(parts)))
+    return series
 
 
 # What times depend on of a machine, with the form of its text.
@@ -265,15 +271,8 @@ _OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "g
 
 def machine_text(commit: CommitLine) -> str:
     """The kind of machine of a commit, as far as times depend on it."""
-    names = [name for name in _OF_MACHINE if name in commit.machine]
-    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in names)
-
-
-def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
-    commits, ratios = zip(*members, strict=True)
-    errors = standard_errors([ratio.generations for ratio in ratios])
-    parts = segments([float(ratio.log_ratio) for ratio in ratios], list(errors))
-    return TimeSeries(key, machine, commits, ratios, tuple(parts))
+    machine = commit.machine
+    return ", ".join(form.format(machine[name]) for name, form in _OF_MACHINE.items() if name in machine)
 
 
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:

@@ -138,25 +138,23 @@ def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cel
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
-    def rows(of_commit: Sequence[FactChange]) -> list[Row]:
-        return [_fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()]
-
+    rows = [(alike[0].after, _fact_row(history, alike)) for alike in grouped(changes, _row_key).values()]
     columns = {"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}
-    return Table(columns, groups=_by_commit(changes, rows))
+    return Table(columns, groups=_by_commit(rows))
 
 
 def _row_key(change: FactChange) -> tuple[Any, ...]:
     """The key of the row. Cases of a layer that differ only in the size share a row, as do layers that are new."""
     layer = "" if change.quantity == LAYER else change.impl
-    return layer, change.quantity, change.was, change.now, change.verdict, change.is_over, change.before.commit
+    ends = change.before.commit, change.after.commit
+    return layer, change.quantity, change.was, change.now, change.verdict, change.is_over, ends
 
 
-def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -> Groups:
-    """The rows of the changes at each commit, the newest first."""
+def _by_commit(rows: Sequence[tuple[CommitLine, Row]]) -> Groups:
+    """The rows of each commit, the newest commit first."""
     groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for of_commit in reversed(grouped(changes, lambda change: change.after.commit).values()):
-        commit = of_commit[0].after
-        groups[(Cell(commit.name, aside=commit.date[:10]),)] = rows(of_commit)
+    for commit, row in sorted(rows, key=lambda each: each[0].place, reverse=True):
+        groups.setdefault((Cell(commit.name, aside=commit.date[:10]),), []).append(row)
     return groups
 
 
@@ -213,7 +211,7 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
         return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
 
     columns = {"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}
-    return Table(columns, groups=_by_commit(changes, lambda of_commit: list(map(row, of_commit))))
+    return Table(columns, groups=_by_commit([(change.after, row(change)) for change in changes]))
 
 
 def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
