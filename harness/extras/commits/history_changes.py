@@ -25,6 +25,7 @@ _EXPONENT_SLACK = 0.05
 # Quantities of layers and cases other than facts, and two of their values.
 LAYER, STATUS = "Layer", "Status"
 _UNKNOWN, MEASURED = "unknown", "measured"
+METRICS = {"flops": "FLOPs"}  # metrics of cost models whose text differs
 # Texts of bytes name their unit themselves.
 FACT_TITLES = {name: title.removesuffix(" in bytes") for name, title in FACT_NAMES.items()}
 
@@ -139,7 +140,7 @@ def fact_changes(history: History) -> list[FactChange]:
         changes += _changes(history, (f"impl={impl}", impl, LAYER), layers, _judge_status)
     for key, models in history.models().items():
         subject, _, metric = key.rpartition(" of=")
-        about = subject, parse_finding_id(key).impl, f"Cost model of {metric}"
+        about = subject, parse_finding_id(key).impl, f"Cost model of {METRICS.get(metric, metric)}"
         changes += _changes(history, about, models, _judge_model, _model_text)
     return sorted(changes, key=lambda change: history.commits.index(change.after))
 

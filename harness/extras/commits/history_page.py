@@ -23,6 +23,7 @@ from .history_changes import (
     FACT_TITLES,
     LAYER,
     MEASURED,
+    METRICS,
     STATUS,
     Change,
     Confirmation,
@@ -42,7 +43,6 @@ from .history_file import CommitLine, History, Ratio
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.
 _MOST_LABELS = 12
-_METRICS = {"flops": "FLOPs"}
 # What follows the size of a step in a chart.
 _MARKS = {Confirmation.CONFIRMED: "", Confirmation.OPEN: " ?", Confirmation.LOST: " ?", Confirmation.REFUTED: " ✗"}
 _WORDS = {
@@ -196,7 +196,7 @@ def _models_now(history: History) -> Table:
     for key, (at, model) in _latest(history, lambda commit: commit.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
-        cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
+        cost, law = METRICS.get(metric, metric), Cell(model.law, "formula")
         rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
@@ -291,7 +291,7 @@ def _exponents(history: History) -> _SeriesByTitle:
         if any(value is not None for value in values):
             texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
             line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
-            series.setdefault(_METRICS.get(metric, metric), []).append(line)
+            series.setdefault(METRICS.get(metric, metric), []).append(line)
     return series
 
 

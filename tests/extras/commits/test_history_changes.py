@@ -106,6 +106,7 @@ def test_an_exponent_that_rises_is_worse() -> None:
     steeper = {key: CostModel(law="8nd² + n²", exponent_n=1.5) for key in commit(0).models}
     (change,) = fact_changes(history(commit(0), commit(1, models=steeper)))
     assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
+    assert change.quantity == "Cost model of FLOPs"
 
 
 def test_an_exponent_along_an_own_axis_that_rises_is_worse() -> None:
