@@ -22,6 +22,7 @@ has no randomness, and a step at the last value counts too.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -142,7 +143,7 @@ class ChangePosition:
     expected: float
     apart: float
     skipped: set[int] = field(default_factory=set)
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)
     _likelihoods: dict[int, Floats] = field(default_factory=dict)  # by commit: scale × own effect × level
     # By the two commits of a comparison side by side: scale × level.
     _beside: dict[tuple[int, int], Floats] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class ChangePosition:
         """Count an observation: the mean log ratio of a generation of blocks, the commit's time over the good one's."""
         likelihood = self._likelihood(log_ratio, self._effects)
         self._likelihoods[commit] = self._likelihoods.get(commit, 0.0) + likelihood
-        self.counts[commit] = self.counts.get(commit, 0) + 1
+        self.counts[commit] += 1
 
     def add_beside(self, before: int, commit: int, log_ratios: Sequence[float]) -> None:
         """Count observations of a commit over an earlier one. Both have an effect of their own."""
@@ -205,7 +206,7 @@ class ChangePosition:
         reached, options = 0.0, []
         for candidate in answer.candidates:
             reached += candidate.probability
-            options.append((round(abs(reached - 0.5), 9), self.counts.get(candidate.last, 0), candidate.last))
+            options.append((round(abs(reached - 0.5), 9), self.counts[candidate.last], candidate.last))
         return min(options)[2]
 
     def _sums(self, ends: list[int]) -> Floats:

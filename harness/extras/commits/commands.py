@@ -25,7 +25,7 @@ from harness.core.model.errors import UsageError, notify, usage_error_about
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.core.results import run_directory
 from harness.core.results.columns import FACT_NAMES
-from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns, names_and_settings
 from harness.extras.compare.worktree import commit_of, commits_between, unmeasured_changes
 
 from .bisect import BisectRequest, Findings, bisect
@@ -46,8 +46,7 @@ def run_history(options: argparse.Namespace) -> int:
     for name in ("exact", "confirm", "out"):
         if getattr(options, name) and name not in _FLAGS[options.action]:
             raise UsageError(f"history {options.action} has no --{name}: see 'python -m harness history --help'")
-    actions = {"add": _add, "page": _page, "bless": _bless}
-    return actions[options.action](options)
+    return {"add": _add, "page": _page, "bless": _bless}[options.action](options)
 
 
 def _say(line: str) -> None:
@@ -55,9 +54,9 @@ def _say(line: str) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    keys, settings = take_keys([text for text in options.overrides if "=" in text], _ADD)
-    refs = [text for text in options.overrides if "=" not in text] or ["HEAD"]
-    named = [commits_between(ref) if ".." in ref else [commit_of(ref)] for ref in refs]
+    refs, overrides = names_and_settings(options.overrides)
+    keys, settings = take_keys(overrides, _ADD)
+    named = [commits_between(ref) if ".." in ref else [commit_of(ref)] for ref in refs or ["HEAD"]]
     commits = list(dict.fromkeys(chain(*named)))
     is_new = not options.file.exists() or (options.file.is_file() and options.file.stat().st_size == 0)
     anchor = commit_of(keys["anchor"]).hash if keys["anchor"] else None
@@ -149,8 +148,8 @@ def _confirm(path: Path, threshold: float) -> None:
 
 
 def _bless(options: argparse.Namespace) -> int:
-    refs = [text for text in options.overrides if "=" not in text]
-    reason = read_keys([text for text in options.overrides if "=" in text], (Key("reason"),))["reason"]
+    refs, overrides = names_and_settings(options.overrides)
+    reason = read_keys(overrides, (Key("reason"),))["reason"]
     if len(refs) != 1 or not reason:
         raise UsageError(f"give one commit and why: history bless {options.file} COMMIT reason='…'")
     with open_history(options.file) as writer:

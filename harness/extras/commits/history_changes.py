@@ -25,6 +25,7 @@ _EXPONENT_SLACK = 0.05
 # Quantities of layers and cases other than facts, and two of their values.
 LAYER, STATUS = "Layer", "Status"
 _UNKNOWN, MEASURED = "unknown", "measured"
+METRICS = {"flops": "FLOPs"}  # metrics of cost models whose text differs
 # Texts of bytes name their unit themselves.
 FACT_TITLES = {name: title.removesuffix(" in bytes") for name, title in FACT_NAMES.items()}
 
@@ -139,7 +140,7 @@ def fact_changes(history: History) -> list[FactChange]:
         changes += _changes(history, (f"impl={impl}", impl, LAYER), layers, _judge_status)
     for key, models in history.models().items():
         subject, _, metric = key.rpartition(" of=")
-        about = subject, parse_finding_id(key).impl, f"Cost model of {metric}"
+        about = subject, parse_finding_id(key).impl, f"Cost model of {METRICS.get(metric, metric)}"
         changes += _changes(history, about, models, _judge_model, _model_text)
     return sorted(changes, key=lambda change: history.commits.index(change.after))
 
@@ -151,7 +152,7 @@ def _changes(
     judge: Callable[[Any, Any], Verdict],
     text: Callable[[Any], str] = str,
 ) -> Iterator[FactChange]:
-    """The changes of a value from commit to commit, and its drift since it was best or blessed.
+    """The changes of a value from commit to commit, and its drifts since it was best or blessed. A step ends a drift.
 
     Commits without the value (None) are left out. A value after unknown ones is compared with the last that was known.
     `about` are the subject, the layer and the quantity.
@@ -161,17 +162,20 @@ def _changes(
         return
     known = list(accumulate(measured, _known))
     best, (_, last) = known[0], known[-1]
-    pairs = []
+    pairs, drifts = [], []
     for was, now, last_known, latest in zip(measured, measured[1:], known, known[1:], strict=False):
         before = was if last_known[1] == now[1] else last_known
         if was[1] != now[1]:
             pairs.append((before, now, ""))
         is_step = judge(before[1], now[1]) is judge(before[1], last) is Verdict.WORSE
         is_no_better = judge(best[1], latest[1]) in (Verdict.WORSE, Verdict.EQUIVALENT)
+        if is_step:
+            drifts.append((best, last_known))
         if is_step or not is_no_better or history.commits[now[0]].commit in history.blessed:
             best = latest
-    if judge(best[1], last) is Verdict.WORSE:
-        pairs.append((best, known[-1], _drift_note(history.commits[best[0]])))
+    for begin, end in (*drifts, (best, known[-1])):
+        if judge(begin[1], end[1]) is Verdict.WORSE:
+            pairs.append((begin, end, _drift_note(history.commits[begin[0]])))
     for (i, value), (j, new), note in pairs:
         ends, between = (history.commits[i], history.commits[j]), 0 if note else j - i - 1
         is_over = judge(value, last) is not Verdict.WORSE
@@ -253,7 +257,13 @@ def time_series(history: History) -> list[TimeSeries]:
             if case.time is not None and case.time.is_known:
                 of_machine = key, machine_text(commit)
                 ratios[of_machine] = [*ratios.pop(of_machine, []), (commit, case.time)]
-    return [_series(key, machine, members) for (key, machine), members in ratios.items()]
+    series = []
+    for of_machine, members in ratios.items():
+        commits, known = zip(*members, strict=True)
+        errors = standard_errors([ratio.generations for ratio in known])
+        parts = segments([float(ratio.log_ratio) for ratio in known], list(errors))
+        series.append(TimeSeries(*of_machine, commits, known, tuple(parts)))
+    return series
 
 
 # What times depend on of a machine, with the form of its text.
@@ -262,15 +272,8 @@ _OF_MACHINE = {"processor": "{}", "instructions": "{}", "threads": "{} CPUs", "g
 
 def machine_text(commit: CommitLine) -> str:
     """The kind of machine of a commit, as far as times depend on it."""
-    names = [name for name in _OF_MACHINE if name in commit.machine]
-    return ", ".join(_OF_MACHINE[name].format(commit.machine[name]) for name in names)
-
-
-def _series(key: str, machine: str, members: Sequence[tuple[CommitLine, Ratio]]) -> TimeSeries:
-    commits, ratios = zip(*members, strict=True)
-    errors = standard_errors([ratio.generations for ratio in ratios])
-    parts = segments([float(ratio.log_ratio) for ratio in ratios], list(errors))
-    return TimeSeries(key, machine, commits, ratios, tuple(parts))
+    machine = commit.machine
+    return ", ".join(form.format(machine[name]) for name, form in _OF_MACHINE.items() if name in machine)
 
 
 def time_changes(history: History, series: Sequence[TimeSeries], threshold: float) -> list[TimeChange]:

@@ -23,6 +23,7 @@ from .history_changes import (
     FACT_TITLES,
     LAYER,
     MEASURED,
+    METRICS,
     STATUS,
     Change,
     Confirmation,
@@ -42,7 +43,6 @@ from .history_file import CommitLine, History, Ratio
 _SCRIPTS = ("text.js", "figure.js", "history.js", "theme.js")
 # An axis of commits has at most this many labels.
 _MOST_LABELS = 12
-_METRICS = {"flops": "FLOPs"}
 # What follows the size of a step in a chart.
 _MARKS = {Confirmation.CONFIRMED: "", Confirmation.OPEN: " ?", Confirmation.LOST: " ?", Confirmation.REFUTED: " ✗"}
 _WORDS = {
@@ -138,25 +138,23 @@ def _verdict_cell(history: History, change: Change, word: str, kind: str) -> Cel
 
 
 def _fact_table(history: History, changes: Sequence[FactChange]) -> Table:
-    def rows(of_commit: Sequence[FactChange]) -> list[Row]:
-        return [_fact_row(history, alike) for alike in grouped(of_commit, _row_key).values()]
-
+    rows = [(alike[0].after, _fact_row(history, alike)) for alike in grouped(changes, _row_key).values()]
     columns = {"layer or case": "layer", "quantity": "", "before": "", "now": "", "": ""}
-    return Table(columns, groups=_by_commit(changes, rows))
+    return Table(columns, groups=_by_commit(rows))
 
 
 def _row_key(change: FactChange) -> tuple[Any, ...]:
     """The key of the row. Cases of a layer that differ only in the size share a row, as do layers that are new."""
     layer = "" if change.quantity == LAYER else change.impl
-    return layer, change.quantity, change.was, change.now, change.verdict, change.is_over, change.before.commit
+    ends = change.before.commit, change.after.commit
+    return layer, change.quantity, change.was, change.now, change.verdict, change.is_over, ends
 
 
-def _by_commit(changes: Sequence[Any], rows: Callable[[list[Any]], list[Row]]) -> Groups:
-    """The rows of the changes at each commit, the newest first."""
+def _by_commit(rows: Sequence[tuple[CommitLine, Row]]) -> Groups:
+    """The rows of each commit, the newest commit first."""
     groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for of_commit in reversed(grouped(changes, lambda change: change.after.commit).values()):
-        commit = of_commit[0].after
-        groups[(Cell(commit.name, aside=commit.date[:10]),)] = rows(of_commit)
+    for commit, row in sorted(rows, key=lambda each: each[0].place, reverse=True):
+        groups.setdefault((Cell(commit.name, aside=commit.date[:10]),), []).append(row)
     return groups
 
 
@@ -198,7 +196,7 @@ def _models_now(history: History) -> Table:
     for key, (at, model) in _latest(history, lambda commit: commit.models).items():
         subject, _, metric = key.rpartition(" of=")
         exponent = formatting.if_known(model.exponent_n, "{:.2f}".format)
-        cost, law = _METRICS.get(metric, metric), Cell(model.law, "formula")
+        cost, law = METRICS.get(metric, metric), Cell(model.law, "formula")
         rows.append([Cell(label(subject), "layer"), cost, law, exponent, at.commit[:10]])
     return Table({"layer": "layer", "cost": "", "cost model": "formula", "exponent in n": "n", "at": "at"}, rows)
 
@@ -213,7 +211,7 @@ def _time_table(history: History, changes: Sequence[TimeChange]) -> Table:
         return [Cell(label(change.case), "layer", why=change.kernels), change.text, direct, verdict]
 
     columns = {"case": "layer", "step of the ratios": "", "directly compared": "", "": ""}
-    return Table(columns, groups=_by_commit(changes, lambda of_commit: list(map(row, of_commit))))
+    return Table(columns, groups=_by_commit([(change.after, row(change)) for change in changes]))
 
 
 def _commands(history: History, changes: Sequence[TimeChange], threshold: float, out: Path | None) -> Iterator[str]:
@@ -293,7 +291,7 @@ def _exponents(history: History) -> _SeriesByTitle:
         if any(value is not None for value in values):
             texts = [formatting.if_known(value, "exponent {:.2f}".format) for value in values]
             line = _line(history, parse_finding_id(key).impl, label(subject), values, texts)
-            series.setdefault(_METRICS.get(metric, metric), []).append(line)
+            series.setdefault(METRICS.get(metric, metric), []).append(line)
     return series
 
 

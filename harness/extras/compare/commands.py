@@ -35,7 +35,7 @@ from harness.study.report.document import markdown, show
 
 from .compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from .explanation import trace_pair
-from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns
+from .options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns, names_and_settings
 from .paired_evidence import Rules
 from .report import (
     ADVICE,
@@ -59,14 +59,16 @@ _WORKING_TREE = "."
 
 def run_explain(options: argparse.Namespace) -> int:
     """Trace both sides, show and write what differs, and return the exit status."""
-    words = [options.a, options.b, *map(present_option, options.overrides)]
-    sides = [word for word in words if "=" not in word]
+    sides, overrides = names_and_settings([options.a, options.b, *map(present_option, options.overrides)])
     if len(sides) != 2:
         raise UsageError(f"explain takes two sides, and got {' '.join(sides) or 'none'}: {_FORMS}")
-    overrides = [word for word in words if "=" in word]
     of_commits = any(option.startswith("impl=") for option in overrides)
     if not of_commits:
-        _check_layers(sides)
+        for word in sides:
+            if not _is_layer(word) and (word == _WORKING_TREE or _is_commit(word)):
+                both = "name the layer to compare at both commits, impl=module:Class"
+                raise UsageError(f"'{word}' is a commit: {both}")
+            layer_lookup.check_name(word)
         overrides.append(f"impl={','.join(dict.fromkeys(sides))}")
     config, case = _one_case(overrides, options.config_dir)
     out = config.out or run_directory.unused_path("explain_")
@@ -103,13 +105,6 @@ def run_explain(options: argparse.Namespace) -> int:
 
 def _is_layer(word: str) -> bool:
     return word in layer_lookup.names() or layer_lookup.is_foreign(word)
-
-
-def _check_layers(sides: Sequence[str]) -> None:
-    for word in sides:
-        if not _is_layer(word) and (word == _WORKING_TREE or _is_commit(word)):
-            raise UsageError(f"'{word}' is a commit: name the layer to compare at both commits, impl=module:Class")
-        layer_lookup.check_name(word)
 
 
 def _is_commit(word: str) -> bool:

@@ -146,7 +146,7 @@ class Explanation:
         return {
             "title": self.title,
             "sides": [side.name for side in sides],
-            "total": {name: [getattr(total, name) for total in totals] for name in ("calls", "flops", "bytes")},
+            "total": {name: [getattr(total, name) for total in totals] for name in Total._fields[:3]},
             "peak_bytes": [side.peak_bytes for side in sides],
             "same_operations": self._same,
             "operations": [
@@ -240,13 +240,11 @@ def difference(title: str, a: TracedCall, b: TracedCall, files: tuple[str, str] 
         shares = (abs(now - was) / all_of_it for was, now, all_of_it in zip(before, after, all_counts, strict=True))
         return not is_view, sum(shares)
 
-    def more_bytes(group: Group) -> int:
-        return abs(b.tensor(group)[1] - a.tensor(group)[1])
-
     names = [name for name in sorted({*a.operations, *b.operations}) if a.operation(name)[:3] != b.operation(name)[:3]]
     groups = [group for group in sorted({*a.tensors, *b.tensors}) if a.tensor(group) != b.tensor(group)]
     by_importance = sorted(names, key=importance, reverse=True)
-    return Explanation(title, a, b, by_importance, sorted(groups, key=more_bytes, reverse=True), files)
+    by_bytes = sorted(groups, key=lambda group: -abs(b.tensor(group)[1] - a.tensor(group)[1]))
+    return Explanation(title, a, b, by_importance, by_bytes, files)
 
 
 def trace_pair(title: str, sides: Sequence[tuple[str, str, Executor, Case]], directory: Path) -> Explanation:

@@ -30,12 +30,13 @@ from harness.core.run.executor import Executor
 from harness.core.run.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
 from harness.study.report.document import grouped
 
-from .paired_evidence import PATTERN, Rules, carry_over, ratio_text
+from .paired_evidence import Rules, ratio_text
 from .paired_verdicts import BlockFailed, Host, MeasuredBlocks, Standing, measure_blocks
 from .turn_trial import Turn, TurnTrial, TurnTrialFailed, begin_turns
 
 _T = TypeVar("_T")
 _PATTERNS = ("ABBA", "BAAB")
+_TURNS_OF_PATTERN = 4
 # If a call is longer than a turn, each turn is a call to warm up and a sample; both sides' first turns in a pattern
 # begin with a call of the layer built anew.
 _CALLS_OF_LONG_PATTERN = 10
@@ -114,7 +115,7 @@ def take_block(a: Side, b: Side, timing: Timing, rng: random.Random) -> Block:
 def _take(order: str, sides: Mapping[str, Side], trials: Mapping[str, TurnTrial]) -> Iterator[Turn]:
     """Take all turns. Within a pattern, both sides use the same CPUs and a newly built layer each."""
     for number, name in enumerate(order):
-        place, within = divmod(number, PATTERN)
+        place, within = divmod(number, _TURNS_OF_PATTERN)
         anew = name not in order[number - within : number]
         yield _for_side(sides[name], trials[name].turn, place, anew)
 
@@ -283,8 +284,6 @@ class PairTimer(Host):
     round: int = 0
     # On a shared machine, a trial may be killed through no fault of its own. One failure per case is tolerated.
     failed_once: set[tuple[int, bool]] = field(default_factory=set)
-    # `paired_evidence.carry_over` of the blocks of each control.
-    carry_over: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     # `Block.threads_after` of the blocks of each pair, by the name of the side.
     threads_after: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     # Fork servers are replaced before the next block that is measured.
@@ -304,10 +303,7 @@ class PairTimer(Host):
         """
         self._past = grouped(self.past, _key)
         cases = len(self.pairs)
-        measured = measure_blocks(cases, controls_among(cases), self.take, self.rules, self.seed, self)
-        for index, blocks in measured.controls.items():
-            blocks.carry_over = self.carry_over[index]
-        return measured
+        return measure_blocks(cases, controls_among(cases), self.take, self.rules, self.seed, self)
 
     def begin_round(self, stage: str, number: int) -> None:
         self.stage, self.round = stage, number
@@ -346,9 +342,7 @@ class PairTimer(Host):
                 self.in_blocks_s += row["took_s"]
                 self.blocks += 1
                 self.screen.block(self.used_s)
-                if control:
-                    self.carry_over[index] += carry_over(row["order"], row["min_s"])
-                else:
+                if not control:
                     self._check_threads(index, row.get("threads_after", {}))
                 return float(row["log_ratio"])
             if (index, control) in self.failed_once:

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.option_forms import add_out, add_outputs, add_overrides
@@ -29,6 +30,11 @@ def check_in_turns(config: SweepConfig) -> None:
             f"cache={other[0]}: sides are compared by calls that follow each other, with a hot cache: leave cache out, "
             "or use sweep"
         )
+
+
+def names_and_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words without `=`, which name commits or layers, and those with it."""
+    return [word for word in words if "=" not in word], [word for word in words if "=" in word]
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:

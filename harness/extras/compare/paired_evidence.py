@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from harness.core.stats.interval import Floats, mean_interval
+from harness.core.stats.interval import Floats
 
 # The second measurement has its first look after this many generations. The least p-value of six looks is 6 / 2⁶ < 0.1.
 _FIRST_LOOK_AGAIN = 6
@@ -123,36 +123,6 @@ def _rank_tails(averages: int) -> Floats:
     for rank in range(1, number + 1):
         counts = np.concatenate([counts, np.zeros(rank)]) + np.concatenate([np.zeros(rank), counts])
     return np.minimum(np.cumsum(counts[::-1])[::-1] / 2.0**number, 1.0)
-
-
-# Turns come in patterns of four: ABBA or BAAB.
-PATTERN = 4
-
-
-def carry_over(order: str, seconds: Sequence[float]) -> list[float]:
-    """How much longer the calls of each side take after the other side's turn than after their own, as log ratios.
-
-    `order` names the side of each turn of a block, and `seconds` its time. The layer is built anew before the first
-    turn of a side in a pattern, so only its second turn counts: in ABBA, that of A follows B, and that of B follows B.
-    The result is empty if all patterns of the block are the same, or the log ratio of the medians of each side.
-    """
-    log_ratios = []
-    for side in "AB":
-        times: dict[bool, list[float]] = {True: [], False: []}
-        for at in range(1, len(order)):
-            if order[at] == side and side in order[at - at % PATTERN : at]:
-                times[order[at - 1] == side].append(seconds[at])
-        if times[True] and times[False]:
-            log_ratios.append(float(np.log(np.median(times[False]) / np.median(times[True]))))
-    return log_ratios
-
-
-def mean_ratio(logs: Sequence[float]) -> tuple[float, float, float] | None:
-    """The ratio of the mean of `logs`, and the ends of its 95 % t-interval; None for fewer than three values."""
-    if len(logs) < 3:
-        return None
-    mean, lo, hi = mean_interval(logs)
-    return math.exp(mean), math.exp(lo), math.exp(hi)
 
 
 # Power of the smallest detectable change: a comparison detects it four times in five.

@@ -18,9 +18,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.core.model import formatting
 from harness.study.check.check_rules import Verdict
 
-from .paired_evidence import Evidence, Rules, chance_of_decision, evidence_of, mean_ratio, smallest_detectable
+from .paired_evidence import Evidence, Rules, chance_of_decision, evidence_of, smallest_detectable
 
 
 class BlockFailed(Exception):
@@ -32,7 +33,6 @@ class Blocks:
     """Log ratios of one case: from the first measurement, and from the second if the first flagged the case.
 
     `given_up`: the measurement that counts was stopped, because a decision was unlikely in the time left.
-    `carry_over`: of a control, what `paired_evidence.carry_over` finds in its blocks.
     """
 
     first: list[float] = field(default_factory=list)
@@ -40,7 +40,6 @@ class Blocks:
     flagged: bool = False
     failure: str | None = None
     given_up: bool = False
-    carry_over: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -233,17 +232,12 @@ class PairedResult:
 
 @dataclass(frozen=True)
 class Control:
-    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it.
-
-    `carry_over`: the estimate and the ends of a 95 % interval of how much longer calls take after the other side's turn
-    than after their own, as a ratio. None with fewer than three blocks that tell.
-    """
+    """The result of measuring a case against itself: whether it `differs`, or the `failure` that prevented it."""
 
     case: int
     differs: bool
     evidence: Evidence
     failure: str | None = None
-    carry_over: tuple[float, float, float] | None = None
 
     @property
     def held(self) -> bool:
@@ -263,10 +257,7 @@ def controls_of(measured: MeasuredBlocks, rules: Rules) -> list[Control]:
         called = set.union(*_discoveries(by_case, its_rules.alpha).values()) - failing
         failing |= called
         shown |= by_case if stage == "first" else {case: by_case[case] for case in called}
-    return [
-        Control(case, case in failing, shown[case], blocks.failure, mean_ratio(blocks.carry_over))
-        for case, blocks in measured.controls.items()
-    ]
+    return [Control(case, case in failing, shown[case], blocks.failure) for case, blocks in measured.controls.items()]
 
 
 def invalidated(controls: Sequence[Control]) -> str:
@@ -326,8 +317,11 @@ def _verdict(
         return Verdict.UNDECIDED, f"{side.time} at first, and {why}"
     if shown.p_equivalent <= rules.alpha:
         return Verdict.EQUIVALENT, f"within ±{100 * rules.threshold:g} %"
-    number = f"{shown.blocks} block{'s' if shown.blocks != 1 else ''}"
-    likely = "; probably slower" if shown.lo > 1 else "; probably faster" if shown.hi < 1 else ""
+    number, likely = formatting.counted(shown.blocks, "block"), ""
+    if shown.lo > 1:
+        likely = "; probably slower"
+    elif shown.hi < 1:
+        likely = "; probably faster"
     if not blocks.given_up:
         sure = f"neither a change beyond {100 * rules.threshold:g} % nor equivalence is certain"
         limit = "blocks" if shown.blocks >= rules.most_blocks else "minutes"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from harness.core.model import formatting
@@ -18,10 +19,10 @@ from harness.core.model.sweep_axes import AXES, Case
 from harness.core.results.columns import CaseResult
 from harness.study.check.check_rules import Outcome, Verdict, judge_count
 from harness.study.check.reporters import COLORS, GateReport
-from harness.study.report.document import Cell, Row, Table, show
+from harness.study.report.document import Cell, Row, Table, grouped, show
 
 from . import paired_verdicts
-from .paired_evidence import Rules, ratio_text
+from .paired_evidence import Rules, pseudomedian, ratio_text, signed_rank_interval, walsh_averages
 from .paired_verdicts import Control, MeasuredBlocks, PairedResult
 
 if TYPE_CHECKING:
@@ -84,12 +85,14 @@ class ComparedCase:
 class Comparison:
     """All pairs and the A/A controls. `control` is `held`, `failed`, or `none` if nothing could be timed.
 
-    `explanations` tell where each slower pair differs, or why one could not be traced.
+    `explanations` tell where each slower pair differs, or why one could not be traced. `scaling` are sentences on
+    ratios that grow or fall with n, which count only if the control held.
     """
 
     compared: tuple[ComparedCase, ...]
     controls: tuple[tuple[Case, Control], ...]
     explanations: tuple["Explanation", ...] = ()
+    scaling: tuple[str, ...] = ()
 
     @property
     def control(self) -> str:
@@ -126,7 +129,32 @@ def compare_sides(
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
         compared.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
     controls = [(pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)]
-    return Comparison(tuple(compared), tuple(controls))
+    of_timed = [pairs[number] for number in timed]
+    return Comparison(tuple(compared), tuple(controls), scaling=tuple(_scaling_sentences(of_timed, measured, rules)))
+
+
+# Without a trend of this share of the variance between the lengths, they differ, but not with n.
+_LEAST_EXPLAINED = 0.5
+
+
+def _scaling_sentences(pairs: Sequence[tuple[Case, Case]], measured: MeasuredBlocks, rules: Rules) -> Iterator[str]:
+    """Sentences on ratios that grow or fall with n, over three lengths or more. One run in 20 has a wrong one.
+
+    Each generation before the first look gives one slope of the log ratios over log n. Their signed-rank test needs no
+    correction for looks: no ratio ends a case before the first one.
+    """
+    first = [blocks.first[: rules.fewest_blocks] for blocks in measured.cases]
+    tested = sorted((*pair, logs) for pair, logs in zip(pairs, first, strict=True) if len(logs) == rules.fewest_blocks)
+    by_setting = grouped(tested, lambda each: tuple(case.at("seq_len", 1) for case in each[:2]))
+    series = [members for members in by_setting.values() if len({head.seq_len for _, head, _ in members}) > 2]
+    for members in series:
+        bases, heads, logs = zip(*members, strict=True)
+        log_n = np.log([case.seq_len for case in heads])
+        averages = walsh_averages(rules.means(np.polyfit(log_n, logs, 1)[0].round(9)))
+        lo, hi = signed_rank_interval(averages, rules.alpha / len(series))
+        if (lo > 0 or hi < 0) and np.corrcoef(log_n, np.mean(logs, axis=1))[0, 1] ** 2 > _LEAST_EXPLAINED:
+            power = f"n^{pseudomedian(averages):.2g} ({lo:.2g} to {hi:.2g}) from n={heads[0].seq_len} on"
+            yield f"{pair_label(heads[-1], bases[-1])}: its scaling differs: the ratio of the times goes as {power}."
 
 
 def is_invalidated(pair: ComparedCase, control: str) -> bool:
@@ -332,13 +360,7 @@ def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     if comparison.control == HELD:
         cases = formatting.counted(sum(control.held for _, control in comparison.controls), "case")
         yield f"The A/A control held: {cases}, measured against the base once more."
-    carry_overs = [control.carry_over for _, control in comparison.controls if control.carry_over is not None]
-    if carry_overs:
-        ratio, lo, hi = max(carry_overs)
-        yield (
-            f"A turn of the other side leaves other data in the caches. In the controls, a call after it takes up to "
-            f"×{ratio:.3f} ({lo:.3f} to {hi:.3f}) as long. This affects both sides alike, so no ratio changes."
-        )
+        yield from comparison.scaling
 
 
 def closing_sentence(report: GateReport) -> str:

@@ -22,6 +22,7 @@ from harness.core.model.errors import UsageError, notify
 
 # Directories of a repository that usually hold Python packages: the top, or `src`.
 _ROOTS = ("", "src")
+# Variables that git sets for its hooks. `GIT_INDEX_FILE` is the repository's own index: a checkout would overwrite it.
 _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
@@ -263,18 +264,11 @@ def _remove(top: Path, at: Path) -> None:
         _git(top, "worktree", "remove", "--force", "--force", str(at), refused=refused)
 
 
-def _environment() -> dict[str, str]:
-    """The environment without the variables that git sets for its hooks.
-
-    `GIT_INDEX_FILE`, for example, names the repository's own index, and a checkout would overwrite it.
-    """
-    return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-
-
 def _git(directory: Path, *arguments: str, refused: str, **environment: str) -> str:
     command = ["git", "-C", str(directory), *arguments]
+    usual = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=_environment() | environment)
+        done = subprocess.run(command, capture_output=True, text=True, env=usual | environment)
     except FileNotFoundError as error:
         raise UsageError(f"{refused}: there is no git here") from error
     if done.returncode:

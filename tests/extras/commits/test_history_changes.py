@@ -106,6 +106,7 @@ def test_an_exponent_that_rises_is_worse() -> None:
     steeper = {key: CostModel(law="8nd² + n²", exponent_n=1.5) for key in commit(0).models}
     (change,) = fact_changes(history(commit(0), commit(1, models=steeper)))
     assert (change.now, change.verdict) == ("8nd² + n², exponent 1.5", Verdict.WORSE)
+    assert change.quantity == "Cost model of FLOPs"
 
 
 def test_an_exponent_along_an_own_axis_that_rises_is_worse() -> None:
@@ -220,6 +221,9 @@ def test_a_time_without_a_rise_is_no_drift(log_ratios: list[float]) -> None:
         assert not [change for change in steps(history(*lines)) if change.note]
 
 
+before_a_step = [commit(at, facts={"peak_bytes": 100_000 + 900 * at + 50_000 * (at > 8)}) for at in range(10)]
+
+
 @pytest.mark.parametrize(
     ("lines", "worse"),
     [
@@ -229,6 +233,11 @@ def test_a_time_without_a_rise_is_no_drift(log_ratios: list[float]) -> None:
         ([*(commit(at, **models(1 + 0.03 * at)) for at in range(20)), blessing(19), commit(20, **models(1.57))], []),
         ([commit(at, facts={"peak_bytes": 100_000 + 900 * at}) for at in range(9)], [8]),
         ([commit(at, facts={"peak_bytes": 100_000 + 900 * (at % 2)}) for at in range(9)], []),
+        ([*before_a_step, blessing(9)], [8]),
+        (before_a_step, [8, 9]),
+        ([*before_a_step, blessing(8), blessing(9)], []),
+        ([*before_a_step, blessing(9), commit(10, facts={"peak_bytes": 100_000})], []),
+        ([*(commit(at, **models(1 + 0.03 * at + (at > 8))) for at in range(10)), blessing(9)], [8]),
     ],
 )
 def test_a_drift_of_a_fact_is_worse_though_each_step_is_within_its_tolerance(

@@ -23,8 +23,6 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from harness.extras.compare.paired_evidence import carry_over
-
 ALIKE = int(os.environ.get("HARNESS_BENCH_ALIKE", "10"))
 PLANTED = int(os.environ.get("HARNESS_BENCH_PLANTED", "5"))
 THREADS = os.environ.get("HARNESS_BENCH_THREADS", "1,2").split(",")
@@ -62,6 +60,28 @@ def test_comparisons_of_many_parallel_regions(tmp_path: Path) -> None:
             )
             console.print(f"{head}, threads={threads}: {dict(said)}, {[round(wall) for wall in walls]} s", markup=False)
     console.print(table)
+
+
+# Turns come in patterns of four: ABBA or BAAB.
+PATTERN = 4
+
+
+def carry_over(order: str, seconds: list[float]) -> list[float]:
+    """How much longer the calls of each side take after the other side's turn than after their own, as log ratios.
+
+    `order` names the side of each turn of a block, and `seconds` its time. The layer is built anew before the first
+    turn of a side in a pattern, so only its second turn counts: in ABBA, that of A follows B, and that of B follows B.
+    The result is empty if all patterns of the block are the same, or the log ratio of the medians of each side.
+    """
+    log_ratios = []
+    for side in "AB":
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for at in range(1, len(order)):
+            if order[at] == side and side in order[at - at % PATTERN : at]:
+                times[order[at - 1] == side].append(seconds[at])
+        if times[True] and times[False]:
+            log_ratios.append(float(np.log(np.median(times[False]) / np.median(times[True]))))
+    return log_ratios
 
 
 def _compare(head: str, threads: str, out: Path) -> float:

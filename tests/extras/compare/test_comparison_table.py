@@ -79,12 +79,6 @@ def test_an_interval_stays_on_one_line_at_80_columns_and_the_other_columns_are_f
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_controls_say_how_much_longer_calls_take_after_the_other_sides() -> None:
-    control = replace(blocks(1.0), carry_over=[0.02, 0.021, 0.019, 0.02])
-    text = " ".join(shown(comparison([blocks(1.0)], control)).split())
-    assert "a call after it takes up to ×1.020 (1.019 to 1.022) as long" in text
-
-
 @pytest.mark.parametrize(
     ("found", "sentence"),
     [

@@ -145,12 +145,6 @@ def test_interchangeable_executors_swap_within_a_generation_and_those_of_another
     assert set(served) == {"base", "head" if interchangeable else "control"}
 
 
-def test_a_control_tells_how_much_longer_calls_take_after_the_other_sides(timed: Timed) -> None:
-    measured = timed.time([Pair(A, B)])
-    assert measured.controls[0].carry_over == pytest.approx([math.log(1.5)] * 2 * 16)
-    assert not measured.cases[0].carry_over
-
-
 def test_processes_are_new_every_two_rounds_and_before_anything_is_measured_again(timed: Timed) -> None:
     timed.log_ratio = 0.5
     timed.time([Pair(A, B)])

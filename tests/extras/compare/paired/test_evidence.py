@@ -9,10 +9,8 @@ import pytest
 from harness.extras.compare.paired_evidence import (
     Evidence,
     Rules,
-    carry_over,
     chance_of_decision,
     evidence_of,
-    mean_ratio,
     smallest_detectable,
 )
 
@@ -129,19 +127,3 @@ def test_without_time_there_is_no_chance_and_where_nothing_is_known_yet_there_is
     assert chance_of_decision(clear, 0, 6, RULES) == 0.0
     assert chance_of_decision(clear, 100, 6, RULES) == pytest.approx(1.0)
     assert chance_of_decision(evidence_of(blocks(1.0, 4), RULES), 20, 6, RULES) == 1.0
-
-
-def test_carry_over_is_of_second_turns_after_the_other_side_against_those_after_the_own() -> None:
-    times = {"ABBA": [9.0, 9.0, 1.0, 1.2], "BAAB": [9.0, 9.0, 2.0, 1.1]}
-    # A takes 1.2 after B and 2 after A; B takes 1.1 after A and 1 after B.
-    found = carry_over("ABBABAAB", times["ABBA"] + times["BAAB"])
-    assert found == pytest.approx([math.log(1.2 / 2.0), math.log(1.1 / 1.0)])
-    assert carry_over("ABBAABBA", times["ABBA"] * 2) == []
-
-
-def test_the_interval_of_a_mean_ratio_needs_three_values() -> None:
-    assert mean_ratio([0.1]) is None
-    assert mean_ratio([0.1, 0.2]) is None  # its 95 % interval would reach over a factor of 3
-    found = mean_ratio([0.1, 0.2, 0.3])
-    # Student's t for 2 degrees of freedom is 4.303, and the standard error is 0.1 / √3.
-    assert found == pytest.approx((math.exp(0.2), math.exp(0.2 - 0.2484), math.exp(0.2 + 0.2484)), rel=1e-3)
