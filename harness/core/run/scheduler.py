@@ -18,13 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Traits, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.results.row import REOPEN, row_of, trial_of_row
+from harness.core.results.row import REOPEN, row_of, trial_of_record, trial_of_row
 from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
@@ -72,18 +70,11 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     """Read the finished work of a run, and a notice for each unreadable or repeated row."""
     accumulated, notices = read_run(run)
     cases = [Case(*axes) for axes in accumulated.cases]
-    trials: dict[Case, list[Trial]] = {}
-    every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(accumulated)
-    for group in timed.groups(every, no_probe):
-        columns = [
-            group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s", "gpu_disturbed")
-        ]
-        for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
-            trials[cases[number]] = [
-                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
-                for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
-            ]
+    trials: dict[Case, list[Trial]] = {}
+    for place in timed.places.tolist():
+        trial = trial_of_record(timed.records[place].tolist())
+        trials.setdefault(cases[accumulated.trial_cases[place]], []).append(trial)
 
     def by_case(by_number: Mapping[int, Any]) -> dict[Case, Any]:
         return {cases[number]: value for number, value in by_number.items()}
