@@ -91,14 +91,10 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
 
 def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
-    cells = tuple(map(row.get, FACT_COLUMNS))
-    for name, cell in zip(FACT_COLUMNS, cells, strict=True):
-        if not _FACT_CHECKS[name](cell):
-            return None
     unknown = row.get("facts_unknown", [])
-    if not _every(TEXT)(unknown):
+    if not (_every(TEXT)(unknown) and all(_FACT_CHECKS[name](row.get(name)) for name in FACT_COLUMNS)):
         return None
-    return *cells, "; ".join(unknown) or None
+    return *map(row.get, FACT_COLUMNS), "; ".join(unknown) or None
 
 
 class Row(NamedTuple):
@@ -146,14 +142,15 @@ def read_row(row: StoredRow) -> Row | None:
         return None
     if status not in STATUSES or not isinstance(at, int | float | None):
         return None
-    is_ok, is_timed = status == "ok", status == "ok" and purpose == "time"
+    is_ok = status == "ok"
+    is_timed = is_ok and purpose == "time"
     reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
     read_value = KINDS[purpose].value if is_ok and purpose in KINDS else None
-    value = row.get("own_axes") if not is_ok else read_value and read_value(row)
+    value = read_value and read_value(row)
     if (read_value and value is None) or (is_timed and abs(number) > MOST_ROUND) or not isinstance(reason, str | None):
         return None
-    if not is_ok:
-        value = intern(value) if isinstance(value, str) else None
+    if not is_ok and isinstance(axes := row.get("own_axes"), str):
+        value = intern(axes)
         if not _FACT_CHECKS["own_axes"](value):
             return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.

@@ -120,7 +120,10 @@ def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     by_size: dict[int, list[Path]] = {}
     notices = []
     for path in sorted(paths, key=lambda path: (number_of(path) == 0, _file_order(path))):
-        size = size_of(path)
+        try:
+            size = path.stat().st_size
+        except OSError:  # a broken link: its reader reports the error
+            size = 1
         alike = by_size.setdefault(size, [])
         original = next((earlier for earlier in alike if size and _same_bytes(earlier, path)), None)
         if original is None:
@@ -128,14 +131,6 @@ def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
         else:
             notices.append(f"{path}: a copy of {original.name}, left out")
     return sorted(chain(*by_size.values()), key=_file_order), notices
-
-
-def size_of(path: Path) -> int:
-    """The size of the file in bytes; 1 for an unreadable file, so that its reader reports the error."""
-    try:
-        return path.stat().st_size
-    except OSError:  # a broken link
-        return 1
 
 
 def _same_bytes(path: Path, other: Path) -> bool:

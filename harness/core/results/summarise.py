@@ -75,9 +75,9 @@ class Trials:
     """
 
     def __init__(self, accumulated: RunAccumulator) -> None:
-        records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
-        cases = np.frombuffer(accumulated.trial_cases, dtype=np.int64)
-        rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
+        records = np.asarray(accumulated.records).reshape(-1, len(RECORD))
+        cases = np.asarray(accumulated.trial_cases)
+        rounds = np.asarray(accumulated.trial_rounds)
         self.records = _with_one_gpu_time(records, [axes[_IMPL] for axes in accumulated.cases], cases)
         since = np.array([accumulated.since.get(case, 0) for case in range(len(accumulated.cases))], dtype=np.int64)
         counted = np.flatnonzero(np.arange(len(cases)) >= since[cases])
@@ -86,7 +86,7 @@ class Trials:
         is_first[1:] |= np.diff(rounds[ordered]) != 0
         first = ordered[is_first][np.cumsum(is_first) - 1][~is_first]
         later = ordered[~is_first]
-        differ = ~np.isclose(records[later], records[first], 0, 0, equal_nan=True).all(axis=1)
+        differ = ~np.isclose(records[later], records[first], 0, 0, equal_nan=True).all(1)
         self.repeated = np.stack([later, first, differ], axis=1).tolist()
         self.places = ordered[is_first & ~np.isin(ordered, first[differ])]
         self.counts = np.bincount(cases[self.places], minlength=len(accumulated.cases))
@@ -208,7 +208,7 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
     for later, first, differ in trials.repeated:
         files = [accumulated.trial_files[place] for place in (first, later) if differ]
         yield accumulated.trial_cases[later], f"time, round {accumulated.trial_rounds[later]}", files
-    seen: dict[tuple[int, str, float | None], tuple[Row, str]] = {}
+    seen: dict[Any, tuple[Row, str]] = {}
     for case, row, file in accumulated.others:
         once = row.status == "ok" and row.purpose in _ONCE
         if once or row.at is not None:
@@ -262,7 +262,7 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     """
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
-    groups = list(trials.groups(ok, list(map(probe_kind, cases))))
+    groups = list(trials.groups(ok, [*map(probe_kind, cases)]))
     statistics = [
         trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups
     ]
@@ -315,7 +315,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
         "trials": trials,
         "stop_reason": "interrupted" if status == "ok" else "failed",
         "graph_note": accumulated.graph_notes.get(index) if status == "ok" else None,
-        "host": ",".join(accumulated.hosts[index]) if index in accumulated.hosts else None,
+        "host": ",".join(accumulated.hosts.get(index, ())) or None,
         "own_axes": accumulated.own_axes.get(index),
         **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
         **timed,

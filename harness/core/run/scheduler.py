@@ -221,16 +221,17 @@ class Scheduler:
 
     def _apply_past(self, cases: Collection[Case]) -> None:
         """Finish cases that need no more trials, and write a row for each reopened case."""
+        past = self._past
         for case in sorted(cases):
-            if case in self._past.failures:
-                self._watcher.finished(case, self._past.failures[case][0])
-            elif case in self._past.reopened:
-                status, reason = self._past.reopened[case]
+            if case in past.failures:
+                self._watcher.finished(case, past.failures[case][0])
+            elif case in past.reopened:
+                status, reason = past.reopened[case]
                 self._record(REOPEN, case, TrialOutcome("ok", f"after {status}: {reason}"))
-            if case in self._past.anew:
-                self._record(REOPEN, case, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
-            if case in self._open and case in self._past.facts and self._has_enough_trials(case):
-                self._finish(case, "ok")
+            if case in past.anew:
+                self._record(REOPEN, case, TrialOutcome("ok", past.anew[case], {"anew": True}))
+            if case in past.facts:
+                self._finish_if_enough(case)
 
     def _prepare(self, cases: Collection[Case]) -> None:
         self._apply_past(cases)
@@ -301,10 +302,10 @@ class Scheduler:
 
     def _compile(self, cases: Collection[Case]) -> None:
         """Compile each compiled case before its other trials, so that none of them has to."""
-        compiled = self._compiled.intersection(cases)
-        for case in compiled & self._past.compiles_s.keys():
-            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
-        self._once("compile", compiled - self._past.compiles_s.keys())
+        compiled, compiles_s = self._compiled.intersection(cases), self._past.compiles_s
+        for case in compiled & compiles_s.keys():
+            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
+        self._once("compile", compiled - compiles_s.keys())
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1
@@ -314,11 +315,11 @@ class Scheduler:
         trial = trial_of_row(outcome.entries)
         self._trials[case].append(trial)
         self._disturbance.update_best_probe(case, [trial])
-        if case in self._open and self._has_enough_trials(case):
-            self._finish(case, "ok")
+        self._finish_if_enough(case)
 
-    def _has_enough_trials(self, case: Case) -> bool:
-        return self._disturbance.has_enough_trials(case, self._trials[case])
+    def _finish_if_enough(self, case: Case) -> None:
+        if case in self._open and self._disturbance.has_enough_trials(case, self._trials[case]):
+            self._finish(case, "ok")
 
     def _repeat_disturbed(self) -> None:
         """Repeat the disturbed cases in quiet moments. Disturbance is judged by the best probe of all trials."""
