@@ -7,14 +7,17 @@ the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.polynomial import OwnSize
-from harness.core.model.sweep_axes import AXES, DEFAULTS, Case, Setting
+from harness.core.model.sweep_axes import AXES, DEFAULTS, STATUSES, Case, Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
 MOST_THREADS_AFTER = 0.25
@@ -83,19 +86,17 @@ class CaseResult(Case):
         "the peak of one call beyond weights and inputs, exact to the byte; unknown if the layer also allocates "
         "outside torch",
         "B",
-        gated="peak memory",
+        "peak memory",
     )
     peak_resident_bytes: int | None = _unheld("the same peak as the kernel sees it", "B")
     peak_traced_bytes: int | None = _unheld("the part of the peak that torch's allocator handed out", "B")
     tokens_per_s: float | None = _column("tokens per second at `time_s`, without padding", "token/s")
     flops: int | None = _fact(
-        "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves",
-        "FLOP",
-        gated="flops",
+        "exact work, a multiply-add being 2; for fused kernels, the work that a causal mask leaves", "FLOP", "flops"
     )
-    flops_full: int | None = _fact("the work without a mask", "FLOP", gated="flops without a mask")
-    ops: int | None = _fact("dispatched operations, views included", "1", gated="operations")
-    depth: int | None = _fact("the longest chain of operations that wait for each other", "1", gated="depth")
+    flops_full: int | None = _fact("the work without a mask", "FLOP", "flops without a mask")
+    ops: int | None = _fact("dispatched operations, views included", "1", "operations")
+    depth: int | None = _fact("the longest chain of operations that wait for each other", "1", "depth")
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
     weights_bytes: int | None = _fact(
@@ -169,9 +170,7 @@ class CaseResult(Case):
         "possible. Without either, `time_s` is empty, and `wall_call_s` is the time that is known"
     )
     queue_held: float | None = _column(
-        "on a GPU: the share of samples whose launches were all enqueued before the first began",
-        "1",
-        "mean",
+        "on a GPU: the share of samples whose launches were all enqueued before the first began", "1", "mean"
     )
     graph_s: float | None = _column("on a GPU: the time of a call replayed as a CUDA graph", "s", "median")
     hot_gpu_s: float | None = _column(
@@ -303,10 +302,10 @@ class CaseResult(Case):
 def _table() -> dict[str, Column]:
     hints = get_type_hints(CaseResult)
     columns = {}
-    for name in (column.name for column in fields(CaseResult)):
+    for name, of_class in CaseResult.__dataclass_fields__.items():
         # `T | None` has the type T.
         kind = (get_args(hints[name]) or (hints[name],))[0]
-        described = dict(CaseResult.__dataclass_fields__[name].metadata)
+        described = dict(of_class.metadata)
         if name in AXES:
             described = {"unit": AXES[name].unit, "about": AXES[name].help}
         if kind in (int, float):
@@ -321,6 +320,9 @@ def _table() -> dict[str, Column]:
 COLUMNS = _table()
 # Exact facts of a call, which a facts row holds under the same names.
 FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
+# Results that are numbers, and those that are taken before a case can fail in a timed trial.
+_NUMBERS = [name for name, column in COLUMNS.items() if column.type is not str and name not in (*AXES, "trials")]
+_TAKEN_BEFORE = (*FACT_COLUMNS, "compile_s", "flops_per_byte")
 # Facts whose changes from commit to commit are reported, and their names in sentences.
 FACT_NAMES = {
     "flops": "FLOPs",
@@ -332,12 +334,6 @@ FACT_NAMES = {
 # Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
 _EXACT = (name for name, column in COLUMNS.items() if column.exact)
 COUNTS = tuple(sorted(_EXACT, key=lambda name: COLUMNS[name].unit == "B"))
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 # The columns of whole numbers.
 WHOLE = frozenset(name for name, column in COLUMNS.items() if column.type is int)
 
@@ -350,13 +346,13 @@ def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
     import pandas as pd  # imported here to keep a sweep that only counts its cases fast
 
     lines = list(lines)
-    cells = dict(zip(COLUMNS, zip(*map(attrgetter(*COLUMNS), lines), strict=True), strict=False))
+    cells = {name: list(map(attrgetter(name), lines)) for name in COLUMNS}
     sizes_of_lines = [own_axes.sizes_by_name(line.own_axes, line.options) for line in lines]
     for name in own_axes.varied_axes(lines):
-        cells[f"layer.{name}" if name in COLUMNS else name] = tuple(sizes.get(name) for sizes in sizes_of_lines)
+        cells[f"layer.{name}" if name in COLUMNS else name] = [sizes.get(name) for sizes in sizes_of_lines]
     # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
-    whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE if name in cells}
-    return pd.DataFrame({**cells, **whole}, columns=list(dict.fromkeys((*COLUMNS, *cells)))).convert_dtypes()
+    whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE}
+    return pd.DataFrame(cells | whole).convert_dtypes()
 
 
 # Default values of columns that the table lacks.
@@ -398,6 +394,15 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
     return with_own_axes(lines.values())
 
 
+def evident_line(cells: dict[str, Any]) -> CaseResult:
+    """The line with these cells, but without times of a failed case and without any number of an incorrect one."""
+    status = cells["status"]
+    for name in _NUMBERS:
+        if status == "incorrect" or (status != "ok" and name not in _TAKEN_BEFORE):
+            cells[name] = None
+    return CaseResult(**cells)
+
+
 def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     """The lines, with the last known `own_axes` of each layer: a case whose facts failed has none itself."""
     lines = list(lines)
@@ -421,7 +426,7 @@ def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
     ends = [values[name] for name in ("time_lo_s", "time_s", "time_hi_s") if values[name] is not None]
     if ends != sorted(ends):
         raise UsageError(f"time_s={values['time_s']} is not within {values['time_lo_s']} to {values['time_hi_s']}")
-    return CaseResult(**values)
+    return evident_line(values)
 
 
 def _read(name: str, value: Any) -> Any:
@@ -435,9 +440,11 @@ def _read(name: str, value: Any) -> Any:
             # The ends of an interval may be 0 or infinite; a time may not.
             if seconds >= 0 if name in _ENDS else 0 < seconds < math.inf:
                 return seconds
-        else:
+        elif name != "status" or value in STATUSES:
             return str(value) if COLUMNS[name].type is str else value
     except (ValueError, OverflowError, TypeError):
         pass
     kind = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
+    if name == "status":
+        kind = f"one of {', '.join(STATUSES)}"
     raise UsageError(f"{name}={value!r} is not {kind}")

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, NamedTuple
@@ -52,8 +52,14 @@ def trial_of_row(row: StoredRow) -> Trial:
     record = record_of_row(row)
     if record is None:
         raise KeyError("samples_s")
-    value_s, median_s, wall_s, *_ = record
-    return Trial(value_s, median_s, wall_s, row.get("probe_s"), bool(row.get("gpu_disturbed")))
+    return trial_of_record(record)
+
+
+def trial_of_record(record: Sequence[float]) -> Trial:
+    """The trial with the numbers of `RECORD`."""
+    value_s, median_s, wall_s, probe_s, *_ = record
+    is_disturbed = record[RECORD.index("gpu_disturbed")] > 0
+    return Trial(value_s, median_s, wall_s, probe_s if probe_s > 0 else None, is_disturbed)
 
 
 def record_of_row(row: StoredRow) -> "array[float] | None":
@@ -85,19 +91,10 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
 
 def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
     """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
-    cells = tuple(map(row.get, FACT_COLUMNS))
-    for name, cell in zip(FACT_COLUMNS, cells, strict=True):
-        if cell is not None and not _FACT_CHECKS[name](cell):
-            return None
     unknown = row.get("facts_unknown", [])
-    if not (LIST(unknown) and all(map(TEXT, unknown))):
+    if not (_every(TEXT)(unknown) and all(_FACT_CHECKS[name](row.get(name)) for name in FACT_COLUMNS)):
         return None
-    return *cells, "; ".join(unknown) or None
-
-
-def _compile_s_of_row(row: StoredRow) -> float | None:
-    seconds = row.get("compile_s")
-    return seconds if AT_LEAST_0(seconds) else None
+    return *map(row.get, FACT_COLUMNS), "; ".join(unknown) or None
 
 
 class Row(NamedTuple):
@@ -145,15 +142,16 @@ def read_row(row: StoredRow) -> Row | None:
         return None
     if status not in STATUSES or not isinstance(at, int | float | None):
         return None
-    is_ok, is_timed = status == "ok", status == "ok" and purpose == "time"
+    is_ok = status == "ok"
+    is_timed = is_ok and purpose == "time"
     reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
     read_value = KINDS[purpose].value if is_ok and purpose in KINDS else None
-    value = row.get("own_axes") if not is_ok else read_value and read_value(row)
+    value = read_value and read_value(row)
     if (read_value and value is None) or (is_timed and abs(number) > MOST_ROUND) or not isinstance(reason, str | None):
         return None
-    if not is_ok:
-        value = intern(value) if isinstance(value, str) else None
-        if value is not None and not _FACT_CHECKS["own_axes"](value):
+    if not is_ok and isinstance(axes := row.get("own_axes"), str):
+        value = intern(axes)
+        if not _FACT_CHECKS["own_axes"](value):
             return None
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
@@ -178,8 +176,12 @@ def none_or(fits: Check) -> Check:
     return lambda value: value is None or fits(value)
 
 
+def _every(fits: Check) -> Check:
+    return lambda value: LIST(value) and all(map(fits, value))
+
+
 def list_of(fits: Check) -> Check:
-    return lambda value: LIST(value) and bool(value) and all(map(fits, value))
+    return lambda value: value != [] and _every(fits)(value)
 
 
 def _row_of(*cells: Check) -> Check:
@@ -189,8 +191,7 @@ def _row_of(*cells: Check) -> Check:
 
 
 def rows_of(*cells: Check) -> Check:
-    fits = _row_of(*cells)
-    return lambda value: LIST(value) and all(map(fits, value))
+    return _every(_row_of(*cells))
 
 
 # A claim or a list of block sizes has some hundred characters.
@@ -198,15 +199,15 @@ _LONGEST_JSON = 4000
 
 
 def _json_of(fits: Check) -> Check:
-    """A check for text that is JSON, not very long or deep, whose content fits."""
+    """A check for None, or text that is JSON, not very long or deep, whose content fits."""
 
-    def is_json(text: str) -> bool:
+    def is_json(text: Any) -> bool:
         try:
             return len(text) <= _LONGEST_JSON and fits(json.loads(text))
-        except (ValueError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             return False
 
-    return is_json
+    return none_or(is_json)
 
 
 def texts_by_name(value: Any) -> bool:
@@ -219,9 +220,8 @@ COUNT, _whole = _number(0, (int,)), _number(types=(int,))
 FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
 OBJECT, LIST = _of_type(dict), _of_type(list)
 _OF_TYPES = {str: TEXT, int: COUNT, float: AT_LEAST_0}
-_FACT_CHECKS = {
-    **{name: _OF_TYPES[COLUMNS[name].type] for name in FACT_COLUMNS},
-    "transient_bytes": _whole,  # the remainder of a peak may be negative
+_FACT_CHECKS = {name: none_or(_OF_TYPES[COLUMNS[name].type]) for name in FACT_COLUMNS} | {
+    "transient_bytes": none_or(_whole),  # the remainder of a peak may be negative
     "block_sizes": _json_of(rows_of(COUNT, COUNT)),
     "claims": _json_of(texts_by_name),
     "own_axes": _json_of(lambda value: OBJECT(value) and rows_of(TEXT, POSITIVE)([*value.values()])),
@@ -287,14 +287,14 @@ KINDS = {
     "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(
         {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
-        _compile_s_of_row,
+        lambda row: row["compile_s"] if AT_LEAST_0(row.get("compile_s")) else None,
         calls_layer=True,
         once=True,
         handler="harness.core.trial.compilation:measure_compilation",
     ),
     "facts": TrialKind(
         {
-            **{name: none_or(fits) for name, fits in _FACT_CHECKS.items()},
+            **_FACT_CHECKS,
             "inputs_bytes": COUNT,
         },
         facts_of_row,

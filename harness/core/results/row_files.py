@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from sys import intern
@@ -117,27 +117,20 @@ def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
     A writer numbers its file. Of two equal files, the one without a number is therefore the copy.
     """
-    kept, notices = [], []
-    sizes = {path: size_of(path) for path in paths}
-    by_size = sorted(sizes, key=lambda path: (sizes[path], number_of(path) == 0, _file_order(path)))
-    for size, alike in groupby(by_size, key=sizes.__getitem__):
-        originals: list[Path] = []
-        for path in alike:
-            original = next((earlier for earlier in originals if size and _same_bytes(earlier, path)), None)
-            if original is None:
-                originals.append(path)
-            else:
-                notices.append(f"{path}: a copy of {original.name}, left out")
-        kept += originals
-    return sorted(kept, key=_file_order), notices
-
-
-def size_of(path: Path) -> int:
-    """The size of the file in bytes; 1 for an unreadable file, so that its reader reports the error."""
-    try:
-        return path.stat().st_size
-    except OSError:  # a broken link
-        return 1
+    by_size: dict[int, list[Path]] = {}
+    notices = []
+    for path in sorted(paths, key=lambda path: (number_of(path) == 0, _file_order(path))):
+        try:
+            size = path.stat().st_size
+        except OSError:  # a broken link: its reader reports the error
+            size = 1
+        alike = by_size.setdefault(size, [])
+        original = next((earlier for earlier in alike if size and _same_bytes(earlier, path)), None)
+        if original is None:
+            alike.append(path)
+        else:
+            notices.append(f"{path}: a copy of {original.name}, left out")
+    return sorted(chain(*by_size.values()), key=_file_order), notices
 
 
 def _same_bytes(path: Path, other: Path) -> bool:
@@ -163,19 +156,23 @@ _INCOMPLETE = "a row without what every row must hold"
 
 
 @dataclass
-class Reading:
-    """The result of reading a file: the skipped lines by reason, and the first skipped ones."""
+class SkippedLines:
+    """The lines of a run that are no rows: a sentence for each of the first, and the number of others by reason."""
 
-    path: Path
-    lines: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    first: list[tuple[int, str]] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
 
-    def leave_out(self, number: int, why: str) -> None:
-        """Count line `number` as skipped. The first line is number 1."""
-        self.left_out[why] += 1
-        if len(self.first) < NAMED:
-            self.first.append((number, why))
+    def add(self, path: Path, number: int, why: str) -> None:
+        """Count line `number` of the file as skipped. The first line is number 1."""
+        if len(self.named) < NAMED:
+            self.named.append(f"{path}:{number}: {why}, left out")
+        else:
+            self.others[why] += 1
+
+    def notices(self) -> list[str]:
+        """A notice for each of the first skipped lines, with file and number, and one that counts the others."""
+        more = ", ".join(f"{number:,} × {why}" for why, number in self.others.items())
+        return [*self.named, f"left out beside these: {more}"] if more else self.named
 
 
 def row_paths(run: Path) -> list[Path]:
@@ -183,30 +180,27 @@ def row_paths(run: Path) -> list[Path]:
     return without_duplicates(_files(run))[0]
 
 
-def read_file(path: Path, take: Callable[[dict[str, Any]], bool]) -> Reading:
+def read_file(path: Path, take: Callable[[dict[str, Any]], bool], skipped: SkippedLines) -> None:
     """Call `take` with every whole row of this schema. It returns whether the row holds all required entries."""
-    reading = Reading(path)
+    number = 0
     try:
-        _read_rows(reading, take)
+        with path.open("rb", buffering=2**20) as file:
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
+                if why := _why_skipped(line, take):
+                    skipped.add(path, number, why)
     except OSError as error:  # a bad sector of the disk, or no regular file
-        reading.leave_out(reading.lines + 1, f"cannot be read from here on ({error.strerror})")
-    return reading
+        skipped.add(path, number + 1, f"cannot be read from here on ({error.strerror})")
 
 
-def _read_rows(reading: Reading, take: Callable[[dict[str, Any]], bool]) -> None:
-    with reading.path.open("rb", buffering=2**20) as file:
-        for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
-            reading.lines = number
-            try:
-                row = orjson.loads(line)
-            except ValueError:
-                reading.leave_out(number, _TORN)
-                continue
-            schema = row.get("schema") if isinstance(row, dict) else None
-            if schema != SCHEMA:
-                reading.leave_out(number, _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
-            elif not take(row):
-                reading.leave_out(number, _INCOMPLETE)
+def _why_skipped(line: bytes, take: Callable[[dict[str, Any]], bool]) -> str:
+    try:
+        row = orjson.loads(line)
+    except ValueError:
+        return _TORN
+    schema = row.get("schema") if isinstance(row, dict) else None
+    if schema != SCHEMA:
+        return _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN
+    return "" if take(row) else _INCOMPLETE
 
 
 def duplicate_notices(run: Path) -> list[str]:
@@ -218,22 +212,6 @@ def duplicate_notices(run: Path) -> list[str]:
 def _files(run: Path) -> list[Path]:
     """The regular files of rows. Reading a pipe would block, and a device never ends."""
     return [path for path in (run / "rows").glob("*.jsonl") if path.is_file()]
-
-
-def damage_notices(readings: Iterable[Reading]) -> list[str]:
-    """A notice for each skipped line, with file and number, in the order of `row_paths`.
-
-    If there are very many, notices name the first few, and one more notice counts the others.
-    """
-    left_out: Counter[str] = Counter()
-    kept = []
-    for reading in readings:
-        kept += [(f"{reading.path}:{number}", why) for number, why in reading.first]
-        left_out += reading.left_out
-    sentences = [f"{place}: {why}, left out" for place, why in kept[:NAMED]]
-    left_out.subtract(why for _, why in kept[:NAMED])
-    more = ", ".join(f"{number:,} × {why}" for why, number in left_out.items() if number)
-    return [*sentences, f"left out beside these: {more}"] if more else sentences
 
 
 Axes = tuple[Any, ...]
@@ -252,11 +230,12 @@ class RunAccumulator:
     - Why no CUDA graph of the case was timed, in the first trial that says so (`graph_notes`).
     - The first trial that counts, for a case that was timed anew (`since`).
     - The highest round in any row, whether its trial counts or not (`rounds`).
-    - The last facts, as the cells of `FACTS` (`facts`).
-    - The last compile time, in seconds (`compiles_s`).
+    - The facts, as the cells of `FACTS`, in which all rows agree (`facts`).
+    - The compile time in seconds, or None if rows differ (`compiles_s`).
 
-    Timed trials are kept in the order of the rows: the case (`trial_cases`), the round (`trial_rounds`) and the
-    `RECORD` (`records`) of each. All other rows are kept in `others`, with the case.
+    Timed trials are kept in the order of the rows: the case (`trial_cases`), the round (`trial_rounds`), the name of
+    the file (`trial_files`) and the `RECORD` (`records`) of each. All other rows are kept in `others`, with the case
+    and the file. `file` is the one that is read.
     """
 
     def __init__(self) -> None:
@@ -269,11 +248,13 @@ class RunAccumulator:
         self.since: dict[int, int] = {}
         self.rounds: dict[int, int] = {}
         self.facts: dict[int, tuple[Any, ...]] = {}
-        self.compiles_s: dict[int, float] = {}
-        self.others: list[tuple[int, Row]] = []
+        self.compiles_s: dict[int, float | None] = {}
+        self.others: list[tuple[int, Row, str]] = []
         self.trial_cases = array("q")
         self.trial_rounds = array("q")
         self.records = array("d")
+        self.trial_files: list[str] = []
+        self.file = ""
 
     def add(self, row: StoredRow) -> bool:
         """Add a row. Return False, and add nothing, if a required value is missing or invalid.
@@ -296,6 +277,7 @@ class RunAccumulator:
                 self.graph_notes.setdefault(case, intern(note))
             self.trial_cases.append(case)
             self.trial_rounds.append(number)
+            self.trial_files.append(self.file)
             self.records += value
         else:
             self._enter(case, read)
@@ -303,7 +285,7 @@ class RunAccumulator:
 
     def _enter(self, case: int, row: Row) -> None:
         """Enter a row that is no timed trial."""
-        self.others.append((case, row))
+        self.others.append((case, row, self.file))
         if row.purpose == REOPEN:
             self.failures.pop(case, None)
             if row.anew:
@@ -314,9 +296,12 @@ class RunAccumulator:
             self.failures.setdefault(case, (row.status, row.reason))
             self.own_axes[case] = row.value
         elif row.purpose == "facts":
-            self.facts[case] = row.value
-        elif row.purpose == "compile":
-            self.compiles_s[case] = row.value
+            earlier = self.facts.setdefault(case, row.value)
+            if earlier != row.value:
+                alike = [cell if cell == other else None for cell, other in zip(earlier, row.value, strict=True)]
+                self.facts[case] = *alike[:-1], "two rows of its facts differ"
+        elif row.purpose == "compile" and self.compiles_s.setdefault(case, row.value) != row.value:
+            self.compiles_s[case] = None
 
     def _number(self, data: Any) -> int | None:
         """The number of the case with these axes; None if `data` does not describe a case."""
@@ -338,5 +323,8 @@ class RunAccumulator:
 def read_run(run: Path) -> tuple[RunAccumulator, list[str]]:
     """Accumulate all rows of a run. Return the accumulator and a notice for each invalid line and each copied file."""
     accumulated = RunAccumulator()
-    readings = [read_file(path, accumulated.add) for path in row_paths(run)]
-    return accumulated, [*duplicate_notices(run), *damage_notices(readings)]
+    skipped = SkippedLines()
+    for path in row_paths(run):
+        accumulated.file = path.name
+        read_file(path, accumulated.add, skipped)
+    return accumulated, [*duplicate_notices(run), *skipped.notices()]

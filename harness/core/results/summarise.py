@@ -5,7 +5,6 @@ numbers, NaN marks a missing value. In the cells of a line, None does.
 """
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,8 @@ from harness.core.stats.estimate import (
     trial_statistics,
 )
 
-from .columns import COLUMNS, CaseResult, Column, with_own_axes
-from .row import FACTS, KINDS, RECORD
+from .columns import COLUMNS, CaseResult, Column, evident_line, with_own_axes
+from .row import FACTS, KINDS, RECORD, Row
 from .row_files import NAMED, RunAccumulator, StoredRow, read_run
 
 # Purposes that are measured once per case.
@@ -68,36 +67,40 @@ class Group:
 class Trials:
     """The timed trials of all cases, by the case numbers of the accumulator.
 
-    If a round was read twice, the later reading replaces the first and takes its position. All such
-    repetitions are listed in `repeated`, as cases and rounds. Trials from before a case was begun anew do not count.
+    `places` are those of the trials that count in `records`, ordered by case and round.
+
+    If a round was read several times, it counts once, or not at all if its readings differ. `repeated` lists each later
+    reading: its place among all trials, that of the first, and whether they differ. Trials from before a case was
+    begun anew do not count.
     """
 
     def __init__(self, accumulated: RunAccumulator) -> None:
-        records = np.frombuffer(accumulated.records, dtype=np.float64).reshape(-1, len(RECORD))
-        cases = np.frombuffer(accumulated.trial_cases, dtype=np.int64)
-        rounds = np.frombuffer(accumulated.trial_rounds, dtype=np.int64)
-        self._records = _with_one_gpu_time(records, [axes[_IMPL] for axes in accumulated.cases], cases)
+        records = np.asarray(accumulated.records).reshape(-1, len(RECORD))
+        cases = np.asarray(accumulated.trial_cases)
+        rounds = np.asarray(accumulated.trial_rounds)
+        self.records = _with_one_gpu_time(records, [axes[_IMPL] for axes in accumulated.cases], cases)
         since = np.array([accumulated.since.get(case, 0) for case in range(len(accumulated.cases))], dtype=np.int64)
         counted = np.flatnonzero(np.arange(len(cases)) >= since[cases])
-        self._rows = counted[_in_order(cases[counted], rounds[counted])]
-        again = np.setdiff1d(counted, self._rows)
-        self.repeated = cases[again].tolist(), rounds[again].tolist()
-        self.counts = np.bincount(cases[self._rows], minlength=len(accumulated.cases))
+        ordered = counted[np.lexsort((rounds[counted], cases[counted]))]  # stable: readings of a round keep their order
+        is_first = np.diff(cases[ordered], prepend=-1) != 0
+        is_first[1:] |= np.diff(rounds[ordered]) != 0
+        first = ordered[is_first][np.cumsum(is_first) - 1][~is_first]
+        later = ordered[~is_first]
+        differ = ~np.isclose(records[later], records[first], 0, 0, equal_nan=True).all(1)
+        self.repeated = np.stack([later, first, differ], axis=1).tolist()
+        self.places = ordered[is_first & ~np.isin(ordered, first[differ])]
+        self.counts = np.bincount(cases[self.places], minlength=len(accumulated.cases))
         self._starts = np.cumsum(self.counts) - self.counts
 
-    def best_probes(self, of_cases: Sequence[Hashable]) -> Floats:
-        """The best probe time of the kind of each case (cases,); NaN without a probe."""
-        kind = _numbered(of_cases)
-        best = np.full(len(set(of_cases)), np.nan)
-        np.fmin.at(best, np.repeat(kind, self.counts), self._records[self._rows, RECORD.index("probe_s")])
-        return best[kind]
-
-    def groups(self, chosen: NDArray[np.bool_], best_probe_s: Floats) -> Iterator[Group]:
-        """Group the chosen cases that have trials by their number of trials."""
+    def groups(self, chosen: NDArray[np.bool_], probe_kinds: Sequence[Hashable]) -> Iterator[Group]:
+        """Group the chosen cases that have trials by their number of trials. Each case has a kind of probe."""
+        kind = _numbered(probe_kinds)
+        best = np.full(len(kind), np.nan)
+        np.fmin.at(best, np.repeat(kind, self.counts), self.records[self.places, RECORD.index("probe_s")])
         for count in np.unique(self.counts[chosen & (self.counts > 0)]).tolist():
             cases = np.flatnonzero(chosen & (self.counts == count))
-            rows = self._rows[self._starts[cases][:, None] + np.arange(count)]
-            yield Group(cases, best_probe_s[cases], self._records, rows)
+            rows = self.places[self._starts[cases][:, None] + np.arange(count)]
+            yield Group(cases, best[kind[cases]], self.records, rows)
 
 
 def _numbered(names: Sequence[Hashable]) -> Numbers:
@@ -144,15 +147,6 @@ def _gpu_time_by(group: Group) -> list[str | None]:
     return np.select(ways, ["", "graph", "held"], np.array(None)).tolist()
 
 
-def _in_order(cases: Numbers, rounds: Numbers) -> Numbers:
-    """Indices of the trials that count, sorted by case, then by when each round was first read."""
-    places = np.lexsort((rounds, cases))  # a stable sort: repeated readings of a round keep their order
-    changes = (np.diff(cases[places]) != 0) | (np.diff(rounds[places]) != 0)
-    first = places[np.append(True, changes)[: len(places)]]
-    last = places[np.append(changes, True)[: len(places)]]
-    return last[np.lexsort((first, cases[first]))]
-
-
 def optional_cells(column: Floats) -> list[float | None]:
     """The numbers (N,) of a column as Python floats, with None for NaN."""
     return [None if value != value else value for value in column.tolist()]
@@ -193,30 +187,34 @@ def _combined(group: Group, column: Column) -> list[Any]:
 def duplicate_row_notices(run: Path, accumulated: RunAccumulator, trials: Trials) -> list[str]:
     """A notice for each of the first `NAMED` repeated rows, and one that counts the others.
 
-    Repeated rows have the same case, purpose and round. Each of them counts once.
+    Repeated rows have the same case, purpose and round. Those with different values come first.
     """
-    cases = list(accumulated.cases)
-    duplicates = [f"{Case(*cases[case])}, {what}" for case, what in _duplicates(accumulated, trials)]
-    notices = [f"{run / 'rows'}: {duplicate}: there twice, counts once" for duplicate in duplicates[:NAMED]]
+    cases, notices = list(accumulated.cases), []
+    duplicates = sorted(_duplicates(accumulated, trials), key=lambda duplicate: not duplicate[2])
+    for case, what, files in duplicates[:NAMED]:
+        both = " and ".join(dict.fromkeys(files))
+        how = f" with different values, in {both}: numbers that differ do not count" if both else ", counts once"
+        notices.append(f"{run / 'rows'}: {Case(*cases[case])}, {what}: there twice{how}")
     more = len(duplicates) - len(notices)
-    return [*notices, f"{run / 'rows'}: {more:,} more rows there twice, each counts once"] if more else notices
+    return [*notices, f"{run / 'rows'}: {more:,} more rows there twice"] if more else notices
 
 
-def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str]]:
-    """The case and the kind of each repeated row.
+def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[int, str, list[str]]]:
+    """The case and the kind of each repeated row, and the files of both rows if they differ.
 
     A case has facts and a compile time once. A case is verified each time the sweep continues, and may fail at each
     attempt. Rows of these kinds are distinguished by the time they were written.
     """
-    for case, number in zip(*trials.repeated, strict=True):
-        yield int(case), f"time, round {number}"
-    seen: Counter[tuple[int, str, float | None]] = Counter()
-    for case, row in accumulated.others:
+    for later, first, differ in trials.repeated:
+        files = [accumulated.trial_files[place] for place in (first, later) if differ]
+        yield accumulated.trial_cases[later], f"time, round {accumulated.trial_rounds[later]}", files
+    seen: dict[Any, tuple[Row, str]] = {}
+    for case, row, file in accumulated.others:
         once = row.status == "ok" and row.purpose in _ONCE
         if once or row.at is not None:
-            seen[case, row.purpose, None if once else row.at] += 1
-    for (case, purpose, _), times in seen.items():
-        yield from [(case, purpose)] * (times - 1)
+            earlier, its_file = seen.setdefault((case, row.purpose, None if once else row.at), (row, file))
+            if earlier is not row:
+                yield case, row.purpose, [its_file, file] if earlier._replace(at=row.at) != row else []
 
 
 def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]) -> dict[str, list[Any]]:
@@ -264,7 +262,7 @@ def _lines_of(accumulated: RunAccumulator, trials: Trials, limits: Limits) -> li
     """
     cases = [Case(*axes) for axes in accumulated.cases]
     ok = np.array([index not in accumulated.failures for index in range(len(cases))], dtype=bool)
-    groups = list(trials.groups(ok, trials.best_probes([probe_kind(case) for case in cases])))
+    groups = list(trials.groups(ok, [*map(probe_kind, cases)]))
     statistics = [
         trial_statistics(group.column("value_s"), group.column("median_s"), group.quiet()) for group in groups
     ]
@@ -317,7 +315,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
         "trials": trials,
         "stop_reason": "interrupted" if status == "ok" else "failed",
         "graph_note": accumulated.graph_notes.get(index) if status == "ok" else None,
-        "host": ",".join(accumulated.hosts[index]) if index in accumulated.hosts else None,
+        "host": ",".join(accumulated.hosts.get(index, ())) or None,
         "own_axes": accumulated.own_axes.get(index),
         **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
         **timed,
@@ -327,7 +325,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
     tokens = cells["real_tokens"] if case.mode != "decode" and cells["real_tokens"] else case.tokens
     cells["tokens_per_s"] = _ratio(tokens, cells["time_s"])
     cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
-    return CaseResult(**cells)
+    return evident_line(cells)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
@@ -338,8 +336,9 @@ def _timed(group: Group, statistics: TrialStatistics, ends: Floats, limits: Limi
     """The columns computed from timed trials."""
     ways = _gpu_time_by(group)
     # A time that includes launches is another quantity than the time of a GPU.
-    disturbed = (~group.quiet()).sum(axis=1).astype(float)
-    probed = (~np.isnan(group.column("probe_s"))).sum(axis=1).astype(float)
+    quiet, probe_s = group.quiet(), group.column("probe_s")
+    disturbed = (~quiet).sum(axis=1).astype(float)
+    probed = (~np.isnan(probe_s)).sum(axis=1).astype(float)
     estimated = [None if way is None else time for way, time in zip(ways, estimates(statistics, ends), strict=True)]
     return {
         "time_s": [time and time.time_s for time in estimated],
@@ -350,8 +349,8 @@ def _timed(group: Group, statistics: TrialStatistics, ends: Floats, limits: Limi
         "stop_reason": _stop_reasons(group, statistics, limits),
         "disturbed_share": optional_cells(optional_ratio(disturbed, probed)),
         **{name: _combined(group, column) for name, column in COLUMNS.items() if column.each},
-        "probe_s": optional_cells(medians(np.where(counted(group.quiet()), group.column("probe_s"), np.nan))),
-        **bimodality_of_groups(group, group.column("median_s"), group.quiet()),
+        "probe_s": optional_cells(medians(np.where(counted(quiet), probe_s, np.nan))),
+        **bimodality_of_groups(group, group.column("median_s"), quiet),
     }
 
 
@@ -361,15 +360,15 @@ def _stop_reasons(group: Group, statistics: TrialStatistics, limits: Limits) -> 
     The sweep judged each case by the best probe time so far. If the rule would not stop a case by the best of the whole
     run, it is applied with the case's own best probe time. If that stops the case, the reason is `disturbed`.
     """
-    values_s = group.column("value_s").tolist()
+    values_s, probe_s = group.column("value_s"), group.column("probe_s")
     walls_s = group.column("wall_s").sum(axis=1).tolist()
     of_run = group.quiet().tolist()
-    of_itself = is_quiet(group.column("probe_s"), np.fmin.reduce(group.column("probe_s"), axis=1)[:, None])
+    of_itself = is_quiet(probe_s, np.fmin.reduce(probe_s, axis=1)[:, None])
     # The intervals from the cases' own trials decide when to stop.
     estimated = estimates(statistics)
-    alone = estimates(trial_statistics(group.column("value_s"), group.column("median_s"), of_itself))
+    alone = estimates(trial_statistics(values_s, group.column("median_s"), of_itself))
     stops = []
-    for case, values in enumerate(values_s):
+    for case, values in enumerate(values_s.tolist()):
         reason = reason_of(values, of_run[case], walls_s[case], estimated[case].half_width, limits)
         if reason is None:
             by_itself = reason_of(values, of_itself[case].tolist(), walls_s[case], alone[case].half_width, limits)

@@ -90,7 +90,7 @@ class CompilePolicy:
         if outcome.values.get("compiled"):
             self._found.add(case.impl)
         if purpose == "compile":
-            self._compile_s[case] = outcome.values.get("compile_s", 0.0)
+            self._compile_s[case] = outcome.values.get("compile_s") or 0.0
 
 
 class Executor:

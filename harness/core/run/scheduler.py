@@ -18,13 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Traits, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.results.row import REOPEN, row_of, trial_of_row
+from harness.core.results.row import REOPEN, row_of, trial_of_record, trial_of_row
 from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
@@ -72,18 +70,11 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     """Read the finished work of a run, and a notice for each unreadable or repeated row."""
     accumulated, notices = read_run(run)
     cases = [Case(*axes) for axes in accumulated.cases]
-    trials: dict[Case, list[Trial]] = {}
-    every, no_probe = np.ones(len(cases), dtype=bool), np.full(len(cases), np.nan)
     timed = Trials(accumulated)
-    for group in timed.groups(every, no_probe):
-        columns = [
-            group.column(name).tolist() for name in ("value_s", "median_s", "wall_s", "probe_s", "gpu_disturbed")
-        ]
-        for number, *of_case in zip(group.cases.tolist(), *columns, strict=True):
-            trials[cases[number]] = [
-                Trial(value_s, median_s, wall_s, None if probe_s != probe_s else probe_s, disturbed > 0)
-                for value_s, median_s, wall_s, probe_s, disturbed in zip(*of_case, strict=True)
-            ]
+    trials: dict[Case, list[Trial]] = {}
+    for place in timed.places.tolist():
+        trial = trial_of_record(timed.records[place].tolist())
+        trials.setdefault(cases[accumulated.trial_cases[place]], []).append(trial)
 
     def by_case(by_number: Mapping[int, Any]) -> dict[Case, Any]:
         return {cases[number]: value for number, value in by_number.items()}
@@ -230,16 +221,17 @@ class Scheduler:
 
     def _apply_past(self, cases: Collection[Case]) -> None:
         """Finish cases that need no more trials, and write a row for each reopened case."""
+        past = self._past
         for case in sorted(cases):
-            if case in self._past.failures:
-                self._watcher.finished(case, self._past.failures[case][0])
-            elif case in self._past.reopened:
-                status, reason = self._past.reopened[case]
+            if case in past.failures:
+                self._watcher.finished(case, past.failures[case][0])
+            elif case in past.reopened:
+                status, reason = past.reopened[case]
                 self._record(REOPEN, case, TrialOutcome("ok", f"after {status}: {reason}"))
-            if case in self._past.anew:
-                self._record(REOPEN, case, TrialOutcome("ok", self._past.anew[case], {"anew": True}))
-            if case in self._open and case in self._past.facts and self._has_enough_trials(case):
-                self._finish(case, "ok")
+            if case in past.anew:
+                self._record(REOPEN, case, TrialOutcome("ok", past.anew[case], {"anew": True}))
+            if case in past.facts:
+                self._finish_if_enough(case)
 
     def _prepare(self, cases: Collection[Case]) -> None:
         self._apply_past(cases)
@@ -310,10 +302,10 @@ class Scheduler:
 
     def _compile(self, cases: Collection[Case]) -> None:
         """Compile each compiled case before its other trials, so that none of them has to."""
-        compiled = self._compiled.intersection(cases)
-        for case in compiled & self._past.compiles_s.keys():
-            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": self._past.compiles_s[case]}))
-        self._once("compile", compiled - self._past.compiles_s.keys())
+        compiled, compiles_s = self._compiled.intersection(cases), self._past.compiles_s
+        for case in compiled & compiles_s.keys():
+            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
+        self._once("compile", compiled - compiles_s.keys())
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1
@@ -323,11 +315,11 @@ class Scheduler:
         trial = trial_of_row(outcome.entries)
         self._trials[case].append(trial)
         self._disturbance.update_best_probe(case, [trial])
-        if case in self._open and self._has_enough_trials(case):
-            self._finish(case, "ok")
+        self._finish_if_enough(case)
 
-    def _has_enough_trials(self, case: Case) -> bool:
-        return self._disturbance.has_enough_trials(case, self._trials[case])
+    def _finish_if_enough(self, case: Case) -> None:
+        if case in self._open and self._disturbance.has_enough_trials(case, self._trials[case]):
+            self._finish(case, "ok")
 
     def _repeat_disturbed(self) -> None:
         """Repeat the disturbed cases in quiet moments. Disturbance is judged by the best probe of all trials."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from harness.core.layers.layer_lookup import is_foreign
+from harness.core.layers.layer_lookup import is_foreign, load_class
 from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
@@ -93,11 +93,13 @@ class InFloat64(EagerMode):
 
     Torch itself promotes the arguments of some operations only. Others raise, and attention on a CPU reads a float32
     mask of float64 queries as if it were float64. A seed gives other random numbers in float64 than in another dtype.
+    With `is_exact`, no operation converts to a narrower dtype.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, is_exact: bool) -> None:
         super().__init__()
         self._dtypes = {torch.float64: dtype}
+        self._narrower = {torch.float32, *_HALVES} if is_exact else set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, keywords = function.name().partition(".")[0].removeprefix("aten::"), kwargs or {}
@@ -105,6 +107,8 @@ class InFloat64(EagerMode):
             as_layer, named = tree_map(self._narrow, (args, keywords))
             drawn = function(*as_layer, **named)
             return args[0].copy_(drawn) if name.endswith("_") else _widened(drawn)
+        if keywords.get("dtype") in self._narrower:
+            keywords["dtype"] = torch.float64
         dtypes = {value.dtype for value in (*args, *keywords.values()) if isinstance(value, Tensor) and value.dim()}
         if len(dtypes) > 1 and torch.float64 in dtypes and not function._schema.is_mutable:
             with suppress(RuntimeError):  # a fake quantization needs its scale in float32
@@ -123,7 +127,9 @@ def _widened(value: Any) -> Any:
 @contextmanager
 def in_float64(case: Case, draws: bool = False) -> Iterator[None]:
     """Run a reference, uncompiled, in `InFloat64` unless the layer is the harness's own and draws no numbers."""
-    mode = InFloat64(getattr(torch, case.dtype)) if draws or is_foreign(case.impl) else nullcontext()
+    # A layer that is asked for float64 shall compute in it, unless it is an approximation.
+    is_exact = case.dtype == "float64" and not layer_protocol.allowed_error(load_class(case.impl))
+    mode = InFloat64(getattr(torch, case.dtype), is_exact) if draws or is_foreign(case.impl) else nullcontext()
     with uncompiled_calls(), mode:
         yield
 
@@ -144,6 +150,9 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
     if not error < float("inf"):
         raise WrongResult(f"{what} is not finite")
     if error > limit:
+        unit = torch.finfo(torch.float32).eps
+        if limit < unit / 64 < error < 64 * unit:
+            hint = ", as in float32: it computes in float32 though float64 was asked for"
         text = f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated"
         raise WrongResult(text + hint if error < _ROUNDING else text)
     return error

@@ -38,5 +38,7 @@ def read(run: Path) -> tuple[list[dict], list[str]]:
             rows.append(row)
         return "bad" not in row
 
-    readings = [row_files.read_file(path, take) for path in row_files.row_paths(run)]
-    return rows, row_files.damage_notices(readings)
+    skipped = row_files.SkippedLines()
+    for path in row_files.row_paths(run):
+        row_files.read_file(path, take, skipped)
+    return rows, skipped.notices()

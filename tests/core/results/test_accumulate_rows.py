@@ -96,6 +96,7 @@ def test_a_timed_row_without_what_it_must_hold_is_refused(name: str) -> None:
         facts(min_bytes=1e300),
         facts(peak_bytes=-1),
         facts(backend=3),
+        facts(block_sizes=3),
         facts(facts_unknown="flops"),
         facts(facts_unknown=[1]),
         without(facts(), "reason"),

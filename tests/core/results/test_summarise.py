@@ -59,6 +59,15 @@ def test_a_failed_case_keeps_its_reason_and_has_no_time() -> None:
     assert line.peak_bytes == 4096
 
 
+def test_an_incorrect_case_has_no_number_not_even_one_taken_before_or_beside() -> None:
+    facts = row(CASE, "facts", flops=8192, min_bytes=4096, peak_bytes=4096, backend="math", own_axes="{}")
+    numbers = {"flops": 99, "peak_bytes": 99, "samples_s": [1.0], "probe_s": 1e-4}
+    wrong = row(CASE, "time", 3, status="incorrect", reason="late", **numbers)
+    (line,) = summarise([facts, row(CASE, "compile", compile_s=2.0), *measured(CASE, 1.0, 8)[2:], wrong], PRECISION)
+    assert (line.status, line.reason, line.trials, line.backend) == ("incorrect", "late", 3, "math")
+    assert [line.flops, line.min_bytes, line.flops_per_byte, line.peak_bytes, line.compile_s, line.time_s] == [None] * 6
+
+
 def test_the_first_failure_is_the_one_that_is_told() -> None:
     rows = [row(CASE, "verify", status="incorrect", reason="off"), row(CASE, "time", 1, status="error", reason="later")]
     assert summarise(rows, PRECISION)[0].status == "incorrect"

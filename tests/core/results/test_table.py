@@ -41,11 +41,27 @@ def test_sizes_and_times_are_enough() -> None:
         ({"seq_len": [1], "time_s": [-1.0]}, "time_s=-1.0 is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": ["x"]}, "probe_s='x' is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": [0.0]}, "probe_s=0.0 is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1.0], "status": ["wrong"]}, "status='wrong' is not one of ok, oom, timeout"),
     ],
 )
 def test_a_table_without_what_is_needed_is_one_line(columns: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         lines_of_table(pd.DataFrame(columns))
+
+
+@pytest.mark.parametrize(
+    ("status", "counted"),
+    [(status, (None, 9, 8, 4.0)) for status in ("oom", "timeout", "killed", "unsupported", "error")]
+    + [("ok", (1.0, 9, 8, 4.0)), ("incorrect", (None, None, None, None))],
+)
+def test_of_a_failed_case_no_time_is_evidence_and_of_an_incorrect_one_no_number(status: str, counted: tuple) -> None:
+    cells = {"seq_len": 64, "batch_size": 3, "time_s": 1.0, "flops": 9, "peak_bytes": 8, "compile_s": 4.0, "trials": 5}
+    (line,) = lines_of_table(pd.DataFrame([{**cells, "status": status, "reason": "why", "host": "a"}]))
+    assert (line.time_s, line.flops, line.peak_bytes, line.compile_s) == counted
+    assert (line.time_lo_s, line.time_hi_s, line.best_known_time) == (counted[0],) * 2 + (
+        (1.0,) * 3 if counted[0] else None,
+    )
+    assert (line.batch_size, line.trials, line.status, line.reason, line.host) == (3, 5, status, "why", "a")
 
 
 def test_the_name_of_a_host_that_looks_like_a_number_is_a_text() -> None:

@@ -267,3 +267,47 @@ def test_a_float32_mask_of_padding_is_right() -> None:
 def test_in_float64_torch_misreads_a_float32_mask_and_the_layer_is_incorrect() -> None:
     with pytest.raises(WrongResult, match="output is off by"):
         verify(own(Attends, dtype="float64"), seed=0)
+
+
+class Spectral(nn.Module):
+    """A product with the absolute values of a Fourier transform, in the precision of the case."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft(x, dim=1)
+        return self.out(torch.fft.irfft(spectrum * spectrum.abs(), n=x.shape[1], dim=1))
+
+
+class InFloat32(Spectral):
+    """The transform is in float32 whatever the case is in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft(x.float(), dim=1)
+        return self.out(torch.fft.irfft(spectrum * spectrum.abs(), n=x.shape[1], dim=1).to(x.dtype))
+
+
+class InFloat32BesideAReference(InFloat32):
+    reference = Spectral
+
+
+class InFloat32AsAnApproximation(InFloat32BesideAReference):
+    allowed_error = 0.01
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("layer", [InFloat32, InFloat32BesideAReference])
+def test_a_layer_that_computes_in_float32_though_asked_for_float64_is_told_so(layer: type, mode: str) -> None:
+    reason = r"output is off by \d\.\de-07 .*, as in float32: it computes in float32 though float64 was asked for$"
+    with pytest.raises(WrongResult, match=reason):
+        verify(own(layer, mode=mode, dtype="float64"), seed=0)
+    assert 1e-8 < verify(own(layer, mode=mode), seed=0)["output_error"] < 1e-6
+
+
+@pytest.mark.parametrize(("layer", "least", "most"), [(Spectral, 0.0, 1e-14), (InFloat32AsAnApproximation, 1e-8, 1e-6)])
+def test_in_float64_a_layer_that_computes_in_it_and_an_approximation_are_right(
+    layer: type, least: float, most: float
+) -> None:
+    assert least <= verify(own(layer, mode="train", dtype="float64"), seed=0)["output_error"] < most
