@@ -10,8 +10,8 @@ from study.report.found import some_findings, some_lines, some_origin
 
 from harness.core.results.columns import CaseResult
 from harness.study.analyse import Analysis
+from harness.study.report.chart import looks_of
 from harness.study.report.html.page import page
-from harness.study.report.layer_looks import looks_of
 from harness.study.report.report_data import Contents
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")

@@ -46,12 +46,12 @@ function redraw() {
   const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
   if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
   fillSelect(document.getElementById("baseline"), timed, chosen.baseline);
-  draw("chart-time", curvesFigure(panel, panel.time, data.looks, shown));
-  draw("chart-memory", curvesFigure(panel, panel.memory, data.looks, shown));
-  draw("chart-depth", curvesFigure(panel, panel.depth, data.looks, shown, [1]));
+  draw("chart-time", curvesFigure(panel.time, data.looks, shown));
+  draw("chart-memory", curvesFigure(panel.memory, data.looks, shown));
+  draw("chart-depth", curvesFigure(panel.depth, data.looks, shown, [1]));
   draw("chart-speedup", timed.length > 1 ? speedupFigure(panel, data.looks, shown, chosen.baseline) : null);
-  draw("chart-accuracy", accuracyFigure(panel, data.looks, shown));
-  draw("chart-roofline", rooflineFigure(panel, data.looks, shown));
+  draw("chart-accuracy", pointsFigure(panel.accuracy, data.looks, shown));
+  draw("chart-roofline", pointsFigure(panel.roofline, data.looks, shown));
   draw("chart-crossovers", crossoversFigure(panel, data.looks, shown, chosen.metric));
   document.getElementById("undecided").textContent = undecidedPairs(panel, shown, chosen.metric);
   document.getElementById("chart-crossovers").hidden = !panel.crossovers;

@@ -5,42 +5,36 @@ function speedupFigure(panel, looks, shown, baseline) {
   if (!base) return null;
   const others = inOrder(panel.time.curves, looks).filter((one) => one.impl !== baseline && shown(one.impl));
   const found = others.map((one) => ratio(one, base));
-  const all = [1, ...found.flatMap((one) => one.value)];
+  const all = [1, ...found.flatMap((one) => one.points.map(({ y }) => y))];
   const y = ratioFrame(Math.min(...all), Math.max(...all));
   const traces = [{
-    type: "scatter", mode: "lines", x: panel.n.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
+    type: "scatter", mode: "lines", x: panel.time.x.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
     showlegend: false, line: { color: GREY, width: 1, dash: "4px,4px" },
   }];
   for (const one of found) {
-    const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
-    const bars = crowded(found) ? {} : { error_y: errorBars(one, looks[one.impl], y) };
-    traces.push(...measured(one, looks[one.impl], hover, bars));
-    if (!crowded(found)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], y));
+    const hover = one.points.map((point) => named(one.impl, times(point.y) + between(point)));
+    traces.push(...measured(one, looks[one.impl], hover, y, { bare: crowded(found) }));
   }
-  return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };
+  return { traces, layout: layout(axisOfN(panel.time.x), axis(y), uncrowded(found)) };
 }
 
 // The ratio of two independent times: the distances of their ends, as logarithms, add up as squares.
-function ratio(one, base) {
-  const common = one.n.filter((n) => base.n.includes(n));
-  const at = (of, n) => {
-    const i = of.n.indexOf(n);
-    return { value: of.value[i], lo: of.lo[i], hi: of.hi[i] };
-  };
+function ratio({ impl, points }, base) {
   const apart = (one, other) => (one && other ? Math.abs(Math.log(one / other)) : null);
   const reach = (a, b) => (a === null || b === null ? null : Math.exp(Math.hypot(a, b)));
-  const times = (value, factor) => (factor === null ? null : value * factor);
-  const found = common.map((n) => {
-    const own = at(one, n), its = at(base, n), value = its.value / own.value;
-    const up = reach(apart(its.hi, its.value), apart(own.value, own.lo));
-    const down = reach(apart(its.value, its.lo), apart(own.hi, own.value));
-    return { value, lo: down === null ? null : value / down, hi: times(value, up) };
-  });
-  const column = (name) => found.map((point) => point[name]);
-  return { impl: one.impl, n: common, value: column("value"), lo: column("lo"), hi: column("hi") };
+  const ratios = [];
+  for (const own of points) {
+    const other = base.points.find((point) => point.x === own.x);
+    if (!other) continue;
+    const y = other.y / own.y, up = reach(apart(other.hi, other.y), apart(own.y, own.lo));
+    const down = reach(apart(other.y, other.lo), apart(own.hi, own.y));
+    const lo = down === null ? null : y / down, hi = up === null ? null : y * up;
+    ratios.push({ x: own.x, y, lo, hi, hollow: lo !== null && hi !== null && hi > data.widest * lo });
+  }
+  return { impl, points: ratios };
 }
 
-const between = (one, i) => (one.lo[i] === null || one.hi[i] === null ? "" : ` (${times(one.lo[i])} to ${times(one.hi[i])})`);
+const between = (point) => (hasEnds(point) ? ` (${times(point.lo)} to ${times(point.hi)})` : "");
 
 function ratioFrame(least, most) {
   const range = [Math.min(least / 1.5, 0.5), Math.max(most * 1.5, 2)];
@@ -52,5 +46,5 @@ function ratioFrame(least, most) {
       if (value >= range[0] && value <= range[1]) ticks.push([value, `${value} ×`]);
     }
   }
-  return { range, ticks };
+  return { range, ticks, title: "" };
 }
