@@ -70,8 +70,8 @@ Ends = tuple[float | None, float | None]
 class Point:
     """One case in a chart: its place, the ends of its interval along y (None if not known), and what to say about it.
 
-    It is `hollow` if its interval is too wide to compare it with others. `n` is its sequence length, and `host` names
-    those that timed it, as its line does.
+    It is `hollow` if its interval is too wide to compare it with others. `n` is its sequence length. `host` names those
+    that timed it, and `probe_s` is the time of the reference workload, as in its line.
     """
 
     x: float
@@ -82,6 +82,7 @@ class Point:
     text: str = ""
     n: int = 0
     host: str | None = None
+    probe_s: float | None = None
 
     @property
     def place(self) -> tuple[float, float]:

@@ -267,9 +267,16 @@ class Cost:
         return self.axis(values, room=room) if values else None
 
 
+def _compared_ends(line: CaseResult) -> charts.Ends:
+    _, lo, hi = line.best_known_time or (None, None, math.inf)
+    return (None, None) if hi == math.inf else (lo, hi)
+
+
 _TIME_ENDS = attrgetter("time_lo_s", "time_hi_s")
 TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=_TIME_ENDS)
 MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, charts.BINARY)
+# What layers are compared by: no suspect times, and others as the cost model knows them.
+COMPARED = Cost("time", lambda line: (line.best_known_time or (None,))[0], formatting.seconds, ends=_compared_ends)
 DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count)
 
 
@@ -314,7 +321,7 @@ def curve_of(
         else:
             lo = hi = None
             text += " (one trial)" if cost is TIME else ""
-        points.append(Point(place(line), value, lo, hi, too_wide(lo, hi), text, line.seq_len, line.host))
+        points.append(Point(place(line), value, lo, hi, too_wide(lo, hi), text, line.seq_len, line.host, line.probe_s))
     return Curve(name, points)
 
 

@@ -120,7 +120,7 @@ def roofline_chart(roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | No
     ridge = peak / roof.bandwidth_bytes_per_s
     intensities = [ridge, *(point.flops_per_byte for point in points)]
     lowest = min(intensities) / 1.5
-    x = value_axis([lowest, max(intensities)], formatting.three, "arithmetic intensity (FLOP/byte, minimum traffic)")
+    x = value_axis([lowest, max(intensities)], formatting.three, "arithmetic intensity (FLOP/byte)")
     y = value_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate, "FLOP/s")
     corners = [x.range[0], ridge, x.range[1]]
     limits = [roof.at(corner) for corner in corners]

@@ -14,9 +14,11 @@ from harness.core.model.formatting import NumberText
 from harness.core.model.layer_options import OPTION, options_of, value_text
 from harness.core.model.sweep_axes import AXES
 from harness.core.results.columns import CaseResult
+from harness.core.stats.interval import NORMAL
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.predict import HeldOut
 from harness.study.laws.roofline import WIDEST
+from harness.study.laws.series import PROBE_NOISE
 from harness.study.report import figure_panels as parts
 from harness.study.report.chart import Chart, Guide, Looks, Point, looks_of_run, size_axis
 from harness.study.report.document import grouped
@@ -127,10 +129,12 @@ def chart_data(contents: Contents) -> Data:
     """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
 
     `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
-    value. Each panel has:
+    value. Unlike conditions widen the interval of a ratio by `normal` standard errors, which `unlikeness` computes from
+    the `noise` of the reference workload. Each panel has:
 
     - `at`: its value on every axis, by the name in `axes`; None where it belongs to every value
     - `sizes`, `words`: its width and heads, and the values of its other axes in words
+    - `compared`: the times that speed-ups are made of
     - `time`, `memory`, `depth`, `roofline`, `accuracy`, `crossovers`: a chart, or None
 
     `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
@@ -150,6 +154,7 @@ def chart_data(contents: Contents) -> Data:
                 "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
                 "sizes": f"d = {panel.d_model}, h = {panel.num_heads}",
                 "words": setting.title.split(", "),
+                "compared": parts.cost_chart(panel, parts.COMPARED, axes["time"]),
                 **{metric: parts.cost_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
                 "roofline": roofline_chart(
                     roof, sorted(parts.of_panel(contents.points, setting, panel), key=attrgetter("line.impl"))
@@ -166,7 +171,7 @@ def chart_data(contents: Contents) -> Data:
     overview = overviews.get(opening.name) if opening else None
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
-        "widest": WIDEST,
+        **{"widest": WIDEST, "noise": PROBE_NOISE, "normal": NORMAL},
         "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": opens.index(True) if opens else 0,

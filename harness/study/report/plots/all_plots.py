@@ -240,7 +240,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
     best = max(panel_points, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
     title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
-    return _points_figure(setting, chart, title)
+    return _points_figure(setting, chart, title, ["bytes: the minimum traffic"])
 
 
 def accuracy(setting: PanelSetting) -> Figure | None:

@@ -8,7 +8,7 @@ const log = Math.log10;
 
 function axis(frame, more = {}) {
   return {
-    type: "log", range: frame.range.map(log), tickmode: "array", title: { text: plain(frame.title), standoff: 8 },
+    type: "log", range: frame.range.map(log), tickmode: "array", ...(frame.title && { title: { text: plain(frame.title), standoff: 8 } }),
     tickvals: frame.ticks.map((tick) => tick[0]), ticktext: frame.ticks.map((tick) => tick[1]),
     fixedrange: true, zeroline: false, gridcolor: "#e6e3dc", automargin: true, ...more,
   };

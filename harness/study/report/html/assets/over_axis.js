@@ -1,5 +1,7 @@
 // Panels by the values of axes, and the costs over one of them instead of over n.
 
+const COSTS = ["time", "compared", "memory", "depth"];
+
 // The panel at a value on each axis; null if there is none. Layers with different options stand beside each other: a
 // panel whose layers do not have an option, with null for its value, belongs to each of its values.
 function panelAt(at, panels) {
@@ -13,7 +15,7 @@ function together(one, other) {
   const chart = (a, b) => ({ ...a, x: wider(a.x, b.x), y: wider(a.y, b.y), curves: curves(a.curves, b.curves), failed: curves(a.failed, b.failed) });
   return {
     ...one, words: [...new Set([...one.words, ...other.words])],
-    ...Object.fromEntries(["time", "memory", "depth", "roofline"].map((name) => [name, both(name, chart)])),
+    ...Object.fromEntries([...COSTS, "roofline"].map((name) => [name, both(name, chart)])),
     accuracy: null, // its front is of one panel alone
     crossovers: both("crossovers", (a, b) => ({ ...a, rows: [...a.rows, ...b.rows] })),
   };
@@ -33,7 +35,7 @@ function panelOver(axis, n, panels, at) {
   const own = `${axis.name.replace("layer.", "")}=`, { sizes, words } = placed[0].panel;
   return {
     sizes: `n = ${n}, ${sizes}`, words: words.filter((word) => !word.startsWith(own)),
-    ...Object.fromEntries(["time", "memory", "depth"].map((metric) => [metric, costOver(axis, placed, metric, n)])),
+    ...Object.fromEntries(COSTS.map((metric) => [metric, costOver(axis, placed, metric, n)])),
     roofline: null, accuracy: null, crossovers: null,
   };
 }

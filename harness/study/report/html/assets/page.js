@@ -43,7 +43,7 @@ function redraw() {
   showChoice(data.axes, chosen.at);
   showOver(over, n);
   document.getElementById("selection").textContent = `${panel.sizes}; ${panel.words.join(", ")}`;
-  const timed = inOrder(panel.time?.curves ?? [], data.looks).map((one) => one.impl);
+  const timed = inOrder(panel.compared?.curves ?? [], data.looks).map((one) => one.impl);
   if (!timed.includes(chosen.baseline)) chosen.baseline = timed.includes(BASELINE) ? BASELINE : timed[0];
   fillSelect(document.getElementById("baseline"), timed, chosen.baseline);
   draw("chart-time", curvesFigure(panel.time, data.looks, shown));
