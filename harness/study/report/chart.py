@@ -89,11 +89,6 @@ class Point:
         """Its `x` and `y`."""
         return self.x, self.y
 
-    @property
-    def ends(self) -> Ends:
-        """The ends of its interval."""
-        return self.lo, self.hi
-
 
 @dataclass(frozen=True)
 class Curve:

@@ -267,16 +267,16 @@ class Cost:
         return self.axis(values, room=room) if values else None
 
 
-def _compared_ends(line: CaseResult) -> charts.Ends:
-    _, lo, hi = line.best_known_time or (None, None, math.inf)
-    return (None, None) if hi == math.inf else (lo, hi)
-
-
-_TIME_ENDS = attrgetter("time_lo_s", "time_hi_s")
-TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=_TIME_ENDS)
+TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=attrgetter("time_lo_s", "time_hi_s"))
 MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, charts.BINARY)
 # What layers are compared by: no suspect times, and others as the cost model knows them.
-COMPARED = Cost("time", lambda line: (line.best_known_time or (None,))[0], formatting.seconds, ends=_compared_ends)
+_UNKNOWN = None, None, None
+COMPARED = Cost(
+    "time",
+    lambda line: (line.best_known_time or _UNKNOWN)[0],
+    formatting.seconds,
+    ends=lambda line: (line.best_known_time or _UNKNOWN)[1:],
+)
 DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count)
 
 
@@ -299,7 +299,7 @@ def cost_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
     unsupported = unsupported_layers(panel.lines)
     failed = [case for case in failed_cases(panel, cost) if case.impl not in unsupported]
     sizes = size_axis(line.seq_len for line in panel.lines)
-    return Chart(sizes, axis, cost_curves(panel, cost), failed=failed)
+    return Chart(sizes, axis, cost_curves(panel, cost), failed=failed, title=cost.label.capitalize())
 
 
 def cost_curves(panel: Panel, cost: Cost) -> list[Curve]:
@@ -316,7 +316,7 @@ def curve_of(
     for line in lines:
         value, (lo, hi) = cost.value(line) or 0.0, cost.ends(line)
         text = cost.text(value)
-        if lo is not None and hi is not None:
+        if lo is not None and hi is not None and hi < math.inf:
             text += f" ({cost.text(lo)} to {cost.text(hi)})"
         else:
             lo = hi = None

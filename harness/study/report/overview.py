@@ -71,8 +71,7 @@ def overview(
     for metric, cost in COSTS.items():
         chart = parts.cost_chart(panel, cost, cost.axis_of([panel], room=1.4))
         if chart is not None:
-            message = _message(panel, metric, chart.curves, laws)
-            charts[metric] = replace(chart, title=cost.label.capitalize(), message=message)
+            charts[metric] = chart
     if not charts:
         return None
     crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
@@ -82,7 +81,8 @@ def overview(
     bars = (bars_caption(chart.curves, chart.y) for chart in charts.values())
     sizes = size_axis(n for chart in charts.values() for curve in chart.curves for n in curve.x)
     for metric, chart in charts.items():
-        charts[metric] = replace(chart, x=sizes, message="" if chart.message == title else chart.message)
+        message = _message(panel, metric, chart.curves, laws)
+        charts[metric] = replace(chart, x=sizes, message="" if message == title else message)
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
     return Overview(
         name=setting.name,

@@ -135,7 +135,7 @@ def _roofline_point(point: RoofPoint) -> Point:
 
     An end of the interval is None where it is open, as after a single trial.
     """
-    lo = point.flops_per_s_lo if point.flops_per_s_lo > 0 else None
+    lo = point.flops_per_s_lo or None
     hi = point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None
     bounded = point.share_lo > 0 and point.share_hi < math.inf
     between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""

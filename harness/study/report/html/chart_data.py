@@ -156,9 +156,7 @@ def chart_data(contents: Contents) -> Data:
                 "words": setting.title.split(", "),
                 "compared": parts.cost_chart(panel, parts.COMPARED, axes["time"]),
                 **{metric: parts.cost_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
-                "roofline": roofline_chart(
-                    roof, sorted(parts.of_panel(contents.points, setting, panel), key=attrgetter("line.impl"))
-                ),
+                "roofline": roofline_chart(roof, parts.of_panel(contents.points, setting, panel)),
                 "accuracy": accuracy_chart(panel),
                 "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
             }
@@ -175,7 +173,7 @@ def chart_data(contents: Contents) -> Data:
         "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": opens.index(True) if opens else 0,
-        "overview": replace(overview, looks={}) if overview else None,
+        "overview": overview,
         "predictions": prediction_charts(contents.findings.held_out),
     }
 

@@ -105,8 +105,7 @@ def page(contents: Contents) -> str:
         "laws": cost_models.laws_table(findings.laws),
         "predictions": cost_models.held_out_table(named),
         "unknown_exponent": costs.UNKNOWN_EXPONENT,
-        "beyond_axis": BEYOND.capitalize(),
-        "hollow": HOLLOW.capitalize(),
+        "bar_notes": {"beyond": BEYOND, "hollow": HOLLOW},
         "calibration": calibration(contents.provenance.machine),
     }
     return rendered("page.html", _SCRIPTS.split(), charts, values)

@@ -23,7 +23,7 @@ from harness.core.model import formatting
 from harness.study.laws.crossovers import CostRatio, layers_without_heads
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.study.report import figure_panels as parts
-from harness.study.report.chart import HOLLOW, Chart, bars_caption, looks_of, size_axis
+from harness.study.report.chart import Chart, bars_caption, looks_of, size_axis
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
 from harness.study.report.overview import COSTS, Overview
@@ -32,7 +32,7 @@ from harness.study.report.text.costs import is_sure, time_ratio
 
 from . import style
 from .cost_overview import cost_overview
-from .curves import curves, dense_places, draw_curves, label_ends, write_label
+from .curves import curves, dense_places, draw_curves, write_label
 from .style import GUIDE, canvas, error_bars, log_axes
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
@@ -57,8 +57,9 @@ def ladder(setting: PanelSetting) -> Figure | None:
     failures = [failed_rows(panel, impl) for impl in impls]
     width = _WIDTH + _SIGN * max(map(len, failures))
     title = f"What each of {len(impls)} layers costs (d = {panel.d_model}, h = {panel.num_heads})"
-    hollow = any(point.hollow for curve in parts.cost_curves(panel, parts.TIME) for point in curve.points)
-    caption = f"{setting.title}; {HOLLOW}" if hollow else setting.title
+    chart = parts.cost_chart(panel, parts.TIME, parts.TIME.axis_of([panel]))
+    hollow = bars_caption(chart.curves, chart.y, drawn=False) if chart else ""
+    caption = "; ".join(filter(None, (setting.title, hollow)))
     with canvas(width, _ROW * len(impls) + _AROUND, title, caption) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
@@ -240,7 +241,7 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
     best = max(panel_points, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
     title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
-    return _points_figure(setting, chart, title, ["bytes: the minimum traffic"])
+    return _points_figure(setting, chart, title, ["bytes: the minimum traffic"], panel.impls())
 
 
 def accuracy(setting: PanelSetting) -> Figure | None:
@@ -261,11 +262,11 @@ def accuracy(setting: PanelSetting) -> Figure | None:
 
 
 def _points_figure(
-    setting: PanelSetting, chart: Chart, title: str, captions: Iterable[str] = (), named: Collection[str] | None = None
+    setting: PanelSetting, chart: Chart, title: str, captions: Iterable[str], named: Collection[str]
 ) -> Figure:
     """Draw guides, and a curve for each layer whose markers grow with n.
 
-    Those of `named` (None: all) have their names near the largest n, off guides and curves. The others are thin.
+    The `named` layers have their names near the largest n, off guides and curves. The others are thin.
     """
     panel = parts.fullest_panel(setting.panels)
     widths = f"d = {panel.d_model}, h = {panel.num_heads}"
@@ -273,16 +274,16 @@ def _points_figure(
     with canvas(*_ROOFLINE, title, "; ".join(filter(None, caption))) as figure:
         axes = figure.subplots()
         log_axes(axes, x=chart.x, y=chart.y)
-        beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
         for guide in chart.guides:
             axes.plot(guide.x, guide.y, color=GUIDE, lw=2, alpha=0.7)
             if guide.top:
                 axes.fill_between(guide.x, guide.y, guide.top, color=GUIDE, alpha=0.2, lw=0)
-            for text, at, aside, side in zip(guide.texts, (0, -1), (6, -4), ("left", "right"), strict=False):
-                axes.annotate(text, (guide.x[at], max(guide.top)), xytext=(aside, 3), ha=side, **beside)
-        coloured = [curve for curve in chart.curves if named is None or curve.impl in named]
+            for text, at, side in zip(guide.texts, (0.01, 0.99), ("left", "right"), strict=False):
+                place = axes.get_yaxis_transform()
+                axes.text(at, max(guide.top), text, transform=place, ha=side, va="bottom", fontsize=9)
+        coloured = [curve for curve in chart.curves if curve.impl in named]
         for curve in chart.curves:
-            if curve not in coloured:
+            if curve.impl not in named:
                 axes.plot(curve.x, curve.y, ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
         sizes = [point.n for curve in coloured for point in curve.points]
         first_to_last = np.log([min(sizes), max(sizes)])
@@ -358,8 +359,7 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
             says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
             axes.annotate(says, (x.ticks[0][0], time_s), color="0.4", va="bottom", fontsize=9)
-        draw_curves(axes, curves, looks)
-        label_ends(axes, {curve.impl: curve for curve in curves}, looks, _ROOFLINE[1] - 1)
+        draw_curves(axes, {curve.impl: curve for curve in curves}, looks, _ROOFLINE[1] - 1)
     return figure
 
 

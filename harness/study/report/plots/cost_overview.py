@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from harness.study.report.chart import Chart
 from harness.study.report.overview import Crossing, Overview
 
-from .curves import dense_places, draw_curves, label_ends, shares, write_label
+from .curves import dense_places, draw_curves, shares, write_label
 from .style import canvas, log_axes, wrapped
 
 # Inches: width and height of a chart with its names, and the part of the height that the axes do not get.
@@ -46,8 +46,7 @@ def cost_overview(overview: Overview) -> Figure:
                 color="0.35",
                 parse_math=True,
             )
-            draw_curves(axes, chart.curves, overview.looks)
-            label_ends(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
+            draw_curves(axes, {curve.impl: curve for curve in chart.curves}, overview.looks, _HIGH - _AROUND)
             if metric == "time" and overview.crossing:
                 _mark(axes, overview.crossing, chart, overview.looks[overview.crossing.impl].colour)
     return figure

@@ -177,28 +177,25 @@ def family_groups(panels: Sequence[parts.Panel], cost: parts.Cost, looks: Looks)
 def _draw(axes: Axes, cell: Cell, cost: parts.Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
     every = parts.cost_curves(cell.panel, cost)
-    coloured = []
     for curve in every:
-        if curve.impl in cell.impls:
-            coloured.append(curve)
-        else:
+        if curve.impl not in cell.impls:
             axes.plot(curve.x, curve.y, color=_OTHERS, lw=0.8, zorder=1.5)
-    draw_curves(axes, coloured, style, crowded)
-    if coloured:
-        _draw_guides(axes, coloured, _guides_of(cost))
     failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
     mark_failures(axes, failed, every, style)
+    coloured = {cell.name(curve.impl): curve for curve in every if curve.impl in cell.impls}
     if coloured:
-        label_ends(axes, {cell.name(curve.impl): curve for curve in coloured}, style, high)
+        _draw_guides(axes, coloured.values(), _guides_of(cost))
+        draw_curves(axes, coloured, style, high, crowded)
 
 
-def draw_curves(axes: Axes, drawn: Sequence[Curve], style: Looks, crowded: bool = False) -> None:
-    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
+def draw_curves(axes: Axes, by_name: Mapping[str, Curve], style: Looks, high: float, crowded: bool = False) -> None:
+    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded. Name them at their ends.
 
-    Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
+    The axes have final limits and are `high` inches high. Curves that lie on each other take turns, in dashes and in
+    markers. A case whose interval is too wide is hollow.
     """
     width, size, edge = (1.3, 5.5, 0.5) if crowded else (1.8, 7, 0.75)
-    for alike in coinciding(axes, drawn):
+    for alike in coinciding(axes, by_name.values()):
         for turn, curve in enumerate(alike):
             colour, marker, dash = style[curve.impl]
             if len(alike) > 1:
@@ -212,6 +209,7 @@ def draw_curves(axes: Axes, drawn: Sequence[Curve], style: Looks, crowded: bool 
                 axes.plot(*zip(*hollow, strict=True), **look, ls="", mfc="white", mec=colour, mew=1.3)
             if not crowded:
                 error_bars(axes, curve.points, colour)
+    label_ends(axes, by_name, style, high)
 
 
 # Length of a dash of curves that take turns, in widths of the line.
@@ -314,42 +312,45 @@ _TOP = 0.94
 _SIGNS = (58, 15)
 
 
-def mark_failures(axes: Axes, failed: Sequence[FailedCase], drawn: Iterable[Curve], style: Looks) -> None:
+def mark_failures(axes: Axes, failed: Iterable[FailedCase], drawn: Iterable[Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
     The limits of the axes are final. Labels avoid the curves in `drawn`.
     """
     occupied = dense_places(axes, (curve.places for curve in drawn))
+    low, high = axes.get_ylim()
+    highest = low * (high / low) ** _TOP
+    crosses = [(case, min(case.y or highest, highest)) for case in failed]
     texts_at: dict[int, set[str]] = {}
-    for group in failures_by_size(axes, failed):
-        for case, _, y in group:
-            # At its cost, if that is within the panel.
-            height, transform = _TOP, axes.get_xaxis_transform()
-            if case.y is not None and y < _TOP:
-                height, transform = case.y, axes.transData
+    for group in _near_crosses(axes, crosses):
+        for case, y in group:
             look: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": "", "color": style[case.impl].colour}
-            axes.plot([case.x], [height], **look, transform=transform, zorder=4)
-        first, *place = group[0]
-        text = ", ".join(dict.fromkeys(case.status for case, _, _ in group))
+            axes.plot([case.x], [y], **look, zorder=4)
+        n, y = group[0][0].x, group[0][1]
+        text = ", ".join(dict.fromkeys(case.status for case, _ in group))
         # A label that the previous n already has is not repeated.
-        before = max((size for size in texts_at if size < first.x), default=0)
+        before = max((size for size in texts_at if size < n), default=0)
         if text not in texts_at.get(before, ()):
-            colours = {style[case.impl].colour for case, _, _ in group}
-            write_label(axes, text, place, occupied, colours.pop() if len(colours) == 1 else "black")
-        texts_at.setdefault(first.x, set()).add(text)
+            colours = {style[case.impl].colour for case, _ in group}
+            colour = colours.pop() if len(colours) == 1 else "black"
+            write_label(axes, text, shares(axes, [(n, y)])[0], occupied, colour)
+        texts_at.setdefault(n, set()).add(text)
 
 
-def failures_by_size(axes: Axes, failed: Sequence[FailedCase]) -> list[list[tuple[FailedCase, float, float]]]:
-    """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
-    places = shares(axes, [(case.x, case.y or 1.0) for case in failed])
-    placed = [(case, x, _TOP if case.y is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)]
-    groups: list[list[tuple[FailedCase, float, float]]] = []
-    for case, x, y in sorted(placed, key=lambda cross: (cross[0].x, cross[2])):
-        below, _, height = groups[-1][-1] if groups else (None, 0.0, 0.0)
-        if below and below.x == case.x and y - height < _NEAR:
-            groups[-1].append((case, x, y))
+# A failed case, and where it is drawn along y.
+_Cross = tuple[FailedCase, float]
+
+
+def _near_crosses(axes: Axes, crosses: Iterable[_Cross]) -> list[list[_Cross]]:
+    """Group the crosses of one n that are near each other, by n and from the lowest up."""
+    groups: list[list[_Cross]] = []
+    for case, y in sorted(crosses, key=lambda cross: (cross[0].x, cross[1])):
+        below, below_y = groups[-1][-1] if groups else (None, y)
+        (_, height), (_, below_height) = shares(axes, [(case.x, y), (case.x, below_y)])
+        if below and below.x == case.x and height - below_height < _NEAR:
+            groups[-1].append((case, y))
         else:
-            groups.append([(case, x, y)])
+            groups.append([(case, y)])
     return groups
 
 
