@@ -13,11 +13,10 @@ from harness.core.model.errors import UsageError
 from harness.extras.compare.report import pair_label
 from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict
+from harness.study.report.chart import looks_of
 from harness.study.report.document import Cell, Groups, Row, Table, grouped
-from harness.study.report.figure_panels import Chart
-from harness.study.report.html.chart_data import marker_symbols
+from harness.study.report.html.chart_data import Data, marker_symbols
 from harness.study.report.html.page import rendered
-from harness.study.report.layer_looks import looks_of
 
 from .history_changes import (
     FACT_TITLES,
@@ -237,20 +236,20 @@ def _commit_table(history: History) -> Table:
     return Table({"commit": "", "date": "at", "cases": "n", "timed": "n"}, rows)
 
 
-def _axis(history: History) -> Chart:
+def _axis(history: History) -> Data:
     number = len(history.commits)
     shown = range(0, number, -(-number // _MOST_LABELS) if number else 1)
     return {"number": number, "ticks": [[at, history.commits[at].commit[:7]] for at in shown]}
 
 
-def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Chart:
+def _chart(section: str, number: int, title: str, about: str, series: Sequence[Any], **more: Any) -> Data:
     return {"section": section, "id": f"{section}-{number}", "title": title, "about": about, "series": series, **more}
 
 
-_SeriesByTitle = dict[str, list[Chart]]
+_SeriesByTitle = dict[str, list[Data]]
 
 
-def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Chart]:
+def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Data]:
     """A chart under each title, unless nothing in it changes."""
     changing = {title: lines for title, lines in series.items() if any(map(_changes, lines))}
     for number, (title, lines) in enumerate(changing.items()):
@@ -274,7 +273,7 @@ def _relative_counts(history: History) -> _SeriesByTitle:
     return series
 
 
-def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Chart:
+def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Data:
     hover = [f"{commit.name}: {name}: {text}" for commit, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
 
@@ -295,7 +294,7 @@ def _exponents(history: History) -> _SeriesByTitle:
     return series
 
 
-def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Chart]:
+def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Sequence[TimeChange]) -> Iterator[Data]:
     """One chart for each case: the change of its time against the anchor, in per cent, with the levels of segments."""
     for number, (key, of_case) in enumerate(grouped(series, lambda of_machine: of_machine.case).items()):
         impl = impl_of(key)
@@ -304,7 +303,7 @@ def _ratio_charts(history: History, series: Sequence[TimeSeries], changes: Seque
         yield _chart("ratios", number, label(key), "Change of the time against the anchor.", lines, marks=marks)
 
 
-def _mark(history: History, change: TimeChange) -> Chart:
+def _mark(history: History, change: TimeChange) -> Data:
     text = formatting.change(change.step) + _MARKS[change.verdict]
     return {"x": history.commits.index(change.after) - 0.5, "text": text, "verdict": change.verdict}
 
@@ -313,7 +312,7 @@ def _percent(log_ratio: float | None) -> float | None:
     return None if log_ratio is None else round(100 * math.expm1(log_ratio), 4)
 
 
-def _ratio_series(history: History, impl: str, of_machine: TimeSeries) -> Chart:
+def _ratio_series(history: History, impl: str, of_machine: TimeSeries) -> Data:
     by_commit = {at.commit: ratio for at, ratio in zip(of_machine.commits, of_machine.ratios, strict=True)}
     ratios = [by_commit.get(at.commit, Ratio()) for at in history.commits]
     places = [history.commits.index(at) for at in of_machine.commits]

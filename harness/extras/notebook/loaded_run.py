@@ -18,8 +18,8 @@ from harness.study.complete_lines import complete_lines
 from harness.study.laws import fitted_laws
 from harness.study.laws.crossovers import crossovers_table, layers_without_heads
 from harness.study.laws.roofline import why_no_roof
+from harness.study.report.chart import looks_of_run
 from harness.study.report.figure_panels import DEPTH, MEMORY, TIME, Cost, PanelSetting, by_facet, panel_settings
-from harness.study.report.layer_looks import looks_of_run
 from harness.study.report.overview import overview
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
 """The panels of a run's figures and what is drawn in them, alike in the static plots and on the page.
 
-A figure shows one setting, and each of its panels one (d, h). A panel has axes with round ticks, a curve for each layer
-in that layer's look, and failed cases. An axis is `{"range": [lo, hi], "ticks": [[value, text]]}`, always
-logarithmic.
+A figure shows one setting, and each of its panels one (d, h). A `Chart` describes what one pair of axes shows: axes
+with round ticks, a curve for each layer, failed cases, and grey guides. `plots` draws it as a file, and the scripts of
+`html` draw it on the page.
 """
 
 import math
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,16 +18,14 @@ from harness.core.model.formatting import NumberText
 from harness.core.model.sweep_axes import SETTINGS, setting_text
 from harness.core.results.columns import CaseResult
 from harness.study.laws.crossovers import Crossover, compared_at, layers_without_heads
-from harness.study.laws.roofline import WIDEST, Roof, RoofPoint
+from harness.study.laws.roofline import Roof, RoofPoint
 
+from . import chart as charts
+from .chart import Axis, Chart, Curve, FailedCase, Looks, Point, size_axis, too_wide
 from .document import grouped
-from .layer_looks import Looks, looks_of_run
 
 # The lines of a run, or some of them.
 Lines = Sequence[CaseResult]
-Axis = dict[str, Any]
-# The data of a chart: lists of numbers and texts by name.
-Chart = dict[str, Any]
 SETTING_AXES = ("batch_size", *SETTINGS)
 # The most widths, and the most numbers of heads, that one plot has room for.
 MOST_SHOWN = 4
@@ -86,7 +83,7 @@ def panel_settings(lines: Lines, looks: Looks | None = None) -> list[PanelSettin
 
     `looks` are those of a whole run, of which these lines are a part; without them, these lines are the run.
     """
-    looks = looks_of_run(lines) if looks is None else looks
+    looks = charts.looks_of_run(lines) if looks is None else looks
     without = layers_without_heads(lines)
     groups: dict[tuple[Any, ...], list[CaseResult]] = {}
     for line, options in compared_at(lines):
@@ -244,40 +241,6 @@ def roof_of_setting(roofs: Iterable[Roof], setting: PanelSetting) -> Roof | None
     return next((roof for roof in alike if roof.device != "cpu" or roof.threads == setting.at["threads"]), None)
 
 
-# The most measured n that ticks name. Of more, every k-th is named, and always the largest.
-_MOST_SIZES = 8
-# The most ticks of an axis with denser and wider ladders, and how far its range reaches beyond the values, as a factor.
-_MOST_TICKS, _ROOM = 8, 1.6
-# Ladders of round values for ticks, the densest first.
-Ladders = Sequence[Sequence[float]]
-_POWERS = range(-323, 309)
-_DECIMAL = tuple([float(f"{digit}e{power}") for power in _POWERS for digit in digits] for digits in ("125", "13", "1"))
-_BINARY = tuple([2.0**power for power in range(-1024, 1024, step)] for step in (1, 2, 4))
-
-
-def size_axis(sizes: Iterable[float]) -> Axis:
-    """A logarithmic axis that names measured sizes only."""
-    measured = sorted(set(sizes))
-    named = measured[:: -math.ceil(len(measured) / _MOST_SIZES)]
-    room = 1.25 if len(measured) > 1 else 2.0
-    return {"range": [measured[0] / room, measured[-1] * room], "ticks": [[n, f"{n:.12g}"] for n in reversed(named)]}
-
-
-def value_axis(values: Collection[float], text: NumberText, room: float = _ROOM, ladders: Ladders = _DECIMAL) -> Axis:
-    """A logarithmic axis that contains all `values`, with the ticks of the densest ladder that is not too dense."""
-    lo, hi = min(values) / room, max(values) * room
-    for ladder in ladders:
-        first, last = bisect_left(ladder, lo), bisect_right(ladder, hi)
-        if last - first <= _MOST_TICKS:
-            break
-    if last - first < 2:
-        # The values are close together: extend the range to the next tick on either side.
-        first, last = first - 1, last + 1
-        lo, hi = ladder[first], ladder[last - 1]
-    ticks = [[tick, formatting.round_text(text(tick))] for tick in ladder[first:last]]
-    return {"range": [lo, hi], "ticks": ticks}
-
-
 @dataclass(frozen=True)
 class Cost:
     """A quantity drawn against n: its name, and functions of a line for its value and the ends of its interval.
@@ -288,95 +251,55 @@ class Cost:
     label: str
     value: Callable[[CaseResult], float | None]
     text: NumberText
-    ladders: Ladders = _DECIMAL
-    ends: "Callable[[CaseResult], Ends]" = lambda line: (None, None)
+    ladders: charts.Ladders = charts.DECIMAL
+    ends: Callable[[CaseResult], charts.Ends] = lambda line: (None, None)
 
-    def axis(self, values: Collection[float], room: float = _ROOM) -> Axis:
+    def axis(self, values: Collection[float], title: str = "", room: float = charts.ROOM) -> Axis:
         """The axis for some values."""
-        return value_axis(values, self.text, room, self.ladders)
+        return charts.value_axis(values, self.text, title, room, self.ladders)
 
-    def axis_of(self, panels: Iterable[Panel], room: float = _ROOM) -> Axis | None:
+    def axis_of(self, panels: Iterable[Panel], room: float = charts.ROOM) -> Axis | None:
         """The axis shared by all panels, so that they can be compared; None if no panel has a value.
 
         It fits the values, not the intervals: a very wide interval must not squeeze the values.
         """
         values = [value for panel in panels for value in map(self.value, panel.lines) if value is not None]
-        return self.axis(values, room) if values else None
+        return self.axis(values, room=room) if values else None
 
 
-_TIME_ENDS = attrgetter("time_lo_s", "time_hi_s")
-TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=_TIME_ENDS)
-MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, _BINARY)
+TIME = Cost("time per call", attrgetter("time_s"), formatting.seconds, ends=attrgetter("time_lo_s", "time_hi_s"))
+MEMORY = Cost("peak memory per call", lambda line: line.peak_bytes or None, formatting.size, charts.BINARY)
+# What layers are compared by: no suspect times, and others as the cost model knows them.
+_UNKNOWN = None, None, None
+COMPARED = Cost(
+    "time",
+    lambda line: (line.best_known_time or _UNKNOWN)[0],
+    formatting.seconds,
+    ends=lambda line: (line.best_known_time or _UNKNOWN)[1:],
+)
 DEPTH = Cost("sequential depth", lambda line: line.depth or None, formatting.count)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The cases of one layer in a panel that have a cost, in ascending n. Missing ends of intervals are None.
+def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
+    """Names of the layers that a run could not measure at all: all of their cases are unsupported.
 
-    `host` names those that timed each case, as its line does.
+    Either their package or device is missing, or they support no case of the run.
     """
-
-    impl: str
-    n: list[int]
-    value: list[float]
-    lo: list[float | None]
-    hi: list[float | None]
-    text: list[str]
-    host: Sequence[str | None] = ()
-
-    def points(self) -> list[tuple[int, float]]:
-        """`(n, cost)` of each case."""
-        return list(zip(self.n, self.value, strict=True))
-
-    def ends(self) -> "list[Ends]":
-        """The ends of each case's interval."""
-        return list(zip(self.lo, self.hi, strict=True))
-
-    def too_wide(self) -> list[bool]:
-        """Whether the interval of each case is too wide to compare the case with others."""
-        return [too_wide(*ends) for ends in self.ends()]
+    statuses = grouped(lines, attrgetter("impl"))
+    return {impl for impl, alike in statuses.items() if {line.status for line in alike} == {"unsupported"}}
 
 
-# The ends of an interval, None if they are not known.
-Ends = tuple[float | None, float | None]
+def cost_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
+    """A cost against n, with the failed cases; None without an `axis`, the result of `axis_of`.
 
-
-def too_wide(lo: float | None, hi: float | None) -> bool:
-    """Whether an interval is known, and too wide to compare its value with others."""
-    return lo is not None and hi is not None and hi > WIDEST * lo
-
-
-BARS = "bars: 95 % confidence intervals"
-BEYOND = "arrow heads: beyond the axis"
-HOLLOW = f"hollow: not to be compared, the interval spans more than a factor of {WIDEST:.0f}"
-
-
-def bars_caption(ends: Iterable[Ends], axis: Axis, drawn: bool = True) -> str:
-    """What to say about intervals with these ends along an axis; empty if nothing is to be said.
-
-    Without `drawn` bars, only the markers tell which intervals are too wide.
+    Layers whose cases are all unsupported are left out: the chart would say nothing new about them.
     """
-    low, high = axis["range"]
-    intervals = [(lo, hi) for lo, hi in ends if lo is not None and hi is not None]
-    captions = []
-    if intervals and drawn:
-        goes_on = any(lo < low or hi > high for lo, hi in intervals)
-        captions.append(f"{BARS} ({BEYOND})" if goes_on else BARS)
-    if any(too_wide(*interval) for interval in intervals):
-        captions.append(HOLLOW)
-    return "; ".join(captions)
-
-
-@dataclass(frozen=True)
-class FailedCase:
-    """A case without a cost. `value` is where it would have been; None if nothing else of its layer was measured."""
-
-    impl: str
-    n: int
-    value: float | None
-    status: str
-    text: str
+    if axis is None:
+        return None
+    unsupported = unsupported_layers(panel.lines)
+    failed = [case for case in failed_cases(panel, cost) if case.impl not in unsupported]
+    sizes = size_axis(line.seq_len for line in panel.lines)
+    return Chart(sizes, axis, cost_curves(panel, cost), failed=failed, title=cost.label.capitalize())
 
 
 def cost_curves(panel: Panel, cost: Cost) -> list[Curve]:
@@ -393,28 +316,28 @@ def curve_of(
     for line in lines:
         value, (lo, hi) = cost.value(line) or 0.0, cost.ends(line)
         text = cost.text(value)
-        if lo is not None and hi is not None:
+        if lo is not None and hi is not None and hi < math.inf:
             text += f" ({cost.text(lo)} to {cost.text(hi)})"
         else:
             lo = hi = None
             text += " (one trial)" if cost is TIME else ""
-        points.append((place(line), value, lo, hi, text, line.host))
-    return Curve(name, *map(list, zip(*points, strict=True)))
+        points.append(Point(place(line), value, lo, hi, too_wide(lo, hi), text, line.seq_len, line.host, line.probe_s))
+    return Curve(name, points)
 
 
 def failed_cases(panel: Panel, cost: Cost) -> list[FailedCase]:
     """The cases of a panel that failed and have no cost."""
-    points_of = {curve.impl: curve.points() for curve in cost_curves(panel, cost)}
+    places_of = {curve.impl: curve.places for curve in cost_curves(panel, cost)}
     failed = []
     for line in panel.lines:
         if line.status != "ok" and cost.value(line) is None:
-            value = expected_cost(line.seq_len, points_of.get(line.impl, ()))
+            value = expected_cost(line.seq_len, places_of.get(line.impl, ()))
             text = ": ".join(filter(None, (line.status, line.reason)))
             failed.append(FailedCase(line.impl, line.seq_len, value, line.status, text))
     return failed
 
 
-def expected_cost(n: int, measured: Sequence[tuple[int, float]]) -> float | None:
+def expected_cost(n: int, measured: Sequence[tuple[float, float]]) -> float | None:
     """Estimate what a failed case would have cost: a plot marks the case there.
 
     The estimate lies on the log-log line through the two measured (n, cost) nearest to `n`. A single measured cost is

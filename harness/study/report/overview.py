@@ -14,26 +14,14 @@ from harness.study.laws.fitted_laws import FittedLaw, Laws
 from harness.study.laws.laws import Range, exponent_of
 
 from . import figure_panels as parts
+from .chart import Chart, Curve, Looks, bars_caption, size_axis
 from .document import grouped
-from .figure_panels import Axis
-from .layer_looks import Looks
 from .text.cost_models import law_formula
 from .text.costs import close_to
 from .text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
 
 # The costs of the overview, from left to right, with their metrics.
 COSTS = {"time": parts.TIME, "memory": parts.MEMORY, "depth": parts.DEPTH}
-
-
-@dataclass(frozen=True)
-class CostChart:
-    """One of the charts: its title, a message that says what to see (empty if nothing is sure), axis and curves."""
-
-    metric: str
-    title: str
-    message: str
-    axis: Axis
-    curves: list[parts.Curve]
 
 
 @dataclass(frozen=True)
@@ -54,14 +42,13 @@ class Crossing:
 class Overview:
     """The charts of one setting, its name in file names, the finding as title, and a caption about what is drawn.
 
-    `n` is the axis of all charts. The looks are those of all layers of the run.
+    The charts are by metric. The looks are those of all layers of the run.
     """
 
     name: str
     title: str
     caption: str
-    n: Axis
-    charts: list[CostChart]
+    charts: Mapping[str, Chart]
     crossing: Crossing | None
     looks: Looks
 
@@ -80,21 +67,28 @@ def overview(
     whole = parts.fullest_panel(setting.panels)
     impls, selection = overview_layers(whole)
     panel = replace(whole, lines=tuple(line for line in whole.lines if line.impl in impls))
-    charts = [*filter(None, (_chart(panel, metric, cost, laws) for metric, cost in COSTS.items()))]
+    charts = {}
+    for metric, cost in COSTS.items():
+        chart = parts.cost_chart(panel, cost, cost.axis_of([panel], room=1.4))
+        if chart is not None:
+            charts[metric] = chart
     if not charts:
         return None
     crossing, fastest = _fastest(whole, parts.of_panel(crossovers, setting, whole))
-    first = charts[0]
-    growth = ratio_sentence(first.curves, COSTS[first.metric])
+    metric, first = next(iter(charts.items()))
+    growth = ratio_sentence(first.curves, COSTS[metric])
     title = fastest or growth or "Cost per call"
-    bars = (parts.bars_caption((end for curve in chart.curves for end in curve.ends()), chart.axis) for chart in charts)
+    bars = (bars_caption(chart.curves, chart.y) for chart in charts.values())
+    sizes = size_axis(n for chart in charts.values() for curve in chart.curves for n in curve.x)
+    for metric, chart in charts.items():
+        message = _message(panel, metric, chart.curves, laws)
+        charts[metric] = replace(chart, x=sizes, message="" if message == title else message)
     captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, selection, *bars
     return Overview(
         name=setting.name,
         title=title.removesuffix("."),
         caption="; ".join(filter(None, captions)),
-        n=parts.size_axis(n for chart in charts for curve in chart.curves for n in curve.n),
-        charts=[replace(chart, message="") if chart.message == title else chart for chart in charts],
+        charts=charts,
         crossing=crossing,
         looks=setting.looks,
     )
@@ -122,49 +116,42 @@ def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
 
 
-def _chart(panel: parts.Panel, metric: str, cost: parts.Cost, laws: Laws) -> CostChart | None:
-    axis, curves = cost.axis_of([panel], room=1.4), parts.cost_curves(panel, cost)
-    if axis is None:
-        return None
+def _message(panel: parts.Panel, metric: str, curves: Sequence[Curve], laws: Laws) -> str:
+    """What to see in the curves of a cost."""
     keys = [(line.impl, line.law_setting, metric) for line in panel.lines]
     fitted = {key[0]: laws[key] for key in keys if key in laws}
     shown = [curve.impl for curve in curves]
     if metric == "depth":
         exact = {impl: law_formula(law) for impl, law in fitted.items() if law.law.exact and not law.law.breaks}
-        message = depth_sentence(curves, exact)
-    elif metric == "memory":
-        message = exponent_sentence(*_measured_exponents(curves), shown)
-    else:
-        where = f"At n = {max(curve.n[-1] for curve in curves)}"
-        message = exponent_sentence(_law_exponents(panel, curves, fitted), where, shown)
-        message = message or ratio_sentence(curves, cost)
-    return CostChart(metric, cost.label.capitalize(), message, axis, curves)
+        return depth_sentence(curves, exact)
+    if metric == "memory":
+        return exponent_sentence(*_measured_exponents(curves), shown)
+    where = f"At n = {max(curve.points[-1].n for curve in curves)}"
+    return exponent_sentence(_law_exponents(panel, curves, fitted), where, shown) or ratio_sentence(curves, parts.TIME)
 
 
-def _law_exponents(
-    panel: parts.Panel, curves: Sequence[parts.Curve], fitted: Mapping[str, FittedLaw]
-) -> dict[str, Range]:
+def _law_exponents(panel: parts.Panel, curves: Sequence[Curve], fitted: Mapping[str, FittedLaw]) -> dict[str, Range]:
     """The scaling exponents of time at the largest n, by the cost models that are determined."""
-    n = max(curve.n[-1] for curve in curves)
+    n = max(curve.points[-1].n for curve in curves)
     exponents = {}
     for curve in curves:
         law = fitted.get(curve.impl)
-        if law and law.law.determined and curve.n[-1] == n:
+        if law and law.law.determined and curve.points[-1].n == n:
             exponent = exponent_of(law.law, "n", n, *panel.of(curve.impl)[0].size[1:])
             if exponent is not None:
                 exponents[curve.impl] = exponent
     return exponents
 
 
-def _measured_exponents(curves: Sequence[parts.Curve]) -> tuple[dict[str, Range], str]:
+def _measured_exponents(curves: Sequence[Curve]) -> tuple[dict[str, Range], str]:
     """The exact exponents of a cost between the two largest n, and these n in words; none if there is only one n."""
-    sizes = sorted({n for curve in curves for n in curve.n})
+    sizes = sorted({point.n for curve in curves for point in curve.points})
     if len(sizes) < 2:
         return {}, ""
     first, last = sizes[-2:]
     exponents = {}
     for curve in curves:
-        cost_at = dict(curve.points())
+        cost_at = dict(curve.places)
         if first in cost_at and last in cost_at:
             exponent = math.log(cost_at[last] / cost_at[first]) / math.log(last / first)
             exponents[curve.impl] = Range(exponent, exponent, exponent)

@@ -7,15 +7,16 @@ accurate.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from harness.core.layers.layer_lookup import ITSELF, is_foreign
 from harness.core.model import formatting
 from harness.core.results.columns import CaseResult
 from harness.study.laws.roofline import Roof, RoofPoint
 
+from .chart import Chart, Curve, Guide, Point, too_wide, value_axis
 from .document import grouped
-from .figure_panels import TIME, Chart, Panel, value_axis
+from .figure_panels import TIME, Panel
 
 # An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
 _BELOW_LEAST = 0.3
@@ -55,10 +56,9 @@ def is_inexact(line: CaseResult) -> bool:
 
 
 def accuracy_chart(panel: Panel) -> Chart | None:
-    """`{"x", "y", "n", "curves": [{impl, n, x, y, lo, hi, text}], "front": {"x", "y"}}`; None if fewer than two layers.
+    """The error of each case against its time, and the front as a guide; None if fewer than two layers have both.
 
-    A curve has the time of each case as `x`, with its interval, and the error as `y`. The front is a staircase of the
-    layers at `n`, the largest n at which two layers have both. Suspect times are left out.
+    The front joins the layers at `n`, the largest n at which two layers have both. Suspect times are left out.
     """
     drawn = [line for line in panel.lines if line.time_s and not line.suspect and error_of(line) is not None]
     sizes = Counter(line.seq_len for line in drawn)
@@ -66,22 +66,21 @@ def accuracy_chart(panel: Panel) -> Chart | None:
     if largest is None:
         return None
     least = min(filter(None, map(error_of, drawn)), default=1e-16)
-    points: list[Chart] = [
-        {
-            "impl": line.impl,
-            "n": line.seq_len,
-            "x": line.time_s,
-            "y": error_of(line) or _BELOW_LEAST * least,
-            "lo": line.time_lo_s,
-            "hi": line.time_hi_s,
-            "text": _text(line),
-        }
-        for line in drawn
-    ]
-    x = TIME.axis([point["x"] for point in points])
-    y = value_axis([point["y"] for point in points], "{:.0e}".format, room=2.0)
-    front = pareto_front((point["x"], point["y"]) for point in points if point["n"] == largest)
-    return {"x": x, "y": y, "n": largest, "curves": _curves(points), "front": _staircase(front, y["range"][1])}
+    curves = curves_of((line.impl, _accuracy_point(line, _BELOW_LEAST * least)) for line in drawn)
+    points = [point for curve in curves for point in curve.points]
+    x = TIME.axis([point.x for point in points], TIME.label)
+    y = value_axis([point.y for point in points], "{:.0e}".format, "error (RMS, relative to float64)", room=2.0)
+    front = pareto_front(point.place for point in points if point.n == largest)
+    return Chart(x, y, curves, [_staircase(front, y.range[1])], n=largest)
+
+
+def _accuracy_point(line: CaseResult, no_error: float) -> Point:
+    """`n = 2048: 36.8 ms, error 2.4e-07 of the RMS, 0.83 of the plain layer's (64 rows, AttentionReference)`."""
+    time_s, error = line.time_s or 0.0, error_of(line) or 0.0
+    ratio = "" if line.error_ratio is None else f", {formatting.three(line.error_ratio)} times the plain layer's"
+    measured = f"n = {line.seq_len}: {formatting.seconds(time_s)}, error {error:.1e} of the RMS"
+    text = f"{measured}{ratio} ({line.accuracy_by})"
+    return Point(time_s, error or no_error, hollow=too_wide(line.time_lo_s, line.time_hi_s), text=text, n=line.seq_len)
 
 
 def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -93,85 +92,54 @@ def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, flo
     return front
 
 
-def _staircase(front: Sequence[tuple[float, float]], highest: float) -> dict[str, list[float]]:
+def _staircase(front: Sequence[tuple[float, float]], highest: float) -> Guide:
     """The border of what is reached: down from the `highest` error at each point, then right to the next point."""
     x: list[float] = []
     y: list[float] = []
     for time_s, error in front:
         x += [time_s, time_s]
         y += [y[-1] if y else highest, error]
-    return {"x": x, "y": y}
+    return Guide(x, y)
 
 
-def _curves(points: Iterable[Chart]) -> list[Chart]:
-    """The points of each layer in ascending n, as a list for each of their names beside `impl`."""
-    curves = []
-    for impl, alike in grouped(points, itemgetter("impl")).items():
-        ordered = sorted(alike, key=itemgetter("n"))
-        lists = {name: list(map(itemgetter(name), ordered)) for name in ordered[0]}
-        curves.append({**lists, "impl": impl})
-    return curves
-
-
-def _text(line: CaseResult) -> str:
-    """`n = 2048: 36.8 ms, error 2.4e-07 of the RMS, 0.83 of the plain layer's (64 rows, AttentionReference)`."""
-    ratio = "" if line.error_ratio is None else f", {formatting.three(line.error_ratio)} times the plain layer's"
-    time = formatting.seconds(line.time_s or 0.0)
-    return f"n = {line.seq_len}: {time}, error {error_of(line) or 0.0:.1e} of the RMS{ratio} ({line.accuracy_by})"
+def curves_of(points: Iterable[tuple[str, Point]]) -> list[Curve]:
+    """A curve for each layer of the points, each with its layer, in ascending n."""
+    by_layer = grouped(points, itemgetter(0))
+    return [Curve(impl, sorted(map(itemgetter(1), alike), key=attrgetter("n"))) for impl, alike in by_layer.items()]
 
 
 def roofline_chart(roof: Roof | None, points: Sequence[RoofPoint]) -> Chart | None:
-    """The result of `roofline_frame` with `"curves": [{impl, n, x, y, lo, hi, text}]`; None if nothing can be drawn.
+    """The FLOP/s of each case against its FLOPs a byte, and the roof as a guide; None if nothing can be drawn.
 
-    `lo` and `hi` are None where the interval is open, as after a single trial.
+    The band above the roof is what noise may add to it.
     """
     if roof is None or not points:
         return None
-    shown = (
-        {
-            "impl": point.line.impl,
-            "n": point.line.seq_len,
-            "x": point.flops_per_byte,
-            "y": point.flops_per_s,
-            "lo": point.flops_per_s_lo if point.flops_per_s_lo > 0 else None,
-            "hi": point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None,
-            "text": _roofline_text(point),
-        }
-        for point in points
-    )
-    return {**roofline_frame(roof, points), "curves": _curves(shown)}
-
-
-def roofline_frame(roof: Roof, points: Sequence[RoofPoint]) -> Chart:
-    """`{"x", "y", "roof"}` for the points under a roof: the axes of FLOPs a byte and of FLOP/s, and the roof.
-
-    The roof has its corners (`x`, `y`), their interval (`lo`, `hi`), and two labels (`compute`, `memory`).
-    """
     peak = roof.peak_flops_per_s
-    noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: an interval without width
+    noise = roof.noise if math.isfinite(roof.noise) else 1.0  # not measured: a band without height
     ridge = peak / roof.bandwidth_bytes_per_s
-    reach = [ridge, *(point.flops_per_byte for point in points)]
-    x = value_axis([min(reach) / 1.5, max(reach)], formatting.three)
-    corners = [x["range"][0], ridge, x["range"][1]]
+    intensities = [ridge, *(point.flops_per_byte for point in points)]
+    lowest = min(intensities) / 1.5
+    x = value_axis([lowest, max(intensities)], formatting.three, "arithmetic intensity (FLOP/byte)")
+    y = value_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate, "FLOP/s")
+    corners = [x.range[0], ridge, x.range[1]]
     limits = [roof.at(corner) for corner in corners]
-    return {
-        "x": x,
-        "y": value_axis([*(point.flops_per_s for point in points), noise * peak], formatting.flops_rate),
-        "roof": {
-            "x": corners,
-            "y": limits,
-            "lo": limits,
-            "hi": [noise * limit for limit in limits],
-            "compute": f"{formatting.flops_rate(peak)} peak",
-            "memory": f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth",
-        },
-    }
+    memory = f"{roof.bandwidth_bytes_per_s / 1e9:.3g} GB/s memory bandwidth"
+    texts = memory, f"{formatting.flops_rate(peak)} peak"
+    guide = Guide(corners, limits, [noise * limit for limit in limits], texts)
+    return Chart(x, y, curves_of((point.line.impl, _roofline_point(point)) for point in points), [guide])
 
 
-def _roofline_text(point: RoofPoint) -> str:
-    """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`."""
+def _roofline_point(point: RoofPoint) -> Point:
+    """`n = 512: 94.2 GFLOP/s at 44.1 FLOPs a byte, 46 % of what compute allows there (41 % to 50 %)`.
+
+    An end of the interval is None where it is open, as after a single trial.
+    """
+    lo = point.flops_per_s_lo or None
+    hi = point.flops_per_s_hi if point.flops_per_s_hi < math.inf else None
     bounded = point.share_lo > 0 and point.share_hi < math.inf
     between = f" ({formatting.share(point.share_lo)} to {formatting.share(point.share_hi)})" if bounded else ""
     speed = f"{formatting.flops_rate(point.flops_per_s)} at {formatting.three(point.flops_per_byte)} FLOPs a byte"
-    share = f"{formatting.share(point.share)} of what {point.bound} allows there{between}"
-    return f"n = {point.line.seq_len}: {speed}, {share}"
+    text = f"{speed}, {formatting.share(point.share)} of what {point.bound} allows there{between}"
+    n = point.line.seq_len
+    return Point(point.flops_per_byte, point.flops_per_s, lo, hi, too_wide(lo, hi), f"n = {n}: {text}", n)

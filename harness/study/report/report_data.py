@@ -21,6 +21,7 @@ from harness.study.laws.fitted_laws import laws_by_series
 from harness.study.laws.roofline import points_above_roof
 
 from . import figure_panels as parts
+from .chart import too_wide
 from .document import Part, Section, Sentence, Table, markdown, show
 from .figure_panels import Lines
 from .overview import overviews
@@ -224,7 +225,7 @@ _MANY_TOO_WIDE = 0.25
 
 def _more_precise(contents: Contents) -> str:
     """The command of the run with the next precision; empty if few intervals are too wide, or if there is no such."""
-    wide = [parts.too_wide(line.time_lo_s, line.time_hi_s) for line in contents.lines if line.time_s is not None]
+    wide = [too_wide(line.time_lo_s, line.time_hi_s) for line in contents.lines if line.time_s is not None]
     origin = contents.provenance
     stricter = cautions.stricter_precisions(origin.precision)
     if not origin.command or not stricter or sum(wide) <= _MANY_TOO_WIDE * len(wide):

@@ -22,7 +22,7 @@ from harness.study.laws.roofline import (
     with_possible_times,
     with_suspects,
 )
-from harness.study.report.point_charts import roofline_frame
+from harness.study.report.point_charts import roofline_chart
 
 CACHE = 2**20
 ROOF = Roof("float32", "cpu", 1, 100e9, 10e9, 1.1, CACHE)
@@ -70,8 +70,9 @@ def test_without_a_noise_floor_there_is_a_roof_that_no_time_contradicts() -> Non
     assert (point.share, point.share_lo) == (pytest.approx(1e4, rel=0.2), 0.0)
     assert points_above_roof([point]) == []
     assert with_possible_times([impossible], [roof]) == with_suspects([impossible], [roof]) == [impossible]
-    limit = roofline_frame(roof, [point])["roof"]
-    assert limit["hi"] == limit["lo"] == limit["y"]
+    chart = roofline_chart(roof, [point])
+    assert chart is not None
+    assert [guide.top for guide in chart.guides] == [guide.y for guide in chart.guides]
 
 
 def test_a_cache_that_the_kernel_does_not_tell_is_what_calibration_took_it_for() -> None:

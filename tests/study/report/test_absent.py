@@ -2,7 +2,7 @@
 
 from study.report.many import many_lines, without
 
-from harness.study.report.text.cautions import unsupported_layers
+from harness.study.report.figure_panels import unsupported_layers
 
 IMPLS = ["rnn.gru", "attention.flash_attn", "attention.xformers"]
 

@@ -28,9 +28,10 @@ def test_every_case_with_a_time_and_an_error_is_a_point() -> None:
     chart = accuracy_chart(panel)
     assert chart is not None
     known = {(line.impl, line.seq_len) for line in panel.lines if line.time_s and line.impl in ERRORS}
-    assert {(curve["impl"], n) for curve in chart["curves"] for n in curve["n"]} == known
-    assert all(error == ERRORS[curve["impl"]] for curve in chart["curves"] for error in curve["y"])
-    assert chart["front"]["x"] == sorted(chart["front"]["x"])
+    assert {(curve.impl, point.n) for curve in chart.curves for point in curve.points} == known
+    assert all(error == ERRORS[curve.impl] for curve in chart.curves for error in curve.y)
+    (front,) = chart.guides
+    assert front.x == sorted(front.x)
 
 
 def test_a_suspect_time_is_no_point() -> None:
@@ -41,7 +42,7 @@ def test_a_suspect_time_is_no_point() -> None:
 def test_an_error_of_0_has_a_place_too() -> None:
     chart = accuracy_chart(fullest_panel(with_errors({**ERRORS, "rnn.torch": 0.0}).panels))
     assert chart is not None
-    assert min(error for curve in chart["curves"] for error in curve["y"]) == pytest.approx(3e-8)
+    assert min(error for curve in chart.curves for error in curve.y) == pytest.approx(3e-8)
 
 
 def test_of_a_case_with_a_backward_pass_the_larger_error_counts() -> None:
@@ -69,11 +70,11 @@ def test_a_layer_measured_at_a_larger_n_too_is_compared_at_the_n_of_the_front() 
     setting = replace(setting, panels=(replace(panel, lines=(*lines, alone)),))
     chart = accuracy_chart(setting.panels[0])
     assert chart is not None
-    assert chart["n"] < 2 * largest
-    assert min(chart["front"]["y"]) == ERRORS["attention.naive"]
+    assert chart.n < 2 * largest
+    assert min(chart.guides[0].y) == ERRORS["attention.naive"]
     figure = accuracy(setting)
     assert figure is not None
-    assert figure.get_suptitle().startswith(f"attention.naive is the most accurate at n = {chart['n']}")
+    assert figure.get_suptitle().startswith(f"attention.naive is the most accurate at n = {chart.n}")
 
 
 def test_of_many_layers_those_on_the_front_and_the_fastest_of_each_family_are_named() -> None:

@@ -17,8 +17,8 @@ from harness.core.model.sweep_axes import Case
 from harness.core.results import row_files, run_directory
 from harness.study.report.background_plots import BackgroundPlots
 from harness.study.report.build import build
+from harness.study.report.chart import PALETTE, looks_of
 from harness.study.report.figure_panels import TIME, panel_settings, readable_setting
-from harness.study.report.layer_looks import PALETTE, looks_of
 from harness.study.report.plots.all_plots import speedup
 from harness.study.report.plots.curves import curves
 from harness.study.report.report_data import Contents

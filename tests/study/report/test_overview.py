@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from rows import usual_lines
@@ -15,7 +14,8 @@ from harness.core.results.columns import CaseResult
 from harness.study.analyse import analyse
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.laws import Range
-from harness.study.report.figure_panels import MEMORY, TIME, Curve, panel_settings
+from harness.study.report.chart import Curve, Point
+from harness.study.report.figure_panels import MEMORY, TIME, panel_settings
 from harness.study.report.overview import Overview, overview, overview_layers
 from harness.study.report.plots.cost_overview import cost_overview
 from harness.study.report.report_data import Contents
@@ -50,7 +50,7 @@ def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() 
     found = known_overview([with_depth(line) for line in usual_lines()])
     assert found.title == "rnn.torch is the fastest above n = 750 (512 – 1024)"
     assert found.caption == "d = 256, h = 8; forward, float32, batch 1, cpu, 1 thread; bars: 95 % confidence intervals"
-    assert {chart.title: chart.message for chart in found.charts} == {
+    assert {chart.title: chart.message for chart in found.charts.values()} == {
         "Time per call": "At n = 2048, rnn.torch grows as n^1.0; attention.* grow as n^1.8.",
         "Peak memory per call": (
             "From n = 1024 to 2048, attention.fused and rnn.torch grow as n^1.0; attention.naive grows as n^2.0."
@@ -62,7 +62,7 @@ def test_it_shows_time_memory_and_depth_of_the_fullest_panel_with_what_to_see() 
 
 
 def test_a_cost_that_nobody_measured_has_no_chart() -> None:
-    assert [chart.metric for chart in known_overview(usual_lines()).charts] == ["time", "memory"]
+    assert list(known_overview(usual_lines()).charts) == ["time", "memory"]
 
 
 def test_it_marks_from_which_n_on_one_layer_is_the_fastest() -> None:
@@ -109,7 +109,7 @@ def test_layers_with_suspect_times_alone_have_no_fastest() -> None:
 def test_a_single_layer_has_its_growth_as_title_and_not_twice() -> None:
     found = known_overview([with_depth(line) for line in usual_lines() if line.family == "rnn"])
     assert found.title == "From n = 64 to 2048, the time per call grows 32-fold"
-    assert found.title not in {chart.message.removesuffix(".") for chart in found.charts}
+    assert found.title not in {chart.message.removesuffix(".") for chart in found.charts.values()}
 
 
 def test_a_bar_wider_than_its_axis_is_told_in_the_caption() -> None:
@@ -192,11 +192,14 @@ def test_exponents_whose_intervals_overlap_are_one_range() -> None:
     assert exponent_sentence(known, "Here", SHOWN) == "Here, rnn.elman and attention.naive grow as n^0.8 – n^1.7."
 
 
-def curve(impl: str, values: Sequence[float], spread: float | None = None) -> Curve:
-    n = [64 * 2**i for i in range(len(values))]
-    lo, hi = ([None if spread is None else value * spread**sign for value in values] for sign in (-1, 1))
-    ends: tuple[Any, Any] = (lo, hi)
-    return Curve(impl, n, list(values), *ends, [""] * len(n))
+def curve(
+    impl: str, values: Sequence[float], spread: float | None = None, hosts: Sequence[str | None] = (None,) * 3
+) -> Curve:
+    points = []
+    for i, (value, host) in enumerate(zip(values, hosts, strict=False)):
+        lo, hi = (None, None) if spread is None else (value / spread, value * spread)
+        points.append(Point(64 * 2**i, value, lo, hi, n=64 * 2**i, host=host))
+    return Curve(impl, points)
 
 
 def test_a_ratio_names_the_layers_only_if_their_intervals_are_apart() -> None:
@@ -220,7 +223,7 @@ def test_a_ratio_names_the_layers_only_if_their_intervals_are_apart() -> None:
     ],
 )
 def test_times_of_two_hosts_have_no_ratio(hosts: list[str | None], said: str) -> None:
-    of_hosts = replace(curve("a.a", [1, 2, 4], 1.1), host=hosts)
+    of_hosts = curve("a.a", [1, 2, 4], 1.1, hosts)
     assert ratio_sentence([of_hosts], TIME) == said
     assert ratio_sentence([of_hosts], MEMORY) == "From n = 64 to 256, the peak memory per call grows 4.0-fold."
 

@@ -4,8 +4,8 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -14,34 +14,26 @@ from harness.core.model.formatting import NumberText
 from harness.core.model.layer_options import OPTION, options_of, value_text
 from harness.core.model.sweep_axes import AXES
 from harness.core.results.columns import CaseResult
+from harness.core.stats.interval import NORMAL
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.predict import HeldOut
 from harness.study.laws.roofline import WIDEST
+from harness.study.laws.series import PROBE_NOISE
 from harness.study.report import figure_panels as parts
+from harness.study.report.chart import Chart, Guide, Looks, Point, looks_of_run, size_axis
 from harness.study.report.document import grouped
-from harness.study.report.figure_panels import SETTING_AXES, Axis, Chart, Cost, Panel, PanelSetting
-from harness.study.report.layer_looks import Looks, looks_of_run
+from harness.study.report.figure_panels import SETTING_AXES, Panel, PanelSetting
 from harness.study.report.overview import COSTS
-from harness.study.report.point_charts import accuracy_chart, roofline_chart
+from harness.study.report.point_charts import accuracy_chart, curves_of, roofline_chart
 from harness.study.report.report_data import Contents
-from harness.study.report.text import cautions, costs
+from harness.study.report.text import costs
 from harness.study.report.text.cost_models import signed_share, worst_first
 
-
-def curve_chart(panel: Panel, cost: Cost, axis: Axis | None) -> Chart | None:
-    """`{"y", "curves": [{impl, n, value, lo, hi, text}], "failed": [{impl, n, value, status, text}]}`, by ascending n.
-
-    None without an `axis`, which all panels of the setting share. The failed cases leave out layers whose cases are
-    all unsupported: the chart would say nothing new about them.
-    """
-    if axis is None:
-        return None
-    gone = cautions.unsupported_layers(panel.lines)
-    failed = [asdict(case) for case in parts.failed_cases(panel, cost) if case.impl not in gone]
-    return {"y": axis, "curves": [asdict(curve) for curve in parts.cost_curves(panel, cost)], "failed": failed}
+# Numbers and texts by name.
+Data = dict[str, Any]
 
 
-def crossover_chart(panel: Panel, crossovers: Iterable[Crossover]) -> Chart | None:
+def crossover_chart(panel: Panel, crossovers: Iterable[Crossover]) -> Data | None:
     """`{"x", "rows": [{slower, faster, metric, n, lo, hi, text, sentence}]}`; None if nothing crosses or may cross.
 
     The `n` of an undecided crossover is None, and so is an unknown end of its interval.
@@ -59,7 +51,7 @@ def crossover_chart(panel: Panel, crossovers: Iterable[Crossover]) -> Chart | No
         }
         for c in costs.possible_crossings(crossovers)
     ]
-    return {"x": parts.size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
+    return {"x": size_axis(line.seq_len for line in panel.lines), "rows": rows} if rows else None
 
 
 # Matplotlib's marker -> plotly's name.
@@ -90,11 +82,11 @@ _SELECTORS = tuple(name for name in dict.fromkeys(("mode", "d_model", "num_heads
 USUAL = "usual"
 
 
-def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) -> list[Chart]:
+def selectors(lines: Iterable[CaseResult], panels: Sequence[Data]) -> list[Data]:
     """`[{name, label, values, frame}]` of each axis that selects a panel, with its values in ascending order.
 
     An option `window` is the axis `layer.window`, whose values are texts. The `frame` is that of a chart over the
-    option, with the `title` and `letter` of a declared axis; None for other axes, and if fewer than two are sizes.
+    option; None for other axes, and if fewer than two are sizes.
     """
     axes_of = map(own_axes.axes_of_text, {line.own_axes for line in lines})
     declared = {(name, letter) for axes in axes_of for name, (letter, _) in axes.items()}
@@ -111,7 +103,7 @@ def selectors(lines: Iterable[CaseResult], panels: Sequence[Mapping[str, Any]]) 
             options = [options_of(f"{short}={value}")[short] for value in values]
             sizes = [*filter(own_axes.is_size, options)]
             if len(sizes) > 1:
-                frame = {**parts.size_axis(sizes), "title": label, "letter": label.split()[-1]}
+                frame = size_axis(sizes, label)
         axes.append({"name": name, "label": label, "values": values, "frame": frame})
     return axes
 
@@ -133,22 +125,22 @@ def setting_at(setting: PanelSetting, stated: Iterable[tuple[str, str]]) -> dict
     return _but_options(setting) | texts
 
 
-def chart_data(contents: Contents) -> Chart:
+def chart_data(contents: Contents) -> Data:
     """`{"looks": {impl: look}, "widest": factor, "axes": [...], "panels": [...], "first": index}`.
 
     `axes` is the result of `selectors`. An interval that spans more than the factor `widest` is too wide to compare its
-    value. Each panel has:
+    value. Unlike conditions widen the interval of a ratio by `normal` standard errors, which `unlikeness` computes from
+    the `noise` of the reference workload. Each panel has:
 
     - `at`: its value on every axis, by the name in `axes`; None where it belongs to every value
     - `sizes`, `words`: its width and heads, and the values of its other axes in words
-    - `n`: the axis of n
-    - `time`, `memory`, `depth`: the curves with their y axis, or None
-    - `roofline`, `accuracy`, `crossovers`: the chart's data, or None
+    - `compared`: the times that speed-ups are made of
+    - `time`, `memory`, `depth`, `roofline`, `accuracy`, `crossovers`: a chart, or None
 
     `first` is the fullest panel of the setting to open with. The overview of that setting is in `overview`, None if
-    there is none, and the checked predictions in `predictions`.
+    there is none, and the checked `predictions` by metric.
     """
-    panels: list[Chart] = []
+    panels: list[Data] = []
     stated = {(line.impl, name) for line in contents.lines for name in options_of(line.options)}
     for setting in contents.settings:
         at = setting_at(setting, stated)
@@ -162,11 +154,9 @@ def chart_data(contents: Contents) -> Chart:
                 "at": {**at, "d_model": panel.d_model, "num_heads": panel.num_heads},
                 "sizes": f"d = {panel.d_model}, h = {panel.num_heads}",
                 "words": setting.title.split(", "),
-                "n": parts.size_axis(line.seq_len for line in panel.lines),
-                **{metric: curve_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
-                "roofline": roofline_chart(
-                    roof, sorted(parts.of_panel(contents.points, setting, panel), key=attrgetter("line.impl"))
-                ),
+                "compared": parts.cost_chart(panel, parts.COMPARED, axes["time"]),
+                **{metric: parts.cost_chart(panel, cost, axes[metric]) for metric, cost in COSTS.items()},
+                "roofline": roofline_chart(roof, parts.of_panel(contents.points, setting, panel)),
                 "accuracy": accuracy_chart(panel),
                 "crossovers": crossover_chart(panel, parts.of_panel(contents.crossovers, setting, panel)),
             }
@@ -179,11 +169,11 @@ def chart_data(contents: Contents) -> Chart:
     overview = overviews.get(opening.name) if opening else None
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
-        "widest": WIDEST,
+        **{"widest": WIDEST, "noise": PROBE_NOISE, "normal": NORMAL},
         "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": opens.index(True) if opens else 0,
-        "overview": asdict(replace(overview, looks={})) if overview else None,
+        "overview": overview,
         "predictions": prediction_charts(contents.findings.held_out),
     }
 
@@ -192,28 +182,28 @@ def chart_data(contents: Contents) -> Chart:
 _MOST_PREDICTIONS = 400
 
 
-def prediction_charts(held_out: Sequence[HeldOut]) -> list[Chart]:
-    """`{"metric", "label", "axis", "points": [{impl, x, y, lo, hi, text}]}` for each cost: predicted over measured."""
-    charts = []
+def prediction_charts(held_out: Sequence[HeldOut]) -> dict[str, Chart]:
+    """By metric, predicted over measured costs, with a guide where they are equal."""
+    charts = {}
     above_zero = (prediction for prediction in held_out if prediction.measured > 0 and prediction.predicted > 0)
     for metric, alike in grouped(above_zero, attrgetter("metric")).items():
         if metric in COSTS:
             worst = worst_first(alike)[:_MOST_PREDICTIONS]
-            points = [_prediction(prediction, COSTS[metric].text) for prediction in worst]
-            values = [value for point in points for value in (point["x"], point["y"])]
-            axis = COSTS[metric].axis(values)
-            charts.append({"metric": metric, "label": costs.METRIC_NAMES[metric], "axis": axis, "points": points})
+            curves = curves_of((prediction.impl, _prediction(prediction, COSTS[metric].text)) for prediction in worst)
+            axis = COSTS[metric].axis([value for curve in curves for value in (*curve.x, *curve.y)])
+            x, y = replace(axis, title="measured"), replace(axis, title="predicted")
+            guide = Guide(axis.range, axis.range)
+            charts[metric] = Chart(x, y, curves, [guide], title=f"Predicted {costs.METRIC_NAMES[metric]}")
     return charts
 
 
-def _prediction(prediction: HeldOut, text: NumberText) -> Chart:
+def _prediction(prediction: HeldOut, text: NumberText) -> Point:
     x, y, lo, hi = prediction.measured, prediction.predicted, prediction.lo, prediction.hi
     says = (
         f"n = {prediction.n}, d = {prediction.d}, h = {prediction.h}: measured {text(x)}, predicted {text(y)} "
         f"({signed_share(prediction.error)})"
     )
-    point = {"impl": prediction.impl, "x": x, "y": y, "lo": None, "hi": None, "text": says}
-    if 0 < lo < hi < math.inf:
-        interval = f"; 95 % prediction interval {formatting.between(lo, hi, text)}"
-        point |= {"lo": lo, "hi": hi, "text": says + interval}
-    return point
+    if not 0 < lo < hi < math.inf:
+        return Point(x, y, text=says, n=prediction.n)
+    says += f"; 95 % prediction interval {formatting.between(lo, hi, text)}"
+    return Point(x, y, lo, hi, text=says, n=prediction.n)

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
@@ -21,8 +22,8 @@ from markupsafe import Markup
 
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
+from harness.study.report.chart import BEYOND, HOLLOW
 from harness.study.report.document import Table, grouped
-from harness.study.report.figure_panels import BEYOND, HOLLOW
 from harness.study.report.provenance import calibration
 from harness.study.report.report_data import Contents
 from harness.study.report.text import claims, cost_models, costs
@@ -54,8 +55,7 @@ def chart_library() -> str:
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "tables.css", "charts.css", "print.css")
 _SCRIPTS = """
-    text.js figure.js overview.js over_axis.js curves.js speedup.js roofline.js accuracy.js crossovers.js
-    predictions.js controls.js page.js theme.js
+    text.js figure.js overview.js over_axis.js curves.js speedup.js points.js crossovers.js controls.js page.js theme.js
 """
 _END = re.compile(r"</(?=script)", re.IGNORECASE)
 
@@ -105,8 +105,7 @@ def page(contents: Contents) -> str:
         "laws": cost_models.laws_table(findings.laws),
         "predictions": cost_models.held_out_table(named),
         "unknown_exponent": costs.UNKNOWN_EXPONENT,
-        "beyond_axis": BEYOND.capitalize(),
-        "hollow": HOLLOW.capitalize(),
+        "bar_notes": {"beyond": BEYOND, "hollow": HOLLOW},
         "calibration": calibration(contents.provenance.machine),
     }
     return rendered("page.html", _SCRIPTS.split(), charts, values)
@@ -136,7 +135,8 @@ def embedded_json(data: Mapping[str, Any]) -> Markup:
 
 
 def _visible(data: Any) -> Any:
-    """The same data with every text printable."""
+    """The same data with every text printable, and each part of a chart as a mapping."""
+    data = vars(data) if is_dataclass(data) else data
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, Mapping):

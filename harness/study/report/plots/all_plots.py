@@ -5,7 +5,8 @@ The roofline is FLOP/s against FLOPs a byte, with every case under its machine's
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,16 @@ from harness.core.model import formatting
 from harness.study.laws.crossovers import CostRatio, layers_without_heads
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
 from harness.study.report import figure_panels as parts
+from harness.study.report.chart import Chart, bars_caption, looks_of, size_axis
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSetting
-from harness.study.report.layer_looks import Looks, looks_of
 from harness.study.report.overview import COSTS, Overview
 from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_chart
-from harness.study.report.text.cautions import unsupported_layers
 from harness.study.report.text.costs import is_sure, time_ratio
 
 from . import style
 from .cost_overview import cost_overview
-from .curves import curves, dense_places, draw_curves, label_ends, write_label
+from .curves import curves, dense_places, draw_curves, write_label
 from .style import GUIDE, canvas, error_bars, log_axes
 
 # Inches: height of one row, height above and below all rows, and width without the failures' texts.
@@ -57,8 +57,9 @@ def ladder(setting: PanelSetting) -> Figure | None:
     failures = [failed_rows(panel, impl) for impl in impls]
     width = _WIDTH + _SIGN * max(map(len, failures))
     title = f"What each of {len(impls)} layers costs (d = {panel.d_model}, h = {panel.num_heads})"
-    hollow = any(wide for curve in parts.cost_curves(panel, parts.TIME) for wide in curve.too_wide())
-    caption = f"{setting.title}; {parts.HOLLOW}" if hollow else setting.title
+    chart = parts.cost_chart(panel, parts.TIME, parts.TIME.axis_of([panel]))
+    hollow = bars_caption(chart.curves, chart.y, drawn=False) if chart else ""
+    caption = "; ".join(filter(None, (setting.title, hollow)))
     with canvas(width, _ROW * len(impls) + _AROUND, title, caption) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, cost in ((left, parts.TIME), (right, parts.MEMORY)):
@@ -81,7 +82,9 @@ def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = panel.families()
     ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
-    order = sorted(family.keys() - unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl))
+    order = sorted(
+        family.keys() - parts.unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl)
+    )
     return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
 
 
@@ -97,12 +100,13 @@ def _dots(axes: Axes, panel: Panel, impls: Sequence[str], cost: Cost, shades: Ma
         if impl not in curves_of:
             continue
         curve = curves_of[impl]
-        colours = [shades[n] for n in curve.n]
-        axes.plot([min(curve.value), max(curve.value)], [row, row], color="0.8", lw=1, zorder=1)
-        error_bars(axes, [row], curve.ends()[-1:], colours[-1], "x", lw=1.2, alpha=0.45, zorder=2)
-        wide = curve.too_wide()
-        inside, edges = np.where(wide, "white", colours).tolist(), np.where(wide, colours, "white").tolist()
-        axes.scatter(curve.value, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
+        axes.plot([min(curve.y), max(curve.y)], [row, row], color="0.8", lw=1, zorder=1)
+        last = curve.points[-1]
+        error_bars(axes, [replace(last, x=row)], shades[last.n], "x", lw=1.2, alpha=0.45, zorder=2)
+        colours = [shades[point.n] for point in curve.points]
+        hollow = [point.hollow for point in curve.points]
+        inside, edges = np.where(hollow, "white", colours).tolist(), np.where(hollow, colours, "white").tolist()
+        axes.scatter(curve.y, [row] * len(colours), s=34, c=inside, edgecolors=edges, linewidths=0.8, zorder=3)
     axes.grid(axis="y", visible=False)
     axes.set_title(cost.label)
 
@@ -236,41 +240,8 @@ def roofline(setting: PanelSetting, roofs: Sequence[Roof], points: Sequence[Roof
         return None
     best = max(panel_points, key=lambda point: point.share)
     nearest = f"{formatting.printable(best.line.impl)} comes nearest to the roof"
-    ends = (end for curve in chart["curves"] for end in zip(curve["lo"], curve["hi"], strict=True))
-    bars = parts.bars_caption(ends, chart["y"])
-    captions = f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n", bars
     title = f"{nearest}: {formatting.share(best.share)} (n = {best.line.seq_len})"
-    with canvas(*_ROOFLINE, title, "; ".join(filter(None, captions))) as figure:
-        axes = figure.subplots()
-        log_axes(axes, x=chart["x"], y=chart["y"])
-        limit = chart["roof"]
-        axes.fill_between(limit["x"], limit["lo"], limit["hi"], color=GUIDE, alpha=0.2, lw=0)
-        axes.plot(limit["x"], limit["y"], color=GUIDE, lw=2)
-        top = max(limit["hi"])
-        beside: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 9}
-        axes.annotate(limit["compute"], (limit["x"][-1], top), xytext=(-4, 3), ha="right", **beside)
-        axes.annotate(limit["memory"], (limit["x"][0], top), xytext=(6, 3), ha="left", **beside)
-        _draw_under_roof(axes, chart["curves"], setting.looks, limit)
-        axes.set(xlabel="arithmetic intensity (FLOP/byte, minimum traffic)", ylabel="FLOP/s")
-    return figure
-
-
-def _draw_under_roof(axes: Axes, curves: Sequence[parts.Chart], looks: Looks, roof: parts.Chart) -> None:
-    """Draw a curve for each layer, with its name near the largest n, off the roof or front. The markers grow with n."""
-    sizes = [n for curve in curves for n in curve["n"]]
-    first_to_last = np.log([min(sizes), max(sizes)])
-    *of_curves, of_roof = dense_places(axes, (list(zip(line["x"], line["y"], strict=True)) for line in (*curves, roof)))
-    occupied = [*of_curves, of_roof]
-    for curve, places in zip(curves, of_curves, strict=True):
-        colour, marker, dash = looks[curve["impl"]]
-        x, y = curve["x"], curve["y"]
-        axes.plot(x, y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
-        area = np.interp(np.log(curve["n"]), first_to_last, _AREAS)
-        intervals = list(zip(curve["lo"], curve["hi"], strict=True))
-        inside = ["white" if parts.too_wide(*interval) else colour for interval in intervals]
-        axes.scatter(x, y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3)
-        error_bars(axes, x, intervals, colour, alpha=0.35)
-        write_label(axes, formatting.shortened(curve["impl"]), places[-1], occupied, colour, _SIGNS)
+    return _points_figure(setting, chart, title, ["bytes: the minimum traffic"], panel.impls())
 
 
 def accuracy(setting: PanelSetting) -> Figure | None:
@@ -282,30 +253,53 @@ def accuracy(setting: PanelSetting) -> Figure | None:
     chart = accuracy_chart(panel)
     if chart is None:
         return None
-    n, curves, front = chart["n"], chart["curves"], chart["front"]
-    at_n = {}
-    for curve in curves:
-        points = dict(zip(curve["n"], zip(curve["x"], curve["y"], strict=True), strict=True))
-        if n in points:
-            at_n[curve["impl"]] = points[n]
+    at_n = {curve.impl: point.place for curve in chart.curves for point in curve.points if point.n == chart.n}
     named = _named(panel, at_n)
-    captions = [f"d = {panel.d_model}, h = {panel.num_heads}", setting.title, "markers grow with n"]
-    captions.append(f"grey line: the Pareto front at n = {n}")
-    if len(named) < len(curves):
-        captions.append(f"{len(named)} of {len(curves)} layers named: the front, and the fastest of families")
-    with canvas(*_ROOFLINE, _accuracy_title(at_n, n), "; ".join(captions)) as figure:
+    captions = [f"grey line: the Pareto front at n = {chart.n}"]
+    if len(named) < len(chart.curves):
+        captions.append(f"{len(named)} of {len(chart.curves)} layers named: the front, and the fastest of families")
+    return _points_figure(setting, chart, _accuracy_title(at_n, chart.n), captions, named)
+
+
+def _points_figure(
+    setting: PanelSetting, chart: Chart, title: str, captions: Iterable[str], named: Collection[str]
+) -> Figure:
+    """Draw guides, and a curve for each layer whose markers grow with n.
+
+    The `named` layers have their names near the largest n, off guides and curves. The others are thin.
+    """
+    panel = parts.fullest_panel(setting.panels)
+    widths = f"d = {panel.d_model}, h = {panel.num_heads}"
+    caption = [widths, setting.title, "markers grow with n", *captions, bars_caption(chart.curves, chart.y)]
+    with canvas(*_ROOFLINE, title, "; ".join(filter(None, caption))) as figure:
         axes = figure.subplots()
-        log_axes(axes, x=chart["x"], y=chart["y"])
-        axes.plot(front["x"], front["y"], color=GUIDE, lw=2, alpha=0.6)
-        named_curves = []
-        for curve in curves:
-            if curve["impl"] in named:
-                unknown = [None] * len(curve["n"])
-                named_curves.append({**curve, "lo": unknown, "hi": unknown})
-            else:
-                axes.plot(curve["x"], curve["y"], ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
-        _draw_under_roof(axes, named_curves, setting.looks, front)
-        axes.set(xlabel="time per call", ylabel="error (RMS, relative to float64)")
+        log_axes(axes, x=chart.x, y=chart.y)
+        for guide in chart.guides:
+            axes.plot(guide.x, guide.y, color=GUIDE, lw=2, alpha=0.7)
+            if guide.top:
+                axes.fill_between(guide.x, guide.y, guide.top, color=GUIDE, alpha=0.2, lw=0)
+            for text, at, side in zip(guide.texts, (0.01, 0.99), ("left", "right"), strict=False):
+                place = axes.get_yaxis_transform()
+                axes.text(at, max(guide.top), text, transform=place, ha=side, va="bottom", fontsize=9)
+        coloured = [curve for curve in chart.curves if curve.impl in named]
+        for curve in chart.curves:
+            if curve.impl not in named:
+                axes.plot(curve.x, curve.y, ".-", color=GUIDE, lw=0.6, ms=3, alpha=0.5)
+        sizes = [point.n for curve in coloured for point in curve.points]
+        first_to_last = np.log([min(sizes), max(sizes)])
+        guides = (list(zip(guide.x, guide.y, strict=True)) for guide in chart.guides)
+        occupied = dense_places(axes, (*(curve.places for curve in coloured), *guides))
+        ends = [places[-1] for places in occupied]
+        for curve, end in zip(coloured, ends, strict=False):
+            colour, marker, dash = setting.looks[curve.impl]
+            axes.plot(curve.x, curve.y, color=colour, ls=(0, dash), lw=0.8, alpha=0.5)
+            area = np.interp(np.log([point.n for point in curve.points]), first_to_last, _AREAS)
+            inside = ["white" if point.hollow else colour for point in curve.points]
+            axes.scatter(
+                curve.x, curve.y, s=area, c=inside, edgecolors=colour, marker=marker, alpha=0.85, lw=1, zorder=3
+            )
+            error_bars(axes, curve.points, colour, alpha=0.35)
+            write_label(axes, formatting.shortened(curve.impl), end, occupied, colour, _SIGNS)
     return figure
 
 
@@ -358,19 +352,14 @@ def over_own_axis(panel: parts.OwnAxisPanel) -> Figure:
     title = f"{formatting.printable(panel.impl)}: time per call over {panel.axis}"
     with canvas(*_ROOFLINE, title, panel.title) as figure:
         axes = figure.subplots()
-        named = sorted({value for curve in curves for value in curve.n})
-        log_axes(
-            axes,
-            x=parts.size_axis(named),
-            y=parts.TIME.axis([*beside.values(), *(y for curve in curves for y in curve.value)]),
-        )
+        values = [*beside.values(), *(y for curve in curves for y in curve.y)]
+        x = size_axis((x for curve in curves for x in curve.x), panel.axis)
+        log_axes(axes, x=x, y=parts.TIME.axis(values, parts.TIME.label))
         for impl, time_s in beside.items():
             axes.axhline(time_s, color="0.6", linestyle="--", linewidth=1)
             says = f"{formatting.printable(impl)}, n = {sizes[-1]}"
-            axes.annotate(says, (named[0], time_s), color="0.4", va="bottom", fontsize=9)
-        draw_curves(axes, curves, looks)
-        label_ends(axes, {curve.impl: curve for curve in curves}, looks, _ROOFLINE[1] - 1)
-        axes.set(xlabel=panel.axis, ylabel=parts.TIME.label)
+            axes.annotate(says, (x.ticks[0][0], time_s), color="0.4", va="bottom", fontsize=9)
+        draw_curves(axes, {curve.impl: curve for curve in curves}, looks, _ROOFLINE[1] - 1)
     return figure
 
 

@@ -23,9 +23,8 @@ from scipy.optimize import isotonic_regression
 from harness.core.model.formatting import shortened
 from harness.core.results.columns import CaseResult
 from harness.study.report import figure_panels as parts
+from harness.study.report.chart import Curve, FailedCase, Looks, bars_caption, size_axis
 from harness.study.report.document import grouped
-from harness.study.report.layer_looks import Looks
-from harness.study.report.text.cautions import unsupported_layers
 from harness.study.report.text.growth import depth_sentence, ratio_sentence
 
 from .style import GUIDE, canvas, error_bars, log_axes
@@ -84,20 +83,21 @@ def curves(setting: parts.PanelSetting, cost: parts.Cost, most: int | None = Non
     high = max(_HIGH, _NAME_HIGH * max(len(cell.impls) for cell in cells) + _AROUND_NAMES)
     across = max(map(len, rows))
     title = cost_title(parts.fullest_panel(panels), cost, several=len(cells) > 1 and len(panels) > 1)
-    ends = (end for panel in panels for curve in parts.cost_curves(panel, cost) for end in curve.ends())
-    bars = parts.bars_caption(ends, frame, drawn=not crowded)
+    every = [curve for panel in panels for curve in parts.cost_curves(panel, cost)]
+    bars = bars_caption(every, frame, drawn=not crowded)
     grey = f"grey: {' and '.join(guides.values())}, back from above the highest cost at the largest n"
     caption = "; ".join(filter(None, (setting.title, bars, grey)))
     with canvas(max(_LEAST_WIDE, _WIDE * across), high * len(rows) + _AROUND, title, caption) as figure:
         grid = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-        log_axes(grid[0][0], x=parts.size_axis(line.seq_len for line in lines), y=frame)
+        sizes = size_axis(line.seq_len for line in lines)
+        log_axes(grid[0][0], x=sizes, y=frame)
         for axes in grid.flat:
             axes.set_axis_off()
         placed = chain.from_iterable(zip(axes_row, row, strict=False) for axes_row, row in zip(grid, rows, strict=True))
         for i, (axes, cell) in enumerate(placed):
             lowest = i + across >= len(cells)
             axes.set_axis_on()
-            axes.set(title=cell.title, xlabel="sequence length n" if lowest else "")
+            axes.set(title=cell.title, xlabel=sizes.title if lowest else "")
             axes.tick_params(labelbottom=lowest)
             if cell.panel.lines:
                 _draw(axes, cell, cost, setting.looks, crowded, high - _AROUND_NAMES)
@@ -116,7 +116,7 @@ def cost_title(panel: parts.Panel, cost: parts.Cost, several: bool) -> str:
 
 def supported_panels(panels: Sequence[parts.Panel], crowded: bool) -> list[parts.Panel]:
     """The panels without layers that are always unsupported; if crowded, without any unsupported case."""
-    unsupported = unsupported_layers(line for panel in panels for line in panel.lines)
+    unsupported = parts.unsupported_layers(line for panel in panels for line in panel.lines)
     hidden = "unsupported" if crowded else ""
 
     def is_shown(line: CaseResult) -> bool:
@@ -177,41 +177,39 @@ def family_groups(panels: Sequence[parts.Panel], cost: parts.Cost, looks: Looks)
 def _draw(axes: Axes, cell: Cell, cost: parts.Cost, style: Looks, crowded: bool, high: float) -> None:
     """Draw the curves and the failed cases of a cell on axes with final limits, `high` inches high."""
     every = parts.cost_curves(cell.panel, cost)
-    coloured = []
     for curve in every:
-        if curve.impl in cell.impls:
-            coloured.append(curve)
-        else:
-            axes.plot(curve.n, curve.value, color=_OTHERS, lw=0.8, zorder=1.5)
-    draw_curves(axes, coloured, style, crowded)
-    if coloured:
-        _draw_guides(axes, coloured, _guides_of(cost))
+        if curve.impl not in cell.impls:
+            axes.plot(curve.x, curve.y, color=_OTHERS, lw=0.8, zorder=1.5)
     failed = [case for case in parts.failed_cases(cell.panel, cost) if case.impl in cell.impls]
     mark_failures(axes, failed, every, style)
+    coloured = {cell.name(curve.impl): curve for curve in every if curve.impl in cell.impls}
     if coloured:
-        label_ends(axes, {cell.name(curve.impl): curve for curve in coloured}, style, high)
+        _draw_guides(axes, coloured.values(), _guides_of(cost))
+        draw_curves(axes, coloured, style, high, crowded)
 
 
-def draw_curves(axes: Axes, drawn: Sequence[parts.Curve], style: Looks, crowded: bool = False) -> None:
-    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded.
+def draw_curves(axes: Axes, by_name: Mapping[str, Curve], style: Looks, high: float, crowded: bool = False) -> None:
+    """Draw curves, all equally wide, and their intervals as bars unless the axes are crowded. Name them at their ends.
 
-    Curves that lie on each other take turns, in dashes and in markers. A case whose interval is too wide is hollow.
+    The axes have final limits and are `high` inches high. Curves that lie on each other take turns, in dashes and in
+    markers. A case whose interval is too wide is hollow.
     """
     width, size, edge = (1.3, 5.5, 0.5) if crowded else (1.8, 7, 0.75)
-    for alike in coinciding(axes, drawn):
+    for alike in coinciding(axes, by_name.values()):
         for turn, curve in enumerate(alike):
             colour, marker, dash = style[curve.impl]
             if len(alike) > 1:
                 dash = (_STRIPE, _STRIPE * (len(alike) - 1))
-            marked = range(turn, len(curve.n), len(alike))
+            marked = range(turn, len(curve.points), len(alike))
             look: dict[str, Any] = {"color": colour, "marker": marker, "ms": size, "zorder": 3}
             dashes = -turn * _STRIPE, dash
-            axes.plot(curve.n, curve.value, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=list(marked))
-            hollow = [curve.points()[at] for at in marked if curve.too_wide()[at]]
+            axes.plot(curve.x, curve.y, **look, ls=dashes, lw=width, mec="white", mew=edge, markevery=list(marked))
+            hollow = [point.place for point in curve.points[turn :: len(alike)] if point.hollow]
             if hollow:
                 axes.plot(*zip(*hollow, strict=True), **look, ls="", mfc="white", mec=colour, mew=1.3)
             if not crowded:
-                error_bars(axes, curve.n, curve.ends(), colour)
+                error_bars(axes, curve.points, colour)
+    label_ends(axes, by_name, style, high)
 
 
 # Length of a dash of curves that take turns, in widths of the line.
@@ -220,14 +218,14 @@ _STRIPE = 4.0
 _ON_EACH_OTHER = 0.008
 
 
-def coinciding(axes: Axes, drawn: Iterable[parts.Curve]) -> list[list[parts.Curve]]:
+def coinciding(axes: Axes, drawn: Iterable[Curve]) -> list[list[Curve]]:
     """Group curves that lie on each other at every n, in axes with final limits."""
-    groups: list[list[parts.Curve]] = []
+    groups: list[list[Curve]] = []
     for curve in drawn:
-        heights = shares(axes, curve.points())[:, 1]
+        heights = shares(axes, curve.places)[:, 1]
         for group in groups:
-            if group[0].n == curve.n:
-                apart = shares(axes, group[0].points())[:, 1] - heights
+            if group[0].x == curve.x:
+                apart = shares(axes, group[0].places)[:, 1] - heights
                 if max(abs(apart)) <= _ON_EACH_OTHER:
                     group.append(curve)
                     break
@@ -247,12 +245,12 @@ def _guides_of(cost: parts.Cost) -> dict[int, str]:
     return {1: "∝ n"} if cost is parts.DEPTH else {1: "∝ n", 2: "∝ n²"}
 
 
-def _draw_guides(axes: Axes, drawn: Iterable[parts.Curve], powers: Iterable[int]) -> None:
+def _draw_guides(axes: Axes, drawn: Iterable[Curve], powers: Iterable[int]) -> None:
     """Draw grey lines as powers of n back from above the highest cost at the largest n, to compare growth with.
 
     Beside the highest curve: one that grows as a power of n lies on a line through its end.
     """
-    last, highest = max(curve.points()[-1] for curve in drawn)
+    last, highest = max(curve.places[-1] for curve in drawn)
     most = _ABOVE * highest
     for power in powers:
         first = max(axes.get_xlim()[0], last * (axes.get_ylim()[0] / most) ** (1 / power))
@@ -268,13 +266,13 @@ _INK = 0.72
 _TO, _AT = 1.03, 1.04
 
 
-def label_ends(axes: Axes, by_name: Mapping[str, parts.Curve], style: Looks, high: float) -> None:
+def label_ends(axes: Axes, by_name: Mapping[str, Curve], style: Looks, high: float) -> None:
     """Write the names of curves in a column beside the axes, each as near to its curve's end as the others allow.
 
     The axes have final limits and are `high` inches high.
     """
-    ordered = sorted(by_name.items(), key=lambda named: named[1].value[-1])
-    ends = [curve.points()[-1] for _, curve in ordered]
+    ordered = sorted(by_name.items(), key=lambda named: named[1].y[-1])
+    ends = [curve.places[-1] for _, curve in ordered]
     heights = spread_labels(shares(axes, ends)[:, 1], _NAME_HIGH / high)
     for (name, curve), end, height in zip(ordered, ends, heights, strict=True):
         colour = style[curve.impl].colour
@@ -314,46 +312,45 @@ _TOP = 0.94
 _SIGNS = (58, 15)
 
 
-def mark_failures(axes: Axes, failed: Sequence[parts.FailedCase], drawn: Iterable[parts.Curve], style: Looks) -> None:
+def mark_failures(axes: Axes, failed: Iterable[FailedCase], drawn: Iterable[Curve], style: Looks) -> None:
     """Draw a cross where each failed case would have been, and one label for crosses close together.
 
     The limits of the axes are final. Labels avoid the curves in `drawn`.
     """
-    occupied = dense_places(axes, (curve.points() for curve in drawn))
+    occupied = dense_places(axes, (curve.places for curve in drawn))
+    low, high = axes.get_ylim()
+    highest = low * (high / low) ** _TOP
+    crosses = [(case, min(case.y or highest, highest)) for case in failed]
     texts_at: dict[int, set[str]] = {}
-    for group in failures_by_size(axes, failed):
-        for case, _, y in group:
-            # At its cost, if that is within the panel.
-            height, transform = _TOP, axes.get_xaxis_transform()
-            if case.value is not None and y < _TOP:
-                height, transform = case.value, axes.transData
+    for group in _near_crosses(axes, crosses):
+        for case, y in group:
             look: dict[str, Any] = {"marker": "x", "ms": 8, "mew": 2, "ls": "", "color": style[case.impl].colour}
-            axes.plot([case.n], [height], **look, transform=transform, zorder=4)
-        first, *place = group[0]
-        text = ", ".join(dict.fromkeys(case.status for case, _, _ in group))
+            axes.plot([case.x], [y], **look, zorder=4)
+        n, y = group[0][0].x, group[0][1]
+        text = ", ".join(dict.fromkeys(case.status for case, _ in group))
         # A label that the previous n already has is not repeated.
-        before = max((size for size in texts_at if size < first.n), default=0)
+        before = max((size for size in texts_at if size < n), default=0)
         if text not in texts_at.get(before, ()):
-            colours = {style[case.impl].colour for case, _, _ in group}
-            write_label(axes, text, place, occupied, colours.pop() if len(colours) == 1 else "black")
-        texts_at.setdefault(first.n, set()).add(text)
+            colours = {style[case.impl].colour for case, _ in group}
+            colour = colours.pop() if len(colours) == 1 else "black"
+            write_label(axes, text, shares(axes, [(n, y)])[0], occupied, colour)
+        texts_at.setdefault(n, set()).add(text)
 
 
-def failures_by_size(
-    axes: Axes, failed: Sequence[parts.FailedCase]
-) -> list[list[tuple[parts.FailedCase, float, float]]]:
-    """Group the cases of one n that are near each other, by n and from the lowest up, with their places."""
-    places = shares(axes, [(case.n, case.value or 1.0) for case in failed])
-    placed = [
-        (case, x, _TOP if case.value is None else min(_TOP, y)) for case, (x, y) in zip(failed, places, strict=True)
-    ]
-    groups: list[list[tuple[parts.FailedCase, float, float]]] = []
-    for case, x, y in sorted(placed, key=lambda cross: (cross[0].n, cross[2])):
-        below, _, height = groups[-1][-1] if groups else (None, 0.0, 0.0)
-        if below and below.n == case.n and y - height < _NEAR:
-            groups[-1].append((case, x, y))
+# A failed case, and where it is drawn along y.
+_Cross = tuple[FailedCase, float]
+
+
+def _near_crosses(axes: Axes, crosses: Iterable[_Cross]) -> list[list[_Cross]]:
+    """Group the crosses of one n that are near each other, by n and from the lowest up."""
+    groups: list[list[_Cross]] = []
+    for case, y in sorted(crosses, key=lambda cross: (cross[0].x, cross[1])):
+        below, below_y = groups[-1][-1] if groups else (None, y)
+        (_, height), (_, below_height) = shares(axes, [(case.x, y), (case.x, below_y)])
+        if below and below.x == case.x and height - below_height < _NEAR:
+            groups[-1].append((case, y))
         else:
-            groups.append([(case, x, y)])
+            groups.append([(case, y)])
     return groups
 
 

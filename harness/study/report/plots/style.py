@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.markers import CARETDOWN, CARETLEFT, CARETRIGHT, CARETUP, MarkerStyle
 
-from harness.study.report.figure_panels import Axis, Ends
+from harness.study.report.chart import Axis, Point
 
 GUIDE = "0.45"
 _THEME = {"font.size": 10, "axes.titlesize": 11, "axes.labelsize": 11, "figure.titlesize": 12.5, "grid.color": "0.88"}
@@ -65,16 +65,16 @@ def wrapped(text: str, room: int) -> list[str]:
 _HEADS = {"x": (CARETLEFT, CARETRIGHT), "y": (CARETDOWN, CARETUP)}
 
 
-def error_bars(
-    axes: Axes, places: Iterable[float], ends: Iterable[Ends], colour: str, along: str = "y", **line: Any
-) -> None:
-    """Draw the interval at each place along the axis `along`, `x` or `y`, as a bar, if both ends are known.
+def error_bars(axes: Axes, points: Iterable[Point], colour: str, along: str = "y", **line: Any) -> None:
+    """Draw the interval of each point along the axis `along`, `x` or `y`, as a bar, if both ends are known.
 
-    The axes have final limits and cut the bars. An arrow head shows where a bar goes on beyond the axes.
+    Along `x`, the places of the points are along `y`. The axes have final limits and cut the bars. An arrow head shows
+    where a bar goes on beyond the axes.
     """
     limits = getattr(axes, f"get_{along}lim")()
     draw = axes.vlines if along == "y" else axes.hlines
-    for place, (lo, hi) in zip(places, ends, strict=True):
+    for point in points:
+        place, lo, hi = point.x, point.lo, point.hi
         if lo is None or hi is None:
             continue
         draw(place, *np.clip([lo, hi], *limits), **{"color": colour, "lw": 1.1, "alpha": 0.75, "zorder": 2.5, **line})
@@ -85,11 +85,11 @@ def error_bars(
 
 
 def log_axes(axes: Axes, **by_letter: Axis) -> None:
-    """Make the axes `x` and `y`, or one of them, logarithmic, with ranges and ticks as `figure_panels` makes them."""
+    """Make the axes `x` and `y`, or one of them, logarithmic, with the range, the ticks and the title of each."""
     for letter, axis in by_letter.items():
-        ticks, texts = zip(*axis["ticks"], strict=True)
+        ticks, texts = zip(*axis.ticks, strict=True)
         # In this order: a new scale would replace the ticks.
-        looks = {"scale": "log", "lim": axis["range"], "ticks": ticks, "ticklabels": texts}
+        looks = {"scale": "log", "lim": axis.range, "ticks": ticks, "ticklabels": texts, "label": axis.title}
         axes.set(**{f"{letter}{name}": value for name, value in looks.items()})
     axes.minorticks_off()
 

@@ -414,12 +414,3 @@ def _named(lines: Lines) -> str:
     named = [f"{_sizes(line)} {line.mode}" for line in lines[:_MOST_NAMED]]
     more = len(lines) - len(named)
     return ", ".join(named) + (f" and {formatting.counted(more, 'more case')}" if more else "")
-
-
-def unsupported_layers(lines: Iterable[CaseResult]) -> set[str]:
-    """Names of the layers that a run could not measure at all: all of their cases are unsupported.
-
-    Either their package or device is missing, or they support no case of the run.
-    """
-    statuses = grouped(lines, attrgetter("impl"))
-    return {impl for impl, alike in statuses.items() if {line.status for line in alike} == {"unsupported"}}

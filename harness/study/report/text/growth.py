@@ -3,7 +3,6 @@
 No sentence says more than the intervals support. Where they decide nothing, the sentence is empty.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -11,8 +10,9 @@ from harness.core.model.formatting import count, listed, printable
 from harness.study.claims.claim_rules import WIDEST
 from harness.study.laws.crossovers import ratio_at
 from harness.study.laws.laws import Range
+from harness.study.report.chart import Curve
 from harness.study.report.document import grouped
-from harness.study.report.figure_panels import TIME, Cost, Curve
+from harness.study.report.figure_panels import TIME, Cost
 
 # Exponents this far apart are worth two groups.
 _APART = 0.4
@@ -83,9 +83,9 @@ def ratio_sentence(curves: Sequence[Curve], cost: Cost) -> str:
     It compares the curves that reach from the smallest to the largest n. Empty if there is one n only, or no interval
     is known of a time. If the intervals leave open which layer grows most, it names none.
     """
-    sizes = [n for curve in curves for n in curve.n]
+    sizes = [point.n for curve in curves for point in curve.points]
     first, last = min(sizes, default=0), max(sizes, default=0)
-    whole = (curve for curve in curves if (curve.n[0], curve.n[-1]) == (first, last))
+    whole = (curve for curve in curves if (curve.x[0], curve.x[-1]) == (first, last))
     folds = {curve.impl: fold for curve in whole if (fold := _fold(curve, cost is not TIME))}
     if first == last or not folds:
         return ""
@@ -100,17 +100,15 @@ def ratio_sentence(curves: Sequence[Curve], cost: Cost) -> str:
 
 def _fold(curve: Curve, exact: bool) -> Range | None:
     """The ratio of a curve's last cost to its first; None if its interval is wide or not known, or no host has both."""
-    value = curve.value[-1] / curve.value[0]
+    first, last = curve.points[0], curve.points[-1]
+    value = last.y / first.y
     if exact:
         return Range(value, value, value)
-    hosts = [set(host.split(",")) for host in (*curve.host[:1], *curve.host[-1:]) if host]
-    if hosts and hosts[0].isdisjoint(hosts[-1]):
+    if first.host and last.host and set(first.host.split(",")).isdisjoint(last.host.split(",")):
         return None
-    ends = curve.lo[0], curve.hi[0], curve.lo[-1], curve.hi[-1]
-    if None in ends or not all(ends):
+    if not (first.lo and first.hi and last.lo and last.hi):
         return None
-    first, last = ((curve.value[at], curve.lo[at] or 0.0, curve.hi[at] or math.inf) for at in (0, -1))
-    _, lo, hi = ratio_at(curve.n[-1], last, first).ratio
+    _, lo, hi = ratio_at(last.n, (last.y, last.lo, last.hi), (first.y, first.lo, first.hi)).ratio
     return Range(value, lo, hi) if hi <= _WIDEST_RATIO * lo else None
 
 
@@ -124,16 +122,16 @@ def depth_sentence(curves: Sequence[Curve], formulas: Mapping[str, str]) -> str:
     The `formulas` are exact, by layer. Without them, the sentence gives the depths at the largest n.
     """
     shown = [curve.impl for curve in curves]
-    constant = {curve.impl: curve.value[0] for curve in curves if len(curve.n) > 1 and len(set(curve.value)) == 1}
-    growing = [curve for curve in curves if len(curve.n) > 1 and curve.impl not in constant]
+    constant = {curve.impl: curve.y[0] for curve in curves if len(curve.points) > 1 and len(set(curve.y)) == 1}
+    growing = [curve for curve in curves if len(curve.points) > 1 and curve.impl not in constant]
     parts = []
     if growing:
-        impls = [curve.impl for curve in sorted(growing, key=lambda curve: curve.value[-1])]
+        impls = [curve.impl for curve in sorted(growing, key=lambda curve: curve.y[-1])]
         distinct = dict.fromkeys(formulas.get(impl, "") for impl in impls)
         text, at = " or ".join(distinct), ""
         if len(distinct) > _MOST_FORMULAS or "" in distinct:
-            text = _counts(curve.value[-1] for curve in growing)
-            at = f" at n = {max(curve.n[-1] for curve in growing)}"
+            text = _counts(curve.y[-1] for curve in growing)
+            at = f" at n = {max(curve.points[-1].n for curve in growing)}"
         who = _subject([curve.impl for curve in growing], shown, "run")
         parts.append(f"{who} {text} operations one after another{at}")
     if constant:

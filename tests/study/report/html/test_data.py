@@ -52,36 +52,36 @@ def test_the_screen_report_md_and_the_page_begin_with_the_setting_that_has_the_m
 
 
 def test_curves_hold_values_intervals_and_texts_by_n(data: dict) -> None:
-    curves = {one["impl"]: one for one in panel(data, mode="forward", d_model=256, num_heads=8)["time"]["curves"]}
+    curves = {one.impl: one for one in panel(data, mode="forward", d_model=256, num_heads=8)["time"].curves}
     rnn = curves["rnn.torch"]
-    assert rnn["n"] == [64, 128, 256, 512, 1024, 2048]
-    assert all(lo < value < hi for lo, value, hi in zip(rnn["lo"], rnn["value"], rnn["hi"], strict=True))
-    assert rnn["text"][3] == "6.71 ms (6.04 ms to 6.72 ms)"
+    assert rnn.x == [point.n for point in rnn.points] == [64, 128, 256, 512, 1024, 2048]
+    assert all(point.lo < point.y < point.hi for point in rnn.points)
+    assert rnn.points[3].text == "6.71 ms (6.04 ms to 6.72 ms)"
 
 
 def test_panels_of_a_setting_share_their_axes(data: dict) -> None:
-    ranges = {tuple(one["time"]["y"]["range"]) for one in data["panels"] if one["at"]["mode"] == "forward"}
+    ranges = {one["time"].y.range for one in data["panels"] if one["at"]["mode"] == "forward"}
     assert len(ranges) == 1
 
 
 def test_a_failed_case_is_where_it_would_have_been(data: dict) -> None:
-    (failed,) = panel(data, mode="forward", d_model=256, num_heads=2)["time"]["failed"]
-    assert (failed["impl"], failed["n"], failed["text"]) == ("attention.naive", 2048, "oom: out of memory")
+    (failed,) = panel(data, mode="forward", d_model=256, num_heads=2)["time"].failed
+    assert (failed.impl, failed.x, failed.text) == ("attention.naive", 2048, "oom: out of memory")
     n, d = 2048, 256
-    assert failed["value"] == pytest.approx(2 * (8 * n * d * d + 4 * n * n * d) / 1e11, rel=0.2)
+    assert failed.y == pytest.approx(2 * (8 * n * d * d + 4 * n * n * d) / 1e11, rel=0.2)
 
 
 def test_one_trial_has_no_interval() -> None:
     lines = [replace(line, time_lo_s=0.0, time_hi_s=None) for line in usual_lines()]
-    curve = panel(chart_data(Contents(lines, Analysis())), d_model=256, num_heads=8)["time"]["curves"][0]
-    assert set(curve["hi"]) == {None}
-    assert curve["text"][0].endswith("(one trial)")
+    curve = panel(chart_data(Contents(lines, Analysis())), d_model=256, num_heads=8)["time"].curves[0]
+    assert {point.hi for point in curve.points} == {None}
+    assert curve.points[0].text.endswith("(one trial)")
 
 
 def test_a_layer_without_heads_is_under_the_roof_of_every_panel_of_its_width(data: dict) -> None:
     for heads in (2, 8):
         roofline = panel(data, mode="forward", d_model=128, num_heads=heads)["roofline"]
-        assert {one["impl"] for one in roofline["curves"]} == {"attention.naive", "attention.fused", "rnn.torch"}
+        assert {one.impl for one in roofline.curves} == {"attention.naive", "attention.fused", "rnn.torch"}
     assert panel(data, mode="train", d_model=128, num_heads=8)["roofline"] is None
 
 

@@ -10,9 +10,10 @@ from study.report.found import some_findings, some_lines, some_origin
 
 from harness.core.results.columns import CaseResult
 from harness.study.analyse import Analysis
+from harness.study.report.chart import looks_of
 from harness.study.report.html.page import page
-from harness.study.report.layer_looks import looks_of
 from harness.study.report.report_data import Contents
+from harness.study.report.text.costs import time_ratio
 
 CHARTS = ("chart-time", "chart-memory", "chart-speedup", "chart-roofline", "chart-crossovers")
 
@@ -171,6 +172,43 @@ def test_the_speed_up_is_over_the_layer_that_is_chosen(browser, usual: Path) -> 
         one for one in browser.traces("chart-speedup") if (one["impl"], one["kind"]) == ("attention.naive", "curve")
     ]
     assert naive["y"] == pytest.approx([0.5] * 6)
+
+
+def test_the_speed_ups_of_the_page_are_those_of_the_plots_also_under_unlike_conditions(browser, written) -> None:
+    fused, rnn = "attention.fused", "rnn.torch"
+    lines = [replace(line, host="n1", probe_s=1.0) for line in some_lines() if line.mode == "forward"]
+    lines = [replace(line, probe_s=1.3) if line.impl == fused else line for line in lines]
+    by_law = [
+        replace(line, time_in_law_s=1.1 * time_s, time_in_law_lo_s=time_s, time_in_law_hi_s=1.2 * time_s)
+        if line.impl == fused and line.seq_len == 128 and (time_s := line.time_s)
+        else line
+        for line in lines
+    ]
+    suspect = [
+        replace(line, suspect="too fast") if line.impl == fused and line.seq_len == 64 else line for line in by_law
+    ]
+    lines = [replace(line, host="n2") if line.impl == rnn and line.seq_len == 256 else line for line in suspect]
+    browser.open(written(page(Contents(lines, Analysis(), some_origin()))))
+    drawn = browser.run(
+        "return Object.fromEntries(document.querySelector('#chart-speedup .plot').data.filter("
+        "({ meta }) => meta.kind === 'curve').map((one) => [one.meta.impl, one.x.map((n, i) => [n, one.y[i], "
+        "one.y[i] - one.error_y.arrayminus[i], one.y[i] + one.error_y.array[i], one.customdata[i]])]))"
+    )
+    at = {(line.impl, line.seq_len): line for line in lines if (line.d_model, line.num_heads) in ((256, 8), (256, 1))}
+    assert drawn.keys() == {fused, rnn}
+    assert [n for n, *_ in drawn[fused]] == [128, 256, 512, 1024, 2048]
+    for impl, points in drawn.items():
+        for n, *ratio, text in points:
+            expected = time_ratio(at["attention.naive", n], at[impl, n])
+            assert expected is not None
+            value, lo, hi = expected.ratio
+            if (impl, n) == (rnn, 256):
+                assert (lo, hi) == (0.0, math.inf)
+                assert ratio == pytest.approx([value] * 3)
+                assert text.endswith("(timed by unlike hosts)")
+            else:
+                assert ratio == pytest.approx([value, lo, hi])
+                assert lo < value < hi
 
 
 def test_a_page_without_a_single_case_complains_of_nothing(browser, written: Callable[[str], Path]) -> None:

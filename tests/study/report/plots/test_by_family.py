@@ -11,8 +11,8 @@ from study.report.many import many_lines, without
 
 from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
+from harness.study.report.chart import looks_of
 from harness.study.report.figure_panels import MEMORY, TIME, panel_settings
-from harness.study.report.layer_looks import looks_of
 from harness.study.report.overview import overview_layers
 from harness.study.report.plots.curves import curves, spread_labels
 
@@ -135,7 +135,7 @@ def test_names_keep_apart_and_as_near_to_their_curves_as_they_can(wanted: list[f
     assert spread_labels(wanted, 0.1) == pytest.approx(placed)
 
 
-def test_a_layer_looks_the_same_in_a_picture_of_a_part_of_the_run() -> None:
+def test_a_chart_the_same_in_a_picture_of_a_part_of_the_run() -> None:
     whole = many_lines(LADDER[:12])
     looks = looks_of(line.impl for line in whole)
     part = [line for line in whole if line.impl == LADDER[9]]

@@ -10,8 +10,8 @@ from study.report.many import SIZES, many_lines, without
 
 from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
+from harness.study.report.chart import MARKERS
 from harness.study.report.figure_panels import DEPTH, TIME, panel_settings
-from harness.study.report.layer_looks import MARKERS
 from harness.study.report.plots.curves import curves
 from harness.study.report.plots.style import GUIDE
 

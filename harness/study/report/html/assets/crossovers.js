@@ -45,7 +45,7 @@ function crossoversFigure(panel, looks, shown, metric) {
   const y = { range: [foot, 0], visible: false, fixedrange: true };
   return {
     traces,
-    layout: layout(axis(frame, { title: { text: "sequence length n", standoff: 8 } }), y, {
+    layout: layout(axis(frame), y, {
       annotations, height: 70 - foot, showlegend: false, hovermode: "closest", margin: { l: 10 + beside, r: 14, t: 4, b: 48 },
     }),
   };

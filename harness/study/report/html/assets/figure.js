@@ -8,16 +8,16 @@ const log = Math.log10;
 
 function axis(frame, more = {}) {
   return {
-    type: "log", range: frame.range.map(log), tickmode: "array",
+    type: "log", range: frame.range.map(log), tickmode: "array", ...(frame.title && { title: { text: plain(frame.title), standoff: 8 } }),
     tickvals: frame.ticks.map((tick) => tick[0]), ticktext: frame.ticks.map((tick) => tick[1]),
     fixedrange: true, zeroline: false, gridcolor: "#e6e3dc", automargin: true, ...more,
   };
 }
 
-// The axis of n, or of what a panel is drawn over instead.
-const letterOf = (frame) => plain(frame.letter ?? "n");
+// The axis of n, or of what a panel is drawn over instead: the last word of its title is its letter.
+const letterOf = (frame) => plain(frame.title.split(" ").at(-1));
 const axisOfN = (frame) => axis(frame, {
-  title: { text: plain(frame.title ?? "sequence length n"), standoff: 8 }, unifiedhovertitle: { text: `${letterOf(frame)} = %{x}` },
+  unifiedhovertitle: { text: `${letterOf(frame)} = %{x}` },
   hoverformat: frame.ticks.every(([value]) => Number.isInteger(value)) ? "d" : ".6~g",
 });
 
@@ -42,10 +42,7 @@ const uncrowded = (curves) => (crowded(curves) ? { showlegend: false, hovermode:
 // Curves in the order in which the impls stand everywhere.
 const inOrder = (curves, looks) => Object.keys(looks).flatMap((impl) => curves.filter((one) => one.impl === impl));
 
-// Cases whose intervals are too wide to compare them have hollow markers.
-const tooWide = (one, i) => one.lo[i] !== null && one.hi[i] !== null && one.hi[i] > data.widest * one.lo[i];
-const anyTooWide = (one) => one.lo.some((_, i) => tooWide(one, i));
-const symbols = (one, look) => (anyTooWide(one) ? one.lo.map((_, i) => look.symbol + (tooWide(one, i) ? "-open" : "")) : look.symbol);
+const hasEnds = (point) => point.lo !== null && point.hi !== null;
 
 // The turns of curves that lie on each other at every n: `{impl: [turn, number of curves]}`. They have dashes and
 // markers in turn, so that all of them are seen.
@@ -54,8 +51,8 @@ function turns(curves, frame) {
   const height = (value) => (log(value) - log(frame.range[0])) / (log(frame.range[1]) - log(frame.range[0]));
   const groups = [];
   for (const one of curves) {
-    const same = (other) => other.n.length === one.n.length && other.n.every((n, i) =>
-      n === one.n[i] && Math.abs(height(other.value[i]) - height(one.value[i])) <= ON_EACH_OTHER);
+    const same = (other) => other.points.length === one.points.length && other.points.every(({ x, y }, i) =>
+      x === one.points[i].x && Math.abs(height(y) - height(one.points[i].y)) <= ON_EACH_OTHER);
     const group = groups.find((found) => same(found[0]));
     if (group) group.push(one);
     else groups.push([one]);
@@ -69,15 +66,21 @@ function striped([turn, number], look) {
   return number === 1 ? {} : { line: { color: look.colour, width: 2, dash } };
 }
 
-// A measured curve: one that takes turns has dashes, and every so many of its markers. The legend shows the plain look,
+// A measured curve, with bars and arrow heads unless it is to be `bare`. One that takes turns has dashes, and every so
+// many of its markers. Cases whose intervals are too wide to compare them are hollow. The legend shows the plain look,
 // by a curve without points if this one differs.
-function measured(one, look, hover, more, turn = [0, 1]) {
-  const opacity = turn[1] === 1 ? 1 : one.n.map((_, i) => (i % turn[1] === turn[0] ? 1 : 0));
-  const marker = { color: look.colour, symbol: symbols(one, look), size: 8, opacity };
-  const trace = curve(one.impl, look, one.n, one.value, hover, { marker, ...striped(turn, look), ...more });
-  if (turn[1] === 1 && !anyTooWide(one)) return [trace];
+function measured(one, look, hover, frame, { bare = false, turn = [0, 1], size = 8, more = {} } = {}) {
+  const { points } = one, hollow = points.some((point) => point.hollow);
+  const opacity = turn[1] === 1 ? 1 : points.map((_, i) => (i % turn[1] === turn[0] ? 1 : 0));
+  const symbol = hollow ? points.map((point) => look.symbol + (point.hollow ? "-open" : "")) : look.symbol;
+  const bars = bare || !points.some(hasEnds) ? {} : { error_y: errorBars(points, look, frame) };
+  const trace = curve(one.impl, look, points.map(({ x }) => x), points.map(({ y }) => y), hover, {
+    marker: { color: look.colour, symbol, size, opacity }, ...striped(turn, look), ...bars, ...more,
+  });
+  const heads = bare ? [] : arrowHeads(one, look, frame);
+  if (turn[1] === 1 && !hollow) return [trace, ...heads];
   const entry = curve(one.impl, look, [null], [null], [""], { hoverinfo: "skip", hovertemplate: null, meta: { impl: one.impl, kind: "legend" } });
-  return [{ ...trace, showlegend: false }, entry];
+  return [{ ...trace, showlegend: false }, entry, ...heads];
 }
 
 // A line with markers, in the look of its impl.
@@ -90,29 +93,24 @@ function curve(impl, look, x, y, hover, more = {}) {
 }
 
 // Bars from lo to hi at each point, cut at the frame. No bar where an end is not known.
-function errorBars(one, look, frame) {
-  const [low, high] = frame.range;
-  const ends = one.value.map((value, i) => {
-    const lo = one.lo[i], hi = one.hi[i];
-    return lo === null || hi === null ? [value, value] : [Math.max(lo, low), Math.min(hi, high)];
-  });
+function errorBars(points, look, { range: [low, high] }) {
+  const known = (point, end, limit) => (hasEnds(point) ? limit(end) : point.y);
   return {
     type: "data", symmetric: false, color: faint(look.colour, 0.7), thickness: 1.3, width: 3,
-    array: ends.map(([, hi], i) => Math.max(hi - one.value[i], 0)), arrayminus: ends.map(([lo], i) => Math.max(one.value[i] - lo, 0)),
+    array: points.map((point) => Math.max(known(point, point.hi, (hi) => Math.min(hi, high)) - point.y, 0)),
+    arrayminus: points.map((point) => Math.max(point.y - known(point, point.lo, (lo) => Math.max(lo, low)), 0)),
   };
 }
 
 // Arrow heads at the frame where bars go on beyond it: no trace if there are none. They lie a little inside, since the
 // library leaves out a marker that rounding puts outside.
 const INSIDE = 1.001;
-function arrowHeads(impl, one, look, frame, x = one.n) {
-  const [low, high] = frame.range;
-  const known = x.map((_, i) => i).filter((i) => one.lo[i] !== null && one.hi[i] !== null);
-  const below = known.filter((i) => one.lo[i] < low), above = known.filter((i) => one.hi[i] > high);
+function arrowHeads({ impl, points }, look, { range: [low, high] }) {
+  const below = points.filter((point) => hasEnds(point) && point.lo < low), above = points.filter((point) => hasEnds(point) && point.hi > high);
   if (!below.length && !above.length) return [];
   return [{
     type: "scatter", mode: "markers", meta: { impl, kind: "beyond" }, hoverinfo: "skip", showlegend: false, cliponaxis: false,
-    x: [...below, ...above].map((i) => x[i]), y: [...below.map(() => low * INSIDE), ...above.map(() => high / INSIDE)],
+    x: [...below, ...above].map(({ x }) => x), y: [...below.map(() => low * INSIDE), ...above.map(() => high / INSIDE)],
     marker: { color: look.colour, size: 9, symbol: [...below.map(() => "arrow-down"), ...above.map(() => "arrow-up")] },
   }];
 }

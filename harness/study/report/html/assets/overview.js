@@ -3,23 +3,21 @@
 const OVERVIEW_HEIGHT = 215, NAME_LINE = 14; // CSS pixels
 const NAME_WIDTH = 17; // characters of a line of a name
 
-function overviewFigure(overview, chart, looks) {
+function overviewFigure(overview, metric, chart, looks) {
   const curves = inOrder(chart.curves, looks);
   const names = Object.fromEntries(curves.map((one) => [one.impl, nameLines(one.impl)]));
   const longest = Math.max(...Object.values(names).flat().map((line) => plainLength(line)));
   const margin = { l: 58, r: 26 + 6.3 * longest, t: 8, b: 42 };
-  const traces = chart.metric === "time" && overview.crossing ? crossingMark(overview.crossing, chart.axis, looks) : [];
-  const turn = turns(curves, chart.axis);
+  const traces = metric === "time" && overview.crossing ? crossingMark(overview.crossing, chart.y, looks) : [];
+  const turn = turns(curves, chart.y);
   for (const one of curves) {
-    const look = looks[one.impl];
-    const hover = one.text.map((text) => named(one.impl, plain(text)));
-    traces.push(...measured(one, look, hover, { error_y: errorBars(one, look, chart.axis) }, turn[one.impl]));
-    traces.push(...arrowHeads(one.impl, one, looks[one.impl], chart.axis));
+    const hover = one.points.map(({ text }) => named(one.impl, plain(text)));
+    traces.push(...measured(one, looks[one.impl], hover, chart.y, { turn: turn[one.impl] }));
   }
-  const annotations = endNames(curves, names, chart.axis, OVERVIEW_HEIGHT - margin.t - margin.b, looks);
+  const annotations = endNames(curves, names, chart.y, OVERVIEW_HEIGHT - margin.t - margin.b, looks);
   const more = { annotations, showlegend: false, height: OVERVIEW_HEIGHT, margin };
-  const room = document.getElementById(`overview-${chart.metric}`).clientWidth - margin.l - margin.r;
-  return { traces, layout: layout(axisOfN(thinned(overview.n, room)), axis(chart.axis), more) };
+  const room = document.getElementById(`overview-${metric}`).clientWidth - margin.l - margin.r;
+  return { traces, layout: layout(axisOfN(thinned(chart.x, room)), axis(chart.y), more) };
 }
 
 // At most two lines of a name, which is cut after a dot if there is one.
@@ -41,12 +39,12 @@ const plainLength = (text) => text.replace(/&[#\w]+;/g, "x").length;
 // Names beside the last points, moved apart; a thin line leads from each to its curve.
 function endNames(curves, names, frame, height, looks) {
   const share = (value) => (log(value) - log(frame.range[0])) / (log(frame.range[1]) - log(frame.range[0]));
-  const ends = curves.map((one) => ({ impl: one.impl, n: one.n.at(-1), value: one.value.at(-1), lines: names[one.impl] }))
-    .map((end) => ({ ...end, wanted: height * (1 - share(end.value)), high: NAME_LINE * end.lines.length + 1 }))
+  const ends = curves.map((one) => ({ ...one.points.at(-1), impl: one.impl, lines: names[one.impl] }))
+    .map((end) => ({ ...end, wanted: height * (1 - share(end.y)), high: NAME_LINE * end.lines.length + 1 }))
     .sort((a, b) => a.wanted - b.wanted);
   spread(ends, height);
   return ends.map((end) => ({
-    x: log(end.n), y: log(end.value), text: end.lines.join("<br>"), font: { size: 11 }, align: "left", xanchor: "left", yanchor: "middle",
+    x: log(end.x), y: log(end.y), text: end.lines.join("<br>"), font: { size: 11 }, align: "left", xanchor: "left", yanchor: "middle",
     ax: 16, ay: end.at - end.wanted, showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: looks[end.impl].colour, standoff: 5,
   }));
 }
@@ -76,7 +74,7 @@ function crossingMark(crossing, frame, looks) {
 }
 
 function drawOverview(data) {
-  for (const chart of data.overview?.charts ?? []) {
-    draw(`overview-${chart.metric}`, overviewFigure(data.overview, chart, data.looks));
+  for (const [metric, chart] of Object.entries(data.overview?.charts ?? {})) {
+    draw(`overview-${metric}`, overviewFigure(data.overview, metric, chart, data.looks));
   }
 }

@@ -1,46 +1,47 @@
 // How many times as fast as one of them each impl is.
 
 function speedupFigure(panel, looks, shown, baseline) {
-  const base = panel.time?.curves.find((one) => one.impl === baseline);
+  const base = panel.compared?.curves.find((one) => one.impl === baseline);
   if (!base) return null;
-  const others = inOrder(panel.time.curves, looks).filter((one) => one.impl !== baseline && shown(one.impl));
+  const others = inOrder(panel.compared.curves, looks).filter((one) => one.impl !== baseline && shown(one.impl));
   const found = others.map((one) => ratio(one, base));
-  const all = [1, ...found.flatMap((one) => one.value)];
+  const all = [1, ...found.flatMap((one) => one.points.map(({ y }) => y))];
   const y = ratioFrame(Math.min(...all), Math.max(...all));
   const traces = [{
-    type: "scatter", mode: "lines", x: panel.n.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
+    type: "scatter", mode: "lines", x: panel.compared.x.range, y: [1, 1], meta: { kind: "guide" }, hoverinfo: "skip",
     showlegend: false, line: { color: GREY, width: 1, dash: "4px,4px" },
   }];
   for (const one of found) {
-    const hover = one.value.map((value, i) => named(one.impl, times(value) + between(one, i)));
-    const bars = crowded(found) ? {} : { error_y: errorBars(one, looks[one.impl], y) };
-    traces.push(...measured(one, looks[one.impl], hover, bars));
-    if (!crowded(found)) traces.push(...arrowHeads(one.impl, one, looks[one.impl], y));
+    const hover = one.points.map(({ text }) => named(one.impl, text));
+    traces.push(...measured(one, looks[one.impl], hover, y, { bare: crowded(found) }));
   }
-  return { traces, layout: layout(axisOfN(panel.n), axis(y), uncrowded(found)) };
+  return { traces, layout: layout(axisOfN(panel.compared.x), axis(y), uncrowded(found)) };
 }
 
-// The ratio of two independent times: the distances of their ends, as logarithms, add up as squares.
-function ratio(one, base) {
-  const common = one.n.filter((n) => base.n.includes(n));
-  const at = (of, n) => {
-    const i = of.n.indexOf(n);
-    return { value: of.value[i], lo: of.lo[i], hi: of.hi[i] };
-  };
-  const apart = (one, other) => (one && other ? Math.abs(Math.log(one / other)) : null);
-  const reach = (a, b) => (a === null || b === null ? null : Math.exp(Math.hypot(a, b)));
-  const times = (value, factor) => (factor === null ? null : value * factor);
-  const found = common.map((n) => {
-    const own = at(one, n), its = at(base, n), value = its.value / own.value;
-    const up = reach(apart(its.hi, its.value), apart(own.value, own.lo));
-    const down = reach(apart(its.value, its.lo), apart(own.hi, own.value));
-    return { value, lo: down === null ? null : value / down, hi: times(value, up) };
-  });
-  const column = (name) => found.map((point) => point[name]);
-  return { impl: one.impl, n: common, value: column("value"), lo: column("lo"), hi: column("hi") };
+// The ratio of two independent times: the distances of their ends, as logarithms, add up as squares, also with what
+// unlike conditions add. This is `ratio_at` with `unlikeness`.
+function ratio({ impl, points }, base) {
+  const ratios = [];
+  for (const own of points) {
+    const other = base.points.find((point) => point.x === own.x);
+    if (!other) continue;
+    const y = other.y / own.y, unlike = unlikeness(own, other);
+    const bounded = unlike < Infinity && hasEnds(own) && hasEnds(other) && own.lo > 0 && other.lo > 0;
+    const factor = (...distances) => Math.exp(Math.hypot(data.normal * unlike, ...distances.map(Math.log)));
+    const lo = bounded ? y / factor(other.y / other.lo, own.hi / own.y) : null;
+    const hi = bounded ? y * factor(other.hi / other.y, own.y / own.lo) : null;
+    const hollow = bounded ? hi > data.widest * lo : unlike === Infinity;
+    const why = unlike === Infinity ? " (timed by unlike hosts)" : "";
+    ratios.push({ x: own.x, y, lo, hi, hollow, text: times(y) + (bounded ? ` (${times(lo)} to ${times(hi)})` : why) });
+  }
+  return { impl, points: ratios };
 }
 
-const between = (one, i) => (one.lo[i] === null || one.hi[i] === null ? "" : ` (${times(one.lo[i])} to ${times(one.hi[i])})`);
+function unlikeness(one, other) {
+  const hosts = [one, other].map((point) => point.host?.split(",") ?? []);
+  if (hosts.every((names) => names.length) && !hosts[0].some((name) => hosts[1].includes(name))) return Infinity;
+  return one.probe_s && other.probe_s ? Math.max(0, Math.abs(Math.log(one.probe_s / other.probe_s)) - data.noise) : 0;
+}
 
 function ratioFrame(least, most) {
   const range = [Math.min(least / 1.5, 0.5), Math.max(most * 1.5, 2)];
@@ -52,5 +53,5 @@ function ratioFrame(least, most) {
       if (value >= range[0] && value <= range[1]) ticks.push([value, `${value} ×`]);
     }
   }
-  return { range, ticks };
+  return { range, ticks, title: "" };
 }
