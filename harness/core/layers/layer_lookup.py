@@ -20,7 +20,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import takewhile
@@ -173,22 +173,35 @@ def _instead(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Traits:
-    """What must be known of a layer before it is measured: its family, and whether it has heads.
+class Layer:
+    """What is known of a layer before it is measured: from the registry, or from a trial that examines it (`describe`).
 
-    `files` identifies the code of a user's own layer, as `layer_files.files_of_class` returns it. `own_axes` are the
-    sizes among its own axes, as `own_axes.axes_text` returns them.
+    - `family`, `has_heads`, `compiled`: its traits, as in a registry entry.
+    - `own_axes`: the sizes among its own axes, as `own_axes.axes_text` returns them.
+    - `options`: its options with their defaults, as `own_axes.option_defaults` returns them. None if its constructor
+      takes any keyword, or without a trial.
+    - `files`: the code of a user's own layer, as `layer_files.files_of_class` returns it.
+    - `refused`: what is wrong with it, or None.
     """
 
-    family: str
-    has_heads: bool
-    files: Mapping[str, str] = field(default_factory=dict, compare=False)
-    own_axes: str | None = field(default=None, compare=False)
+    family: str = "own"
+    has_heads: bool = False
+    compiled: bool = False
+    own_axes: str | None = None
+    options: Mapping[str, str | None] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    refused: str | None = None
+
+    @classmethod
+    def described(cls, answer: Mapping[str, Any]) -> "Layer":
+        """The layer in the answer of the trial that examined it."""
+        return cls(**{entry.name: answer[entry.name] for entry in fields(cls)})
 
 
-def traits(name: str) -> Traits:
-    """The traits of a registered layer. Raises KeyError for any other: a trial examines those (`describe`)."""
-    return Traits(IMPLS[name].family, IMPLS[name].has_heads, own_axes=own_axes.axes_text(IMPLS[name]))
+def registered(name: str) -> Layer:
+    """What the registry says of a layer. Raises KeyError for a user's own."""
+    entry = IMPLS[name]
+    return Layer(entry.family, entry.has_heads, entry.compiled, own_axes.axes_text(entry))
 
 
 def is_compiled(name: str) -> bool:

@@ -379,7 +379,7 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     return {
         impl
         for impl, seen in heads.items()
-        if (not layer_lookup.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+        if (not layer_lookup.registered(impl).has_heads if impl in IMPLS else several and seen == {1})
     }
 
 

@@ -33,4 +33,4 @@ def without(lines: Sequence[CaseResult], impl: str, status: str, reason: str, fr
 
 
 def _has_heads(impl: str) -> bool:
-    return ":" in impl or layer_lookup.traits(impl).has_heads
+    return ":" in impl or layer_lookup.registered(impl).has_heads
