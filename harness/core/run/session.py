@@ -21,7 +21,7 @@ from harness.core.model import gpus, own_axes
 from harness.core.model.background_process import check_interpreter, interpreter_of
 from harness.core.model.case_grid import grid
 from harness.core.model.errors import UsageError, did_you_mean, notify
-from harness.core.model.layer_options import NO_OPTIONS, OPTION, joined, options_of, without_defaults
+from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of, without, without_defaults
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 from harness.core.results import row_files
 from harness.core.results.row_files import StoredRow
@@ -112,8 +112,8 @@ class DescribedLayers:
         """
         distinct: dict[Case, None] = {}
         for case in cases:
-            parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
-            case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
+            lacking = [name for name, impls in lacked.items() if case.impl in impls]
+            case = replace(case, options=without(case.options, lacking))
             if case.options != NO_OPTIONS:
                 layer = self.within(case.impl, case.env)
                 own_axes.check_sizes(case.impl, layer.own_axes, case.options)
