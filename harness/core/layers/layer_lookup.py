@@ -343,9 +343,10 @@ def indivisible_size(case: Case, has_heads: bool) -> str | None:
     return None
 
 
-CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
+EXACT = ("work", "work_train", "work_decode")
 # Claims of an order, so `O(…)` around the formula adds nothing.
 BY_ORDER = ("memory", "depth", "path")
+CLAIMS = EXACT + BY_ORDER
 _BIG_O = re.compile(r"\s*O\((.*)\)\s*")
 # Letters of settings, each with its axis.
 _SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].own}

@@ -22,11 +22,15 @@ from .sweep_axes import AXES, LETTERS
 
 
 def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
-    """The own axes that a layer declares, with their letters and defaults.
+    """The own axes that a layer declares, with their letters and defaults. Raises UsageError as `read_axes`."""
+    return read_axes(getattr(layer_class, "axes", {}))
+
+
+def read_axes(stated: Any) -> dict[str, tuple[str, Any]]:
+    """The own axes in an attribute `axes`.
 
     Raises UsageError for anything else, and for a letter that has another meaning.
     """
-    stated = getattr(layer_class, "axes", {})
     example = "it must be {'window': ('w', 128)}, a letter and a default for each"
     if not isinstance(stated, Mapping):
         raise UsageError(f"axes is {stated!r}: {example}")
@@ -51,13 +55,17 @@ def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature,
     Sizes of inputs, which have these `letters`, need no parameter.
     """
     parameters = signature.parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for axis, (letter, default) in axes.items():
-        if axis not in parameters and letter not in letters and not takes_any:
+        if axis not in parameters and letter not in letters and not takes_any(signature):
             raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, parameters)}")
         of_layer = getattr(parameters.get(axis), "default", None)
         if isinstance(of_layer, int | float | str) and of_layer != default:
             raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={of_layer}: give one default")
+
+
+def takes_any(signature: inspect.Signature) -> bool:
+    """Whether any keyword is accepted."""
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
 
 def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:

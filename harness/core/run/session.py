@@ -86,22 +86,22 @@ class DescribedLayers:
         `is_strict`, leaves it to the trials to refuse the case.
         """
         names = dict.fromkeys(chain(*map(options_of, sorted(config.axes["options"]))))
-        layers = product(config.axes["impl"], self._executor.environments) if names else ()
-        described = {layer: self.within(*layer) for layer in layers}
-        options = {key: layer.options for key, layer in described.items() if layer.options is not None}
+        places = product(config.axes["impl"], self._executor.environments) if names else ()
+        described = [(impl, self.within(impl, env)) for impl, env in places]
+        layers = [(impl, layer, layer.options) for impl, layer in described if layer.options is not None]
         lacked: dict[str, list[str]] = {}
         for name in names:
-            without = {impl: defaults for (impl, _), defaults in options.items() if name not in defaults}
-            layers_with_it = [layer for layer in options if layer[0] not in without]
-            are_sizes = [name in own_axes.axes_of_text(described[layer].own_axes) for layer in layers_with_it]
-            if without and layers_with_it and all(are_sizes):
-                lacked[name] = list(without)
-            elif without and is_strict:
+            lacking = {impl: options for impl, _, options in layers if name not in options}
+            with_it = [layer for impl, layer, _ in layers if impl not in lacking]
+            are_sizes = [name in own_axes.axes_of_text(layer.own_axes) for layer in with_it]
+            if lacking and with_it and all(are_sizes):
+                lacked[name] = list(lacking)
+            elif lacking and is_strict:
                 instead = f": measure them apart, or declare '{name}' in the axes of the others"
-                if not layers_with_it:
-                    instead = did_you_mean(name, dict.fromkeys(chain(*without.values())))
-                verb = "has" if len(without) == 1 else "have"
-                raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
+                if not with_it:
+                    instead = did_you_mean(name, dict.fromkeys(chain(*lacking.values())))
+                verb = "has" if len(lacking) == 1 else "have"
+                raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
         return lacked
 
     def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:

@@ -40,8 +40,8 @@ def describe_layer(case: Case) -> Answer:
     layer = Layer(**_traits(layer_class), files=layer_files.files_of_class(layer_class))
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
         _check(layer_class, case)
-        takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
-        options = None if takes_any else own_axes.option_defaults(layer_class)
+        is_open = own_axes.takes_any(inspect.signature(layer_class))
+        options = None if is_open else own_axes.option_defaults(layer_class)
         layer = replace(layer, options=options, own_axes=own_axes.axes_text(layer_class))
     except UsageError as error:
         layer = replace(layer, refused=str(error))

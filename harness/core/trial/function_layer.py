@@ -19,7 +19,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
-from types import SimpleNamespace
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -42,7 +41,7 @@ _ATTENTION = ("q", "k", "v")
 _LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
 _UNCOMPILED = "_torchdynamo_orig_callable"
 _MISSING = object()
-_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+_SELF, _BY_NAME = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), inspect.Parameter.KEYWORD_ONLY
 
 
 class FunctionLayer(nn.Module):
@@ -94,6 +93,7 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
 
 def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
     name, signature = _name(function), signature_of(function)
+    described = {member: attribute(function, member) for member in OF_FUNCTIONS}
     # A reference has the values of the layer's axes, unless it declares its own.
     axes = _axes(function) or (own_axes.declared_axes(like) if like else {})
     own_letters = [letter for letter, _ in axes.values()]
@@ -104,12 +104,12 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
     else:
         inputs, layout = like.inputs, like.layout
-        if layout and _layout(function, signature, name) != layout:
-            function = _in_other_layout(function, _layout(function, signature, name), layout)
+        if layout and (in_own := _layout(function, signature, name)) != layout:
+            function = _in_other_layout(function, in_own, layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     is_usual = layout == "bhnd" and not any(map(_annotated, signature.parameters.values()))
-    is_usual = is_usual and attribute(function, "layout") is attribute(function, "inputs") is _MISSING
-    stated = attribute(function, "output")
+    is_usual = is_usual and described["layout"] is described["inputs"] is _MISSING
+    stated = described["output"]
     output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)
     named = _named(signature, axes, letters)
@@ -117,15 +117,14 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     def forward(self: FunctionLayer, *inputs: Any, **keywords: Any) -> Any:
         return self.call(*inputs, **keywords)
 
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in named]
+    parameters = [parameter.replace(kind=_BY_NAME) for parameter in named]
     forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
-    described = {member: attribute(function, member) for member in OF_FUNCTIONS}
     members = {
         "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
         **{x: staticmethod(y) if callable(y) else y for x, y in described.items() if y is not _MISSING},
         "axes": axes,
-        "reference": attribute(function, "reference"),
+        "reference": described["reference"],
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
         "inputs": inputs,
         "output": output,
@@ -145,8 +144,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         if parameter.default is not parameter.empty and not is_passed:
             defaults[parameter.name] = parameter.default
     defaults |= {axis: default for axis, (_, default) in axes.items()}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    options = [inspect.Parameter(option, kind, default=default) for option, default in defaults.items()]
+    options = [inspect.Parameter(option, _BY_NAME, default=default) for option, default in defaults.items()]
     made.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return made
 
@@ -168,7 +166,7 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
     if getattr(base, "forward", nn.Module.forward) is nn.Module.forward:
         base = nn.Identity
     stated = {name: value for name, value in vars(factory).items() if not name.startswith("_")}
-    axes = own_axes.declared_axes(SimpleNamespace(axes=stated.get("axes", getattr(base, "axes", {}))))
+    axes = own_axes.read_axes(stated.get("axes", getattr(base, "axes", {})))
     for axis, (letter, default) in axes.items():
         default = getattr(signature.parameters.get(axis), "default", default)
         axes[axis] = letter, fixed.get(axis, default)
@@ -239,8 +237,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [parameter for parameter in signature.parameters.values() if parameter.kind not in variable]
+    return [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def required(signature: inspect.Signature) -> list[str]:
@@ -250,11 +247,11 @@ def required(signature: inspect.Signature) -> list[str]:
 
 def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
     """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
-    named, kind = _nameable(signature), inspect.Parameter.KEYWORD_ONLY
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+    named = _nameable(signature)
+    if own_axes.takes_any(signature):
         for name, (letter, default) in axes.items():
             if name not in signature.parameters and letter not in letters:
-                named.append(inspect.Parameter(name, kind, default=default))
+                named.append(inspect.Parameter(name, _BY_NAME, default=default))
     return named
 
 
@@ -298,7 +295,7 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
 
 def _axes(function: Any) -> dict[str, tuple[str, Any]]:
     stated = attribute(function, "axes")
-    return own_axes.declared_axes(SimpleNamespace(axes={} if stated is _MISSING else stated))
+    return own_axes.read_axes({} if stated is _MISSING else stated)
 
 
 def _annotated(parameter: inspect.Parameter) -> str:
@@ -327,12 +324,11 @@ def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
 def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
     """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
     names, parameters = [tensor.name for tensor in inputs], _nameable(signature)
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return len(names)
     nameable = [parameter.name for parameter in parameters]
     for tensor in names:
-        if tensor not in nameable and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if tensor not in nameable and not own_axes.takes_any(signature):
             meant = did_you_mean(tensor, nameable)
             raise UsageError(f"{name} has no parameter '{tensor}', which its inputs name{meant}")
     missing = [needed for needed in required(signature) if needed not in names and not is_longest(needed)]

@@ -353,8 +353,8 @@ def is_as_causal(reference: Any, layer: Any) -> bool:
 
 def takes(layer_class: Any, name: str) -> bool:
     """Return whether the constructor of the class has a parameter of this name, such as `num_heads`."""
-    parameters = inspect.signature(layer_class).parameters.values()
-    return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    signature = inspect.signature(layer_class)
+    return name in signature.parameters or own_axes.takes_any(signature)
 
 
 def size_options(layer_class: Any, case: Case) -> dict[str, Any]:

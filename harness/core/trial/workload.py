@@ -419,11 +419,11 @@ def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[st
     must = f"{name}.prepare must return a dict of {name}'s keywords"
     if not isinstance(made, dict):
         raise TypeError(f"{must}, and returned {made!r}"[:200])
-    known = signature_of(target).parameters
+    signature = signature_of(target)
     # A signature that is stated may leave out what only `prepare` passes.
-    if not hasattr(target, "__signature__") and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-        for key in made.keys() - known.keys():
-            raise TypeError(f"{must}: it takes no '{key}'{did_you_mean(str(key), known)}")
+    if not hasattr(target, "__signature__") and not own_axes.takes_any(signature):
+        for key in made.keys() - signature.parameters.keys():
+            raise TypeError(f"{must}: it takes no '{key}'{did_you_mean(str(key), signature.parameters)}")
     return made, prepare_s
 
 
