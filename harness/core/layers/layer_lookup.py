@@ -101,11 +101,6 @@ _FUNCTIONS = "harness.core.trial.function_layer"
 _SOFTMAX = "impls.attention.reference"
 
 
-def names() -> list[str]:
-    """The registered names, in the registry's order."""
-    return list(IMPLS)
-
-
 def near_layer(name: str, measured: Sequence[str]) -> str:
     """What to say after an error about a layer that is not in `measured`: the nearest of them, or all of them.
 

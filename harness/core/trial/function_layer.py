@@ -33,12 +33,17 @@ from impls.adapters.transformers_functions import is_of_model, of_model
 from impls.attention.reference import softmax_attention
 
 from . import packed_sequences
-from .layer_inputs import Input, letters_of, read_inputs, read_shape
+from .layer_inputs import CUMULATIVE, Input, letters_of, read_inputs, read_shape
 from .packed_sequences import is_cumulative, is_longest
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
-_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
+# The shapes of q, k and v in each layout.
+_LAYOUTS = {
+    "bhnd": ("b h n D", "b g m D", "b g m D"),
+    "bnhd": ("b n h D", "b m g D", "b m g D"),
+    packed_sequences.LAYOUT: ("t h D", "t g D", "t g D"),
+}
 _UNCOMPILED = "_torchdynamo_orig_callable"
 _MISSING = object()
 _SELF, _BY_NAME = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), inspect.Parameter.KEYWORD_ONLY
@@ -100,8 +105,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     if like is None:
         inputs = _inputs(function, signature, name, own_letters)
         own_axes.check_axes(name, axes, signature, letters_of(inputs))
-        layout = _layout(function, signature, name) if is_attention(inputs) else ""
-        layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
+        layout = layout_of(inputs)
     else:
         inputs, layout = like.inputs, like.layout
         if layout and (in_own := _layout(function, signature, name)) != layout:
@@ -255,10 +259,12 @@ def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]
     return named
 
 
-def is_attention(inputs: Sequence[Input]) -> bool:
-    """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
-    ends = [tensor.shape[:1] + tensor.shape[3:] for tensor in inputs]
-    return ends == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
+def layout_of(inputs: Sequence[Input]) -> str:
+    """The layout of the inputs of attention: q, k, v, and where each packed sequence begins; empty for others."""
+    shapes = tuple(" ".join(tensor.shape) for tensor in inputs[:3])
+    layout = next((layout for layout, usual in _LAYOUTS.items() if shapes == usual), "")
+    further = {CUMULATIVE} if layout == packed_sequences.LAYOUT else set()
+    return layout if {tensor.fill for tensor in inputs[3:]} == further else ""
 
 
 def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
@@ -270,8 +276,8 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
     tensors = [parameter for parameter in needed if not (is_cumulative(parameter) or is_longest(parameter))]
     if [tensor[:1].lower() for tensor in tensors] == [*_ATTENTION]:
         layout = _layout(function, signature, name)
-        shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
-        attention = tuple(Input(tensor, tuple(shape.split())) for tensor, shape in zip(tensors, shapes, strict=True))
+        shapes = zip(tensors, _LAYOUTS[layout], strict=True)
+        attention = tuple(Input(tensor, tuple(shape.split())) for tensor, shape in shapes)
         if layout != packed_sequences.LAYOUT:
             return attention
         starts = packed_sequences.cumulative_inputs(signature.parameters)

@@ -21,6 +21,7 @@ import inspect
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -280,6 +281,11 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
 def kv_len(layer_class: Any, case: Case) -> int:
     """Return the number of source tokens that the layer is given, 0 for none."""
     return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
+
+
+def letters_at(layer: Any, case: Case) -> tuple[int, dict[str, int | Fraction]]:
+    """Return the value of m in shapes, 0 without a source, and those of the layer's own letters."""
+    return kv_len(layer, case), own_axes.own_letters(layer, case)
 
 
 def sees_a_chunk(layer_class: Any, case: Case) -> bool:

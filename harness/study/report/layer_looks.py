@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
+from impls.registry import IMPLS
 
 # seaborn's "colorblind" palette: readers with any common kind of colour blindness can tell its colours apart. Given by
 # value, so that the page needs no drawing library.
@@ -53,7 +53,7 @@ def looks_of(impls: Iterable[str], fastest: Collection[str] = ()) -> dict[str, L
     the `fastest`.
     """
     of_run = set(impls)
-    ours = dict.fromkeys((*FIRST, *layer_lookup.names()))
+    ours = dict.fromkeys((*FIRST, *IMPLS))
     order = [*(impl for impl in ours if impl in of_run), *sorted(of_run - ours.keys())]
     places = {impl: at for at, impl in enumerate(FIRST) if impl in of_run}
     uses = Counter(places.values())
