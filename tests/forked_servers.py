@@ -59,7 +59,7 @@ while True:
 WITH_LAYERS = """
 from harness.core.layers import layer_lookup
 from harness.core.trial import fork_server
-for name in layer_lookup.names():
+for name in layer_lookup.IMPLS:
     layer_lookup.load_class(name)
 """
 

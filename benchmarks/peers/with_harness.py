@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.peers.grid import ROUNDS, TRIAL_S
 from benchmarks.peers.method import Readings
 from harness.core.config import Precision
-from harness.core.layers.layer_lookup import traits
+from harness.core.layers.layer_lookup import registered
 from harness.core.model.sweep_axes import Case
 from harness.core.results.row import trial_of_row
 from harness.core.run.executor import Executor
@@ -55,7 +55,8 @@ class Harness:
         began = time.monotonic()
         kept = _Rows(began)
         with Executor(seed=0, trial_s=TRIAL_S, timeout_s=60, memory_limit=None) as runner:
-            Scheduler(cases, {c.impl: traits(c.impl) for c in cases}, PRECISION, runner, kept, kept).time_in_rounds()
+            layers = {case.impl: registered(case.impl) for case in cases}
+            Scheduler(cases, layers, PRECISION, runner, kept, kept).time_in_rounds()
         self.repeats.append(Repeat(kept.rows, kept.start_s, time.monotonic() - began))
         estimates = estimates_of(trials_of(kept.rows))
         return {"estimate": {case: estimates[case].time_s for case in cases}}

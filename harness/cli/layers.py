@@ -15,7 +15,7 @@ from rich.text import Text
 
 from harness.core.config.key_value_options import any_impl
 from harness.core.layers.layer_files import read_layer_source
-from harness.core.layers.layer_lookup import CLAIMS, check_name, is_foreign
+from harness.core.layers.layer_lookup import BY_ORDER, CLAIMS, EXACT, check_name, is_foreign
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import printable
 from harness.core.model.sweep_axes import FAILURES, Case
@@ -23,8 +23,6 @@ from impls.registry import IMPLS, KINDS_OF_BLOCKS, Impl
 
 from .commands import CASES_FAILED, DONE
 
-_WORK = ("work", "work_train", "work_decode")
-_ORDERS = ("memory", "depth", "path")
 _CLAIMED = {
     "work": "FLOPs, forward",
     "work_train": "FLOPs, forward and backward",
@@ -78,8 +76,8 @@ def described(impl: Impl) -> Page:
         "has_heads": impl.has_heads,
         "modes": source.modes,
         "masks": source.masks,
-        "takes": [name for name in ("kv_len", "num_kv_heads") if source.takes(name)],
-        "causal": "causal" in source.flags,
+        "takes": source.takes,
+        "causal": source.causal,
         "compiled": impl.compiled,
         "package": impl.package,
         "limits": source.limits,
@@ -161,13 +159,13 @@ def _print_tables(layers: Sequence[Impl], everything: bool, console: Console) ->
         for impl in shown
         for name, (letter, default) in impl.axes.items()
     ]
-    work, orders = ([attrgetter("name", *claims)(impl) for impl in shown] for claims in (_WORK, _ORDERS))
+    work, orders = ([attrgetter("name", *claims)(impl) for impl in shown] for claims in (EXACT, BY_ORDER))
     exactly = "of one sequence, exactly; a multiply-add is 2, and elementwise work is not counted"
     for headings, rows, caption in (
         (["what it is"], summaries, "your own layer: impl=module:Class, built as Class(d_model=…, num_heads=…)"),
         ([Column("own axis", overflow="fold"), "letter in claims", "default"], axes, "several values: layer.NAME=A,B"),
-        ([_CLAIMED[claim] for claim in _WORK], work, exactly),
-        ([_CLAIMED[claim] for claim in _ORDERS], orders, "by order; memory beyond weights and input"),
+        ([_CLAIMED[claim] for claim in EXACT], work, exactly),
+        ([_CLAIMED[claim] for claim in BY_ORDER], orders, "by order; memory beyond weights and input"),
     ):
         table = Table(Column("layer", no_wrap=True), *headings, caption=caption, caption_justify="left")
         for row in rows:

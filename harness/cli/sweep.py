@@ -55,7 +55,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         if not options.dry_run:  # while the fork server imports torch: later, the import would cost time
             importlib.import_module("harness.study.report.build")
         cases = session.cases(config)
-        target.check_code(session.traits)
+        target.check_code(session.layers)
         target.check_options(session, cases)
         if not target.uses_launcher:
             session.check_devices(config)
@@ -72,7 +72,7 @@ def run_sweep(options: argparse.Namespace) -> int:
                 console.out(f"{lock.left_by} has not come to an end there")
             for place in entries("MACHINE_FACTS"):
                 machine |= referenced(place)(machine, config.axes["threads"], config.axes["device"])
-            target.begin(machine, session.traits)
+            target.begin(machine, session.layers)
             if launcher is None:
                 trials, is_complete = target.measure(session, cases, console), True
             else:

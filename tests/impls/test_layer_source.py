@@ -20,7 +20,7 @@ from harness.core.layers.layer_files import read_layer_source
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
 from harness.core.trial.described_layer import equation_of
-from harness.core.trial.layer_protocol import accepts, is_function, takes, unsupported_reason
+from harness.core.trial.layer_protocol import accepts, is_causal, is_function, takes, unsupported_reason
 from impls.registry import IMPLS
 
 STORED = Path(impls.__path__[0], "descriptions.json")
@@ -40,13 +40,12 @@ def of_class(name: str) -> dict[str, Any]:
 
     modes = [mode for mode in MODES if allows(mode=mode)]
     takes_source = allows(mode=modes[0], kv_len=64) if is_function(layer_class) else accepts(layer_class, "source")
-    sizes = ["kv_len"] * takes_source + ["num_kv_heads"] * takes(layer_class, "num_kv_heads")
     return {
         "equation": next(filter(None, map(equation_of, docstrings(name))), ""),
         "modes": modes,
         "masks": [mask for mask in MASKS if allows(mode=modes[0], mask=mask)],
-        "sizes": sizes,
-        "flags": [flag for flag in ("causal", "needs_source") if getattr(layer_class, flag, False) is True],
+        "takes": ["kv_len"] * takes_source + ["num_kv_heads"] * takes(layer_class, "num_kv_heads"),
+        "causal": is_causal(layer_class),
         "limits": RETURNS.sub("", " ".join((getattr(layer_class, "supports", None).__doc__ or "").split()), count=1),
     }
 

@@ -348,3 +348,10 @@ always_causal.causal = True
 
 def of_whole_tiles(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     raise ValueError("it takes a window of whole tiles")
+
+
+def described_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return annotated(q, k, v)
+
+
+described_tokens_first.inputs = {"q": "b n h D", "k": "b m g D", "v": "b m g D"}

@@ -55,9 +55,10 @@ def test_outliers_may_cost_digits_and_a_wrong_scale_is_wrong_all_the_same(mode: 
         verify(case_of("unscaled", **shape), seed=0)
 
 
-def test_an_annotation_tells_the_layout() -> None:
-    assert [tuple(x.shape) for x in build(case_of("annotated"), seed=0).inputs] == [(2, 12, 4, 4)] * 3
-    assert verify(case_of("annotated"), seed=0)["against"] == "softmax_attention"
+@pytest.mark.parametrize("name", ["annotated", "described_tokens_first"])
+def test_an_annotation_or_the_described_shapes_tell_the_layout(name: str) -> None:
+    assert [tuple(x.shape) for x in build(case_of(name), seed=0).inputs] == [(2, 12, 4, 4)] * 3
+    assert verify(case_of(name), seed=0)["against"] == "softmax_attention"
 
 
 def test_decoding_is_one_query_against_all_keys() -> None:

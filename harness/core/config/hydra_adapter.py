@@ -23,10 +23,10 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.core.layers import layer_lookup
 from harness.core.model.errors import UsageError, did_you_mean, unknown_key
 from harness.core.model.file_io import MOST_YAML_BYTES, read_text
 from harness.core.model.sweep_axes import AXES, device_kind
+from impls.registry import IMPLS
 
 from .key_value_options import MOST_VALUES, any_impl, flattened
 from .schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
@@ -221,7 +221,7 @@ def split(
         if override.is_sweep_override() and name not in AXES and name not in LISTS:
             raise UsageError(f"{name} takes one value, not several; the axes to sweep are {', '.join(AXES)}")
         if name in AXES or name not in groups:
-            values[name] = _values(override, layer_lookup.names() if impls is None else impls)
+            values[name] = _values(override, list(IMPLS) if impls is None else impls)
         if name in groups:
             # An axis can be a group of files too (`device`): its first value chooses the file.
             first = str((*flattened(values.get(name)), "")[0])

@@ -19,6 +19,7 @@ from harness.core.model.file_io import cpu_quota
 from harness.core.model.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.core.model.layer_options import point_with_options, sorted_options, with_options
 from harness.core.model.sweep_axes import AXES, LETTERS
+from impls.registry import IMPLS
 
 _UNITS = BYTE_UNITS | MORE_BYTE_UNITS
 _POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
@@ -216,7 +217,7 @@ def matching(pattern: str, impls: Sequence[str] | None = None) -> list[str]:
     """
     if "*" not in pattern:
         return [pattern]
-    names = layer_lookup.names() if impls is None else impls
+    names = list(IMPLS) if impls is None else impls
     return any_impl(fnmatch.filter(names, pattern), f"impl={pattern}", pattern, names)
 
 

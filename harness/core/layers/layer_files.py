@@ -151,7 +151,7 @@ class LayerSource:
 
     - `place`: its file and line. `equation`: the first one in its docstrings, or in those of its reference.
     - `modes`, `masks`: those that it can run, the masks without a source.
-    - `sizes`: the further sizes that it takes. `flags`: those of its attributes that are True.
+    - `takes`: the further sizes that it takes, and `kv_len` for a source. `causal`: its attribute.
     - `limits`: what the docstring of `supports` tells.
     """
 
@@ -159,13 +159,9 @@ class LayerSource:
     equation: str
     modes: list[str]
     masks: list[str]
-    sizes: list[str]
-    flags: list[str]
+    takes: list[str]
+    causal: bool
     limits: str
-
-    def takes(self, name: str) -> bool:
-        """Whether the layer takes this size: a source for `kv_len`, or a parameter of the constructor."""
-        return name in self.sizes
 
 
 @cache

@@ -20,7 +20,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import takewhile
@@ -101,11 +101,6 @@ _FUNCTIONS = "harness.core.trial.function_layer"
 _SOFTMAX = "impls.attention.reference"
 
 
-def names() -> list[str]:
-    """The registered names, in the registry's order."""
-    return list(IMPLS)
-
-
 def near_layer(name: str, measured: Sequence[str]) -> str:
     """What to say after an error about a layer that is not in `measured`: the nearest of them, or all of them.
 
@@ -173,22 +168,35 @@ def _instead(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Traits:
-    """What must be known of a layer before it is measured: its family, and whether it has heads.
+class Layer:
+    """What is known of a layer before it is measured: from the registry, or from a trial that examines it (`describe`).
 
-    `files` identifies the code of a user's own layer, as `layer_files.files_of_class` returns it. `own_axes` are the
-    sizes among its own axes, as `own_axes.axes_text` returns them.
+    - `family`, `has_heads`, `compiled`: its traits, as in a registry entry.
+    - `own_axes`: the sizes among its own axes, as `own_axes.axes_text` returns them.
+    - `options`: its options with their defaults, as `own_axes.option_defaults` returns them. None if its constructor
+      takes any keyword, or without a trial.
+    - `files`: the code of a user's own layer, as `layer_files.files_of_class` returns it.
+    - `refused`: what is wrong with it, or None.
     """
 
-    family: str
-    has_heads: bool
-    files: Mapping[str, str] = field(default_factory=dict, compare=False)
-    own_axes: str | None = field(default=None, compare=False)
+    family: str = "own"
+    has_heads: bool = False
+    compiled: bool = False
+    own_axes: str | None = None
+    options: Mapping[str, str | None] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    refused: str | None = None
+
+    @classmethod
+    def described(cls, answer: Mapping[str, Any]) -> "Layer":
+        """The layer in the answer of the trial that examined it."""
+        return cls(**{entry.name: answer[entry.name] for entry in fields(cls)})
 
 
-def traits(name: str) -> Traits:
-    """The traits of a registered layer. Raises KeyError for any other: a trial examines those (`describe`)."""
-    return Traits(IMPLS[name].family, IMPLS[name].has_heads, own_axes=own_axes.axes_text(IMPLS[name]))
+def registered(name: str) -> Layer:
+    """What the registry says of a layer. Raises KeyError for a user's own."""
+    entry = IMPLS[name]
+    return Layer(entry.family, entry.has_heads, entry.compiled, own_axes.axes_text(entry))
 
 
 def is_compiled(name: str) -> bool:
@@ -229,18 +237,12 @@ def load_reference(name: str) -> type | None:
     if no reference can be found.
     """
     layer: Any = load_class(name)
-    is_function, stated = hasattr(layer, "layout_hint"), _reference_entry(name)
-    reference = stated
+    is_function, entry = hasattr(layer, "layout_hint"), _reference_entry(name)
+    reference: Any = entry.reference if isinstance(entry, Impl) else entry
+    stated = reference
     if isinstance(stated, type):
         return stated
-    if isinstance(stated, Impl):
-        reference = _find(stated.reference) if is_function else _load(stated.reference)
-        # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
-        if is_function and layer.layout and stated.reference == IMPLS["sdpa.naive"].reference:
-            reference = importlib.import_module(_SOFTMAX).softmax_attention
-        if is_function and isinstance(reference, type):
-            raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
-    elif isinstance(stated, str) and is_foreign(stated):
+    if isinstance(stated, str) and is_foreign(stated):
         try:
             reference = _find(stated) if is_function else _load(stated)
         except (ImportError, AttributeError, TypeError, FileNotFoundError) as error:
@@ -251,6 +253,11 @@ def load_reference(name: str) -> type | None:
         raise UsageError(f"reference = {stated!r} is no layer{meant} {_REFERENCES}")
     if not is_function:
         return reference
+    # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
+    if layer.layout and stated == IMPLS["sdpa.naive"].reference:
+        reference = importlib.import_module(_SOFTMAX).softmax_attention
+    if isinstance(reference, type):
+        raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
     try:
         return importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
     except TypeError as error:
@@ -331,9 +338,10 @@ def indivisible_size(case: Case, has_heads: bool) -> str | None:
     return None
 
 
-CLAIMS = ("work", "work_train", "work_decode", "memory", "depth", "path")
+EXACT = ("work", "work_train", "work_decode")
 # Claims of an order, so `O(…)` around the formula adds nothing.
 BY_ORDER = ("memory", "depth", "path")
+CLAIMS = EXACT + BY_ORDER
 _BIG_O = re.compile(r"\s*O\((.*)\)\s*")
 # Letters of settings, each with its axis.
 _SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].own}
@@ -350,14 +358,12 @@ def work_of(claims: Mapping[str, Polynomial], mode: str) -> Polynomial | None:
 def claims_of_impl(name: str, at: Any = None) -> dict[str, Polynomial]:
     """The claims of a registered layer, by their names in `CLAIMS`, at a case or setting, or at the default sizes.
 
-    Raises KeyError for any other name.
+    A user's own layer has none here: see `claims_of_class`.
     """
-    entry = IMPLS[name]
-    letters = _values_of_letters(at, entry)
-    letters |= {letter: constant(value) for letter, value in own_axes.own_letters(entry, at).items()}
+    entry = IMPLS.get(name)
     # Rows differ along these axes, and keep their letters.
-    letters |= own_axes.letters_of_texts([getattr(at, "own_axes", None)])
-    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(entry, claim))}
+    letters = _values_of_letters(at, entry) | own_axes.letters_of_texts([getattr(at, "own_axes", None)])
+    return {claim: parse(text, letters) for claim in CLAIMS if (text := getattr(entry, claim, ""))}
 
 
 def formula_at(text: str, at: Case, letters: Mapping[str, Polynomial] | None = None) -> Polynomial:
@@ -365,16 +371,17 @@ def formula_at(text: str, at: Case, letters: Mapping[str, Polynomial] | None = N
     return parse(text, {**_values_of_letters(at, IMPLS.get(at.impl)), **(letters or {})})
 
 
-def _values_of_letters(at: Any, entry: Impl | None, layer_class: type | None = None) -> dict[str, Polynomial]:
+def _values_of_letters(at: Any, layer: Impl | type | None) -> dict[str, Polynomial]:
     """What to replace each letter of a setting by: its value, or the layer's own size for the default value.
 
     The own size of a user's layer is its constructor's default, if that is a number. The letters of its own axes stay
     if their values are sizes, and m stays if there is a source.
     """
     # In `compare ref=…`, the registry may be that of an older commit, without some fields.
-    own_sizes = getattr(entry, "own_sizes", {})
+    own_sizes = getattr(layer, "own_sizes", {})
     values = {}
-    parameters = inspect.signature(layer_class).parameters if layer_class is not None else {}
+    layer_class = layer if isinstance(layer, type) else None
+    parameters = inspect.signature(layer_class).parameters if layer_class else {}
     for letter, axis in _SETTING_LETTERS.items():
         own_size = parse(axis.own) * constant(own_sizes.get(axis.name, Fraction(1)))
         default = getattr(parameters.get(axis.name), "default", 0)
@@ -384,7 +391,7 @@ def _values_of_letters(at: Any, entry: Impl | None, layer_class: type | None = N
         size = constant(value) if axis.of_layer else own_letter(letter)
         values[letter] = own_size if value == axis.default else size
     sizes = dict(own_axes.own_size(own_axes.axes_text(layer_class), getattr(at, "options", NO_OPTIONS)))
-    for letter, value in own_axes.own_letters(layer_class, at).items():
+    for letter, value in own_axes.own_letters(layer, at).items():
         values[letter] = own_letter(letter) if letter in sizes else constant(value)
     return values
 
@@ -395,7 +402,7 @@ def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
     Raises UsageError if `claims` is not a mapping, and for an unknown claim or an unparsable formula.
     """
     claims = {}
-    letters = _values_of_letters(at, None, layer_class)
+    letters = _values_of_letters(at, layer_class)
     stated = getattr(layer_class, "claims", {})
     if not isinstance(stated, Mapping):
         raise UsageError(f"claims is {stated!r}: it must be {{'work': '8nd² + 4n²d', …}}")

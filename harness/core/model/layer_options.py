@@ -7,7 +7,7 @@ sorted, so equal options are equal texts. An option that a layer declares with a
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -58,23 +58,30 @@ def value_text(value: Any) -> str | None:
     return str(value) if is_text or isinstance(value, int | float) else None
 
 
-def without_defaults(options: str, defaults: Mapping[str, str | None]) -> str:
-    """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
-    parts = zip(options_of(options).items(), options.split("+"), strict=False)
-    return joined(
-        part for (name, value), part in parts if defaults.get(name) is None or value_text(value) != defaults[name]
-    )
+def parts_of(text: str) -> dict[str, str]:
+    """The parts `name=value` of the text, by name. Raises UsageError for another text."""
+    return dict(zip(options_of(text), text.split("+"), strict=False))
 
 
 def joined(parts: Iterable[str]) -> str:
-    """The parts `name=value` as one text."""
-    return "+".join(parts) or NO_OPTIONS
+    """The parts `name=value` as one text, in the order of their names."""
+    return "+".join(sorted(parts)) or NO_OPTIONS
 
 
 def sorted_options(text: str) -> str:
     """The text with its names in order. Raises UsageError for a text that is no options."""
-    options_of(text)
-    return "+".join(sorted(text.split("+")))
+    return without(text, ())
+
+
+def without(options: str, names: Container[str]) -> str:
+    """The options with other names."""
+    return joined(part for name, part in parts_of(options).items() if name not in names)
+
+
+def without_defaults(options: str, defaults: Mapping[str, str | None]) -> str:
+    """The options without those that have their default: `window=128` is the usual case if 128 is the default."""
+    texts = {name: value_text(value) for name, value in options_of(options).items()}
+    return without(options, [name for name, text in texts.items() if text is not None and text == defaults.get(name)])
 
 
 def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
@@ -124,4 +131,4 @@ def point_with_options(point: Mapping[Any, Any]) -> dict[str, Any]:
 
 def typed(options: str) -> str:
     """The options as they are typed: `layer.page_size=16 layer.window=64`."""
-    return " ".join(f"{OPTION}{part}" for part in options.split("+")) if options != NO_OPTIONS else "options=none"
+    return " ".join(f"{OPTION}{part}" for part in parts_of(options).values()) or "options=none"

@@ -16,17 +16,21 @@ from typing import Any
 from impls.registry import IMPLS
 
 from .errors import UsageError, did_you_mean
-from .layer_options import NO_OPTIONS, joined, options_of, value_text, without_defaults
+from .layer_options import NO_OPTIONS, joined, options_of, parts_of, value_text, without, without_defaults
 from .polynomial import OwnSize, Polynomial, own_letter
 from .sweep_axes import AXES, LETTERS
 
 
 def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
-    """The own axes that a layer declares, with their letters and defaults.
+    """The own axes that a layer declares, with their letters and defaults. Raises UsageError as `read_axes`."""
+    return read_axes(getattr(layer_class, "axes", {}))
+
+
+def read_axes(stated: Any) -> dict[str, tuple[str, Any]]:
+    """The own axes in an attribute `axes`.
 
     Raises UsageError for anything else, and for a letter that has another meaning.
     """
-    stated = getattr(layer_class, "axes", {})
     example = "it must be {'window': ('w', 128)}, a letter and a default for each"
     if not isinstance(stated, Mapping):
         raise UsageError(f"axes is {stated!r}: {example}")
@@ -51,13 +55,17 @@ def check_axes(name: str, axes: Mapping[str, Any], signature: inspect.Signature,
     Sizes of inputs, which have these `letters`, need no parameter.
     """
     parameters = signature.parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for axis, (letter, default) in axes.items():
-        if axis not in parameters and letter not in letters and not takes_any:
+        if axis not in parameters and letter not in letters and not takes_any(signature):
             raise UsageError(f"{name}.axes: {name} has no parameter '{axis}'{did_you_mean(axis, parameters)}")
         of_layer = getattr(parameters.get(axis), "default", None)
         if isinstance(of_layer, int | float | str) and of_layer != default:
             raise UsageError(f"{name}.axes has {axis}={default}, but {name} has {axis}={of_layer}: give one default")
+
+
+def takes_any(signature: inspect.Signature) -> bool:
+    """Whether any keyword is accepted."""
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
 
 
 def own_letters(layer_class: Any, at: Any) -> dict[str, int | Fraction]:
@@ -115,9 +123,8 @@ def axes_of_text(text: str | None) -> Mapping[str, tuple[str, float]]:
 @cache
 def own_size(text: str | None, options: str) -> OwnSize:
     """The value of each letter in the text, at these options; without those whose value is no size."""
-    known_options = options_of(options)
-    values = {letter: known_options.get(name, default) for name, (letter, default) in axes_of_text(text).items()}
-    return tuple(sorted((letter, value) for letter, value in values.items() if is_size(value)))
+    axes, sizes = axes_of_text(text), sizes_by_name(text, options)
+    return tuple(sorted((axes[name][0], size) for name, size in sizes.items()))
 
 
 def sizes_of(at: Any, text: str | None) -> OwnSize:
@@ -129,9 +136,7 @@ def sizes_of(at: Any, text: str | None) -> OwnSize:
 @cache
 def other_options(text: str | None, options: str) -> str:
     """The options that are no size along an axis in the text."""
-    letters, sizes = axes_of_text(text), dict(own_size(text, options))
-    parts = zip(options_of(options), options.split("+"), strict=False)
-    return joined(part for name, part in parts if name not in letters or letters[name][0] not in sizes)
+    return without(options, sizes_by_name(text, options))
 
 
 def unclaimed_options(impl: str, text: str | None, options: str) -> str:
@@ -143,24 +148,29 @@ def unclaimed_options(impl: str, text: str | None, options: str) -> str:
     return "" if unclaimed == NO_OPTIONS or impl not in IMPLS else unclaimed
 
 
+@cache
 def sizes_by_name(text: str | None, options: str) -> dict[str, float]:
-    """The value along each axis in the text, by name."""
-    sizes = dict(own_size(text, options))
-    return {name: sizes[letter] for name, (letter, _) in axes_of_text(text).items() if letter in sizes}
+    """The value along each axis in the text, by name; without those whose value is no size."""
+    stated = options_of(options)
+    values = {name: stated.get(name, default) for name, (_, default) in axes_of_text(text).items()}
+    return {name: value for name, value in values.items() if is_size(value)}
 
 
 @cache
 def stated_options(text: str | None, options: str, names: frozenset[str] | None = None) -> str:
     """The options with the size along each axis in the text, or of these names, whether or not it is the default."""
     sizes = {name: size for name, size in sizes_by_name(text, options).items() if names is None or name in names}
-    kept = [part for part in options.split("+") if part != NO_OPTIONS and part.partition("=")[0] not in sizes]
-    return joined(sorted([*kept, *(f"{name}={size}" for name, size in sizes.items())]))
+    return with_sizes(options, sizes)
+
+
+def with_sizes(options: str, sizes: Mapping[str, float]) -> str:
+    """The options with these sizes, by name."""
+    return joined((parts_of(options) | {name: f"{name}={size}" for name, size in sizes.items()}).values())
 
 
 def at_size(text: str | None, options: str, name: str, value: float) -> str:
     """The options with another size along an axis in the text, without sizes that are the default."""
-    parts = [part for part in options.split("+") if part.partition("=")[0] != name and part != NO_OPTIONS]
-    return without_default_sizes(text, joined(sorted([*parts, f"{name}={value}"])))
+    return without_default_sizes(text, with_sizes(options, {name: value}))
 
 
 @cache

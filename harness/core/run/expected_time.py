@@ -137,7 +137,7 @@ def costs_of_facts(facts: Mapping[str, Any]) -> CallCosts | None:
 def claimed_costs(case: Case) -> CallCosts:
     """The costs by the claims of the layer. A layer without claims counts as attention: 8nd² + 4n²d FLOPs."""
     sizes = case.seq_len, case.d_model, case.num_heads
-    claims = {} if layer_lookup.is_foreign(case.impl) else layer_lookup.claims_of_impl(case.impl, case)
+    claims = layer_lookup.claims_of_impl(case.impl, case)
     work = layer_lookup.work_of(claims, case.mode)
     n, d, _ = sizes
     passes = {"train": 3, "backward": 2}.get(case.mode, 1)
@@ -191,8 +191,6 @@ def _grown_bytes(case: Case, small: SmallFacts) -> float:
 
 def _may_hold_scores(case: Case) -> bool:
     """Whether memory may grow as n²; False if it grows by less than n^1.5, as the layer claims."""
-    if layer_lookup.is_foreign(case.impl):
-        return True
     words = layer_lookup.claims_of_impl(case.impl, case).get("memory")
     n, d, h = case.seq_len, case.d_model, case.num_heads
     return words is None or float(words(16 * n, d, h)) > 64 * float(words(n, d, h))

@@ -15,7 +15,7 @@ from harness.core.config.compose import as_list, differences
 from harness.core.config.machine import Machine, changed_gpu_settings, unlike
 from harness.core.config.schema import HERE
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import file_io
 from harness.core.model.errors import UsageError, ended_by_changed_code, notify, usage_error_about
 from harness.core.model.extra_tables import entries, referenced
@@ -84,12 +84,12 @@ class OutputDirectory:
         """Whether the sweep measures in jobs on a cluster or in processes of their own."""
         return self.config.launcher.cluster != HERE
 
-    def check_code(self, traits: Mapping[str, Traits]) -> None:
+    def check_code(self, layers: Mapping[str, Layer]) -> None:
         """Raise UsageError if a layer's code has changed and the run would keep rows of the old code.
 
         Runs of older versions do not store the code of their layers. They pass this check.
         """
-        changed_files = self._changed(code_digests(traits)) if self.continues else {}
+        changed_files = self._changed(code_digests(layers)) if self.continues else {}
         if not changed_files:
             return
         past = read_resume_state(self.path)[0].reopening(self.config.retry)
@@ -136,13 +136,13 @@ class OutputDirectory:
                     "To start anew, give another out="
                 )
 
-    def begin(self, machine: Machine, traits: Mapping[str, Traits]) -> None:
+    def begin(self, machine: Machine, layers: Mapping[str, Layer]) -> None:
         """Create the run, or update what a continued run stores. With `fresh`, set an existing run aside first.
 
         A corrected figure in a paper's file needs no new measurement. `check_code` has made sure that no results of
         changed code are kept. Raises UsageError if another sweep has just created the run.
         """
-        code = code_digests(traits)
+        code = code_digests(layers)
         if self.continues:
             self._update_paper()
             if self._changed(code):
@@ -246,12 +246,12 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
     return True
 
 
-def code_digests(traits: Mapping[str, Traits]) -> dict[str, dict[str, str]]:
+def code_digests(layers: Mapping[str, Layer]) -> dict[str, dict[str, str]]:
     """The digests of each layer's files, by impl, in the form in which a run stores them."""
     here, ours = Path.cwd(), layer_files.files_of_builtin_layers()
     return {
-        impl: layer_files.shown_digests(of_layer.files, here) if layer_lookup.is_foreign(impl) else ours
-        for impl, of_layer in traits.items()
+        impl: layer_files.shown_digests(layer.files, here) if layer_lookup.is_foreign(impl) else ours
+        for impl, layer in layers.items()
     }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core.config import Precision
-from harness.core.layers.layer_lookup import Traits, indivisible_size
+from harness.core.layers.layer_lookup import Layer, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.results.row import REOPEN, row_of, trial_of_record, trial_of_row
@@ -168,14 +168,14 @@ class DisturbanceControl:
 class Scheduler:
     """One sweep over `cases`.
 
-    `traits` holds the family of each layer and whether it has heads. `past` is the finished work of the run. Along the
+    `layers` holds what is known of each layer. `past` is the finished work of the run. Along the
     axis `grow`, sizes beyond the cases are doubled until a layer fails.
     """
 
     def __init__(
         self,
         cases: Sequence[Case],
-        traits: Mapping[str, Traits],
+        layers: Mapping[str, Layer],
         precision: Precision,
         executor: TrialExecutor,
         sink: RowSink,
@@ -186,7 +186,7 @@ class Scheduler:
         grow: str | None = None,
     ) -> None:
         self._disturbance, self._patience_s = DisturbanceControl(precision, executor, sleep), precision.patience_s
-        self._traits = traits
+        self._layers = layers
         self._executor, self._sink, self._watcher = executor, sink, watcher
         self._random = random.Random(seed)
         self._cases, self._past, self._grow = cases, past or ResumeState(), grow
@@ -236,7 +236,7 @@ class Scheduler:
     def _prepare(self, cases: Collection[Case]) -> None:
         self._apply_past(cases)
         for case in sorted(self._open.intersection(cases)):
-            reason = indivisible_size(case, self._traits[case.impl].has_heads)
+            reason = indivisible_size(case, self._layers[case.impl].has_heads)
             if reason:
                 self._record("plan", case, TrialOutcome("unsupported", reason))
         self._verify(self._open.intersection(cases))
@@ -340,11 +340,11 @@ class Scheduler:
 
     def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> None:
         """Write the row. A failed trial finishes its case with the trial's status. Round 0 stands for none."""
-        traits, entries = self._traits[case.impl], outcome.entries
-        if not outcome.ok and traits.own_axes is not None:
+        layer, entries = self._layers[case.impl], outcome.entries
+        if not outcome.ok and layer.own_axes is not None:
             # Without facts, nothing else tells which options of a case are sizes.
-            entries = {"own_axes": traits.own_axes, **entries}
-        self._sink.write(row_of(case, traits.family, purpose, entries, round_number))
+            entries = {"own_axes": layer.own_axes, **entries}
+        self._sink.write(row_of(case, layer.family, purpose, entries, round_number))
         self._watcher.trial(case, outcome)
         if not outcome.ok:
             del self._trials[case]

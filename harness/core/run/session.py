@@ -16,12 +16,12 @@ from rich.console import Console
 from harness.core.config import Precision, SweepConfig
 from harness.core.config.machine import ENVIRONMENTS, Machine, describe_machine, versions_text, with_gpus_of
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import gpus, own_axes
 from harness.core.model.background_process import check_interpreter, interpreter_of
 from harness.core.model.case_grid import grid
 from harness.core.model.errors import UsageError, did_you_mean, notify
-from harness.core.model.layer_options import NO_OPTIONS, OPTION, joined, options_of, without_defaults
+from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of, without, without_defaults
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 from harness.core.results import row_files
 from harness.core.results.row_files import StoredRow
@@ -29,7 +29,6 @@ from harness.core.results.row_files import StoredRow
 from .executor import Executor
 from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from .fork_client import OF_DRIVER, Runtime
-from .outcome import TrialOutcome
 from .progress import Screen
 from .scheduler import ResumeState, RowSink, Scheduler, Watcher
 
@@ -41,52 +40,44 @@ Phase = Literal["all", "prepare", "time"]
 
 
 class DescribedLayers:
-    """The traits and options of layers. A trial describes a layer, once in each environment."""
+    """Layers as trials describe them, once in each environment."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._outcomes: dict[tuple[str, str], TrialOutcome] = {}
+        self._layers: dict[tuple[str, str], Layer] = {}
 
-    def _outcome(self, impl: str, env: str) -> TrialOutcome:
-        if (impl, env) not in self._outcomes:
-            self._outcomes[impl, env] = self._executor.ask("describe", Case(impl, 1, 1, 1, env=env))
-        return self._outcomes[impl, env]
+    def within(self, impl: str, env: str = OWN_ENVIRONMENT) -> Layer:
+        """The layer as a trial describes it in this environment. It may be refused there."""
+        if (impl, env) not in self._layers:
+            outcome = self._executor.ask("describe", Case(impl, 1, 1, 1, env=env))
+            layer = Layer.described(outcome.values) if outcome.ok else Layer(refused=outcome.reason)
+            self._layers[impl, env] = layer
+        return self._layers[impl, env]
 
-    def traits(self, impl: str) -> Traits:
-        """The traits of a layer, which are known without a trial for one of the registry.
+    def layer(self, impl: str) -> Layer:
+        """The layer in all environments, which is known without a trial for one of the registry.
 
         Raises UsageError if the module, the class or its reference cannot be loaded, if its claims are not valid, or if
         its traits differ between environments.
         """
+        environments = self._executor.environments
         if not layer_lookup.is_foreign(impl):
-            for environment in self._executor.environments if layer_lookup.package_of(impl) else ():
-                self._outcome(impl, environment)  # its package may take seconds to import: once for all trials
-            return layer_lookup.traits(impl)
-        first, files = self._executor.environments[0], dict[str, str]()
-        for environment in self._executor.environments:
-            traits = self._traits_within(environment, impl)
-            if traits != self._traits_within(first, impl):
-                text = f"impl '{impl}' has another family or other heads in env={environment} than in env={first}"
-                raise UsageError(f"{text}: sweep each environment by itself")
-            files |= traits.files
-        return replace(self._traits_within(first, impl), files=files)
-
-    def _traits_within(self, environment: str, impl: str) -> Traits:
-        outcome = self._outcome(impl, environment)
-        values = outcome.values
-        refused = values.get("refused") if outcome.ok else outcome.reason
-        if refused:
-            where = "" if tuple(self._executor.environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
-            raise UsageError(f"{where}impl '{impl}': {refused}")
-        return Traits(values["family"], values["has_heads"], values["files"], values.get("own_axes"))
-
-    def options(self, impl: str, env: str) -> dict[str, str | None] | None:
-        """The layer's options with their defaults; None if it cannot be imported, or takes any keyword."""
-        return self._outcome(impl, env).values.get("options")
-
-    def axes_text(self, impl: str, env: str = OWN_ENVIRONMENT) -> str | None:
-        """The sizes among the layer's own axes, as `own_axes.axes_text` returns them; None without any."""
-        return self._outcome(impl, env).values.get("own_axes")
+            for environment in environments if layer_lookup.package_of(impl) else ():
+                self.within(impl, environment)  # its package may take seconds to import: once for all trials
+            return layer_lookup.registered(impl)
+        first, files = self.within(impl, environments[0]), dict[str, str]()
+        for environment in environments:
+            layer = self.within(impl, environment)
+            if layer.refused:
+                where = "" if tuple(environments) == (OWN_ENVIRONMENT,) else f"env={environment}: "
+                raise UsageError(f"{where}impl '{impl}': {layer.refused}")
+            if (layer.family, layer.has_heads) != (first.family, first.has_heads):
+                where = f"in env={environment} than in env={environments[0]}"
+                raise UsageError(
+                    f"impl '{impl}' has another family or other heads {where}: sweep each environment by itself"
+                )
+            files |= layer.files
+        return replace(first, files=files)
 
     def lacked(self, config: SweepConfig, is_strict: bool = True) -> dict[str, list[str]]:
         """The layers that lack an option that the cases name, if it is an own axis of all others.
@@ -95,22 +86,22 @@ class DescribedLayers:
         `is_strict`, leaves it to the trials to refuse the case.
         """
         names = dict.fromkeys(chain(*map(options_of, sorted(config.axes["options"]))))
-        layers = product(config.axes["impl"], self._executor.environments) if names else ()
-        every = {layer: self.options(*layer) for layer in layers}
-        options = {layer: defaults for layer, defaults in every.items() if defaults is not None}
+        places = product(config.axes["impl"], self._executor.environments) if names else ()
+        described = [(impl, self.within(impl, env)) for impl, env in places]
+        layers = [(impl, layer, layer.options) for impl, layer in described if layer.options is not None]
         lacked: dict[str, list[str]] = {}
         for name in names:
-            without = {impl: defaults for (impl, _), defaults in options.items() if name not in defaults}
-            layers_with_it = [layer for layer in options if layer[0] not in without]
-            are_sizes = [name in own_axes.axes_of_text(self.axes_text(*layer)) for layer in layers_with_it]
-            if without and layers_with_it and all(are_sizes):
-                lacked[name] = list(without)
-            elif without and is_strict:
+            lacking = {impl: options for impl, _, options in layers if name not in options}
+            with_it = [layer for impl, layer, _ in layers if impl not in lacking]
+            are_sizes = [name in own_axes.axes_of_text(layer.own_axes) for layer in with_it]
+            if lacking and with_it and all(are_sizes):
+                lacked[name] = list(lacking)
+            elif lacking and is_strict:
                 instead = f": measure them apart, or declare '{name}' in the axes of the others"
-                if not layers_with_it:
-                    instead = did_you_mean(name, dict.fromkeys(chain(*without.values())))
-                verb = "has" if len(without) == 1 else "have"
-                raise UsageError(f"{OPTION}{name}: {', '.join(without)} {verb} no option '{name}'{instead}")
+                if not with_it:
+                    instead = did_you_mean(name, dict.fromkeys(chain(*lacking.values())))
+                verb = "has" if len(lacking) == 1 else "have"
+                raise UsageError(f"{OPTION}{name}: {', '.join(lacking)} {verb} no option '{name}'{instead}")
         return lacked
 
     def without_default_options(self, cases: Iterable[Case], lacked: Mapping[str, Collection[str]]) -> list[Case]:
@@ -121,11 +112,12 @@ class DescribedLayers:
         """
         distinct: dict[Case, None] = {}
         for case in cases:
-            parts = [(part, lacked.get(part.partition("=")[0], ())) for part in case.options.split("+")]
-            case = replace(case, options=joined(part for part, impls in parts if case.impl not in impls))
+            lacking = [name for name, impls in lacked.items() if case.impl in impls]
+            case = replace(case, options=without(case.options, lacking))
             if case.options != NO_OPTIONS:
-                own_axes.check_sizes(case.impl, self.axes_text(case.impl, case.env), case.options)
-                case = replace(case, options=without_defaults(case.options, self.options(case.impl, case.env) or {}))
+                layer = self.within(case.impl, case.env)
+                own_axes.check_sizes(case.impl, layer.own_axes, case.options)
+                case = replace(case, options=without_defaults(case.options, layer.options or {}))
             distinct[case] = None
         return list(distinct)
 
@@ -150,14 +142,14 @@ class Plan:
 class Session:
     """Starts the processes that trials run in, examines layers, and measures cases.
 
-    `traits` holds the traits of the layers described so far. A context manager: its processes end with it. `devices`
-    are those of the cases.
+    `layers` holds the layers described so far. A context manager: its processes end with it. `devices` are those of the
+    cases.
     """
 
     def __init__(self, executor: Executor, precision: Precision, seed: int, devices: Sequence[str] = ()) -> None:
         self.executor, self.precision, self.seed, self.devices = executor, precision, seed, devices
-        self.traits: dict[str, Traits] = {}
-        self.layers = DescribedLayers(executor)
+        self.layers: dict[str, Layer] = {}
+        self.described = DescribedLayers(executor)
         self._printed: set[str] = set()
 
     @classmethod
@@ -189,11 +181,11 @@ class Session:
     def __exit__(self, *raised: object) -> None:
         self.executor.drop()
 
-    def describe(self, impl: str) -> Traits:
-        """The traits of a layer, as `DescribedLayers` finds them."""
-        if impl not in self.traits:
-            self.traits[impl] = self.layers.traits(impl)
-        return self.traits[impl]
+    def describe(self, impl: str) -> Layer:
+        """The layer, as `DescribedLayers` finds it."""
+        if impl not in self.layers:
+            self.layers[impl] = self.described.layer(impl)
+        return self.layers[impl]
 
     def has_heads(self, impl: str) -> bool:
         """Whether the layer has heads. Raises UsageError as `describe` does."""
@@ -210,13 +202,13 @@ class Session:
 
         If `is_strict`, the first call names layers without an own axis on stderr.
         """
-        lacked = self.layers.lacked(config, is_strict)
+        lacked = self.described.lacked(config, is_strict)
         for name, impls in lacked.items() if is_strict else ():
             note = f"{', '.join(impls)}: no option '{name}', so measured without it"
             if note not in self._printed:
                 notify(note)
             self._printed.add(note)
-        return self.layers.without_default_options(cases, lacked)
+        return self.described.without_default_options(cases, lacked)
 
     def indivisible_size(self, case: Case) -> str | None:
         """Say which size of the case is not divisible as its layer needs it; None if all are."""
@@ -275,7 +267,7 @@ class Session:
         environments = self.executor.environments
         if tuple(environments) == (OWN_ENVIRONMENT,):
             return self._machine_within(OWN_ENVIRONMENT, usable, impls)
-        machines = [self._machine_within(environment, usable, self.traits) for environment in environments]
+        machines = [self._machine_within(environment, usable, self.layers) for environment in environments]
         versions = map(versions_text, machines)
         return {**machines[0], ENVIRONMENTS: dict(zip(environments, versions, strict=True))}
 
@@ -300,12 +292,12 @@ class Session:
 
         `order` makes the random order within rounds another one. Raises CodeChanged if a layer's file is changed.
         """
-        traits = {case.impl: self.describe(case.impl) for case in cases}
+        layers = {case.impl: self.describe(case.impl) for case in cases}
         ours = layer_files.builtin_digests(self.executor.runtime.path)
-        for impl, of_layer in traits.items():
-            self.executor.code.setdefault(impl, of_layer.files or ours)
+        for impl, layer in layers.items():
+            self.executor.code.setdefault(impl, layer.files or ours)
         seed = self.seed + order
-        scheduler = Scheduler(cases, traits, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
+        scheduler = Scheduler(cases, layers, self.precision, self.executor, rows, watcher, seed, past=past, grow=grow)
         {"all": scheduler.run, "prepare": scheduler.prepare, "time": scheduler.time_in_rounds}[phase]()
         return scheduler
 

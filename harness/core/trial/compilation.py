@@ -328,9 +328,8 @@ def check_compiled(case: Case) -> None:
 
 def claims_compiled(impl: str) -> bool:
     """Return whether the layer declares compilation: in the registry, or by a user layer's attribute `compiled`."""
-    if layer_lookup.is_foreign(impl):
-        return bool(getattr(layer_lookup.load_class(impl), "compiled", False))
-    return layer_lookup.is_compiled(impl)
+    layer = layer_lookup.load_class(impl) if layer_lookup.is_foreign(impl) else layer_lookup.registered(impl)
+    return bool(getattr(layer, "compiled", False))
 
 
 _NEEDED_BY_COMPILING = "torch._inductor.compile_fx"

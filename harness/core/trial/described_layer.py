@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from harness.core.layers import layer_files, layer_lookup
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import MASKS, MODES, Case
@@ -26,41 +27,40 @@ from .sandbox import Answer
 def describe_layer(case: Case) -> Answer:
     """Return the description of the case's layer, without measuring a call.
 
-    - `family`, `has_heads`, `compiled`: from the class's attributes. Without the attribute, `has_heads` follows from
-      the constructor.
-    - `options`: the layer's options with their defaults, as `own_axes.option_defaults` returns them. None if its
-      constructor takes any keyword. `own_axes`: its own axes that are sizes, as `own_axes.axes_text` returns them.
+    Beside the fields of `Layer`:
+
     - `import_s`: seconds that importing the layer's module takes, and the package that it needs.
     - `forkable`: whether trials may be forked after the import. If not, each trial imports the module itself.
-    - `refused`: what is wrong with the layer's claims, its reference or its `allowed_error`, or None.
     - `file`: the file of the module, or None if it has none.
-    - `files`: the layer's code, as returned by `layer_files.files_of_class`.
     - `imports`: the files of all modules that this process imported, except those of packages.
     """
     began = perf_counter()
     layer_class = layer_protocol.load(case.impl)
     import_s, forkable = perf_counter() - began, not _left_running()
-    refused = None
+    layer = Layer(**_traits(layer_class), files=layer_files.files_of_class(layer_class))
     try:  # before anything is measured, because an invalid claim would cost a trial all its facts
-        layer_protocol.check_attributes(layer_class)
-        layer_lookup.claims_of_class(layer_class, case)
-        layer_lookup.load_reference(case.impl)
-        layer_protocol.allowed_error(layer_class)
-        own_axes.check_axes(layer_class.__name__, own_axes.declared_axes(layer_class), inspect.signature(layer_class))
+        _check(layer_class, case)
+        is_open = own_axes.takes_any(inspect.signature(layer_class))
+        options = None if is_open else own_axes.option_defaults(layer_class)
+        layer = replace(layer, options=options, own_axes=own_axes.axes_text(layer_class))
     except UsageError as error:
-        refused = str(error)
-    takes_any = layer_protocol.takes(layer_class, "a keyword of no layer")
+        layer = replace(layer, refused=str(error))
     return {
+        **vars(layer),
         "import_s": import_s,
         "forkable": forkable,
-        **_traits(layer_class),
-        "options": None if refused or takes_any else own_axes.option_defaults(layer_class),
-        "own_axes": None if refused else own_axes.axes_text(layer_class),
-        "refused": refused,
         "file": getattr(sys.modules.get(layer_class.__module__), "__file__", None),
-        "files": layer_files.files_of_class(layer_class),
         "imports": layer_files.imported_files() or None,
     }
+
+
+def _check(layer_class: Any, case: Case) -> None:
+    """Raise UsageError for a mistake in the attributes of a layer: its claims, axes, reference or `allowed_error`."""
+    layer_protocol.check_attributes(layer_class)
+    layer_lookup.claims_of_class(layer_class, case)
+    layer_lookup.load_reference(case.impl)
+    layer_protocol.allowed_error(layer_class)
+    own_axes.check_axes(layer_class.__name__, own_axes.declared_axes(layer_class), inspect.signature(layer_class))
 
 
 def _left_running() -> bool:
@@ -96,8 +96,7 @@ def describe_page(case: Case) -> Answer:
     """
     layer_class: Any = layer_lookup.load_class(case.impl)
     layer_protocol.check_signature(layer_class)
-    layer_protocol.check_attributes(layer_class)
-    layer_lookup.claims_of_class(layer_class, case)  # raises UsageError for a wrong one
+    _check(layer_class, case)
     is_function = issubclass(layer_class, FunctionLayer)
     shown: Any = layer_class.function if is_function else layer_class
     signature = signature_of(shown) if is_function else inspect.signature(shown)

@@ -19,7 +19,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
-from types import SimpleNamespace
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -34,15 +33,20 @@ from impls.adapters.transformers_functions import is_of_model, of_model
 from impls.attention.reference import softmax_attention
 
 from . import packed_sequences
-from .layer_inputs import Input, letters_of, read_inputs, read_shape
+from .layer_inputs import CUMULATIVE, Input, letters_of, read_inputs, read_shape
 from .packed_sequences import is_cumulative, is_longest
 
 # First parameters of an attention function, such as (q, k, v) or (query, key, value).
 _ATTENTION = ("q", "k", "v")
-_LAYOUTS = {"bhnd": "b {} {} D", "bnhd": "b {1} {0} D", packed_sequences.LAYOUT: "t {} D"}
+# The shapes of q, k and v in each layout.
+_LAYOUTS = {
+    "bhnd": ("b h n D", "b g m D", "b g m D"),
+    "bnhd": ("b n h D", "b m g D", "b m g D"),
+    packed_sequences.LAYOUT: ("t h D", "t g D", "t g D"),
+}
 _UNCOMPILED = "_torchdynamo_orig_callable"
 _MISSING = object()
-_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+_SELF, _BY_NAME = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), inspect.Parameter.KEYWORD_ONLY
 
 
 class FunctionLayer(nn.Module):
@@ -94,22 +98,22 @@ def class_of(function: Callable[..., Any], module: str, like: type[FunctionLayer
 
 def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLayer] | None) -> type:
     name, signature = _name(function), signature_of(function)
+    described = {member: attribute(function, member) for member in OF_FUNCTIONS}
     # A reference has the values of the layer's axes, unless it declares its own.
     axes = _axes(function) or (own_axes.declared_axes(like) if like else {})
     own_letters = [letter for letter, _ in axes.values()]
     if like is None:
         inputs = _inputs(function, signature, name, own_letters)
         own_axes.check_axes(name, axes, signature, letters_of(inputs))
-        layout = _layout(function, signature, name) if is_attention(inputs) else ""
-        layout = packed_sequences.LAYOUT if packed_sequences.is_packed_attention(inputs) else layout
+        layout = layout_of(inputs)
     else:
         inputs, layout = like.inputs, like.layout
-        if layout and _layout(function, signature, name) != layout:
-            function = _in_other_layout(function, _layout(function, signature, name), layout)
+        if layout and (in_own := _layout(function, signature, name)) != layout:
+            function = _in_other_layout(function, in_own, layout)
     positional = _positional(name, signature, inputs) if like is None or not layout else len(inputs)
     is_usual = layout == "bhnd" and not any(map(_annotated, signature.parameters.values()))
-    is_usual = is_usual and attribute(function, "layout") is attribute(function, "inputs") is _MISSING
-    stated = attribute(function, "output")
+    is_usual = is_usual and described["layout"] is described["inputs"] is _MISSING
+    stated = described["output"]
     output = read_shape("output", stated, own_letters) if isinstance(stated, str) else inputs[0].shape
     letters = letters_of(inputs)
     named = _named(signature, axes, letters)
@@ -117,15 +121,14 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
     def forward(self: FunctionLayer, *inputs: Any, **keywords: Any) -> Any:
         return self.call(*inputs, **keywords)
 
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in named]
+    parameters = [parameter.replace(kind=_BY_NAME) for parameter in named]
     forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
-    described = {member: attribute(function, member) for member in OF_FUNCTIONS}
     members = {
         "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
         **{x: staticmethod(y) if callable(y) else y for x, y in described.items() if y is not _MISSING},
         "axes": axes,
-        "reference": attribute(function, "reference"),
+        "reference": described["reference"],
         "function": staticmethod(function) if not isinstance(function, nn.Module) else function,
         "inputs": inputs,
         "output": output,
@@ -145,8 +148,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         if parameter.default is not parameter.empty and not is_passed:
             defaults[parameter.name] = parameter.default
     defaults |= {axis: default for axis, (_, default) in axes.items()}
-    kind = inspect.Parameter.KEYWORD_ONLY
-    options = [inspect.Parameter(option, kind, default=default) for option, default in defaults.items()]
+    options = [inspect.Parameter(option, _BY_NAME, default=default) for option, default in defaults.items()]
     made.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return made
 
@@ -168,7 +170,7 @@ def _class_of_factory(factory: Callable[..., Any], module: str) -> type:
     if getattr(base, "forward", nn.Module.forward) is nn.Module.forward:
         base = nn.Identity
     stated = {name: value for name, value in vars(factory).items() if not name.startswith("_")}
-    axes = own_axes.declared_axes(SimpleNamespace(axes=stated.get("axes", getattr(base, "axes", {}))))
+    axes = own_axes.read_axes(stated.get("axes", getattr(base, "axes", {})))
     for axis, (letter, default) in axes.items():
         default = getattr(signature.parameters.get(axis), "default", default)
         axes[axis] = letter, fixed.get(axis, default)
@@ -239,8 +241,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [parameter for parameter in signature.parameters.values() if parameter.kind not in variable]
+    return [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def required(signature: inspect.Signature) -> list[str]:
@@ -250,18 +251,20 @@ def required(signature: inspect.Signature) -> list[str]:
 
 def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
     """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
-    named, kind = _nameable(signature), inspect.Parameter.KEYWORD_ONLY
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+    named = _nameable(signature)
+    if own_axes.takes_any(signature):
         for name, (letter, default) in axes.items():
             if name not in signature.parameters and letter not in letters:
-                named.append(inspect.Parameter(name, kind, default=default))
+                named.append(inspect.Parameter(name, _BY_NAME, default=default))
     return named
 
 
-def is_attention(inputs: Sequence[Input]) -> bool:
-    """Whether these are the inputs of attention over heads, as `_inputs` makes them, and not packed."""
-    ends = [tensor.shape[:1] + tensor.shape[3:] for tensor in inputs]
-    return ends == [("b", "D")] * 3 and letters_of(inputs) == set("bhngmD")
+def layout_of(inputs: Sequence[Input]) -> str:
+    """The layout of the inputs of attention: q, k, v, and where each packed sequence begins; empty for others."""
+    shapes = tuple(" ".join(tensor.shape) for tensor in inputs[:3])
+    layout = next((layout for layout, usual in _LAYOUTS.items() if shapes == usual), "")
+    further = {CUMULATIVE} if layout == packed_sequences.LAYOUT else set()
+    return layout if {tensor.fill for tensor in inputs[3:]} == further else ""
 
 
 def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
@@ -273,8 +276,8 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
     tensors = [parameter for parameter in needed if not (is_cumulative(parameter) or is_longest(parameter))]
     if [tensor[:1].lower() for tensor in tensors] == [*_ATTENTION]:
         layout = _layout(function, signature, name)
-        shapes = [_LAYOUTS[layout].format(*letters) for letters in (("h", "n"), ("g", "m"), ("g", "m"))]
-        attention = tuple(Input(tensor, tuple(shape.split())) for tensor, shape in zip(tensors, shapes, strict=True))
+        shapes = zip(tensors, _LAYOUTS[layout], strict=True)
+        attention = tuple(Input(tensor, tuple(shape.split())) for tensor, shape in shapes)
         if layout != packed_sequences.LAYOUT:
             return attention
         starts = packed_sequences.cumulative_inputs(signature.parameters)
@@ -298,7 +301,7 @@ def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters:
 
 def _axes(function: Any) -> dict[str, tuple[str, Any]]:
     stated = attribute(function, "axes")
-    return own_axes.declared_axes(SimpleNamespace(axes={} if stated is _MISSING else stated))
+    return own_axes.read_axes({} if stated is _MISSING else stated)
 
 
 def _annotated(parameter: inspect.Parameter) -> str:
@@ -327,12 +330,11 @@ def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
 def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
     """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
     names, parameters = [tensor.name for tensor in inputs], _nameable(signature)
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return len(names)
     nameable = [parameter.name for parameter in parameters]
     for tensor in names:
-        if tensor not in nameable and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if tensor not in nameable and not own_axes.takes_any(signature):
             meant = did_you_mean(tensor, nameable)
             raise UsageError(f"{name} has no parameter '{tensor}', which its inputs name{meant}")
     missing = [needed for needed in required(signature) if needed not in names and not is_longest(needed)]

@@ -21,6 +21,7 @@ import inspect
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -282,6 +283,11 @@ def kv_len(layer_class: Any, case: Case) -> int:
     return case.kv_len or (case.seq_len if getattr(layer_class, "needs_source", False) else 0)
 
 
+def letters_at(layer: Any, case: Case) -> tuple[int, dict[str, int | Fraction]]:
+    """Return the value of m in shapes, 0 without a source, and those of the layer's own letters."""
+    return kv_len(layer, case), own_axes.own_letters(layer, case)
+
+
 def sees_a_chunk(layer_class: Any, case: Case) -> bool:
     """Return whether the queries of a function of q, k and v are the last of `kv_len` tokens, as in a chunked prefill.
 
@@ -353,8 +359,8 @@ def is_as_causal(reference: Any, layer: Any) -> bool:
 
 def takes(layer_class: Any, name: str) -> bool:
     """Return whether the constructor of the class has a parameter of this name, such as `num_heads`."""
-    parameters = inspect.signature(layer_class).parameters.values()
-    return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    signature = inspect.signature(layer_class)
+    return name in signature.parameters or own_axes.takes_any(signature)
 
 
 def size_options(layer_class: Any, case: Case) -> dict[str, Any]:

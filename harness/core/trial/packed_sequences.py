@@ -8,7 +8,7 @@ those of flash-attn, `cu_seq_q` and `max_q` of `torch.nn.attention.varlen`, and 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import pairwise
 from typing import Any
@@ -59,12 +59,6 @@ def is_packed(layer: Any) -> bool:
 def knows_lengths(layer: Any) -> bool:
     """Whether a layer needs no mask to hide padding: it gets packed sequences, or the lengths themselves."""
     return is_packed(layer) or (is_function(layer) and any(tensor.fill == LENGTHS for tensor in layer.inputs))
-
-
-def is_packed_attention(inputs: Sequence[Input]) -> bool:
-    """Whether these are q, k and v of packed sequences, and where each sequence begins."""
-    shapes, fills = [tensor.shape for tensor in inputs[:3]], {tensor.fill for tensor in inputs[3:]}
-    return shapes == [("t", "h", "D"), ("t", "g", "D"), ("t", "g", "D")] and fills == {CUMULATIVE}
 
 
 def longest_keywords(parameters: Iterable[str], case: Case) -> dict[str, int]:

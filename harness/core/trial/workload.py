@@ -298,9 +298,7 @@ def build(
     if weights is not None:
         copy_weights(weights, layer)
     if inputs is None:
-        source_len = layer_protocol.kv_len(layer_class, case)
-        own = own_axes.own_letters(layer_class, case)
-        inputs = [layer_inputs.draw(one, case, source_len, own) for one in described]
+        inputs = [layer_inputs.draw(one, case, *layer_protocol.letters_at(layer_class, case)) for one in described]
     if not case.trains:
         # Gradients are off for the whole process: a context manager around each call would be timed.
         torch.set_grad_enabled(False)
@@ -377,8 +375,7 @@ def _output_gradient(case: Case, layer: nn.Module) -> Tensor:
 def output_shape(layer: Any, case: Case) -> tuple[int, ...]:
     """The shape that the output must have."""
     dims = layer_protocol.output_dims(layer, case)
-    own = own_axes.own_letters(layer, case)
-    return layer_inputs.size_at("output", dims, case, layer_protocol.kv_len(layer, case), own)
+    return layer_inputs.size_at("output", dims, case, *layer_protocol.letters_at(layer, case))
 
 
 def forward_pass(case: Case, layer: Any, inputs: Sequence[Tensor]) -> tuple[Forward, list[Tensor], float | None]:
@@ -419,11 +416,11 @@ def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[st
     must = f"{name}.prepare must return a dict of {name}'s keywords"
     if not isinstance(made, dict):
         raise TypeError(f"{must}, and returned {made!r}"[:200])
-    known = signature_of(target).parameters
+    signature = signature_of(target)
     # A signature that is stated may leave out what only `prepare` passes.
-    if not hasattr(target, "__signature__") and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-        for key in made.keys() - known.keys():
-            raise TypeError(f"{must}: it takes no '{key}'{did_you_mean(str(key), known)}")
+    if not hasattr(target, "__signature__") and not own_axes.takes_any(signature):
+        for key in made.keys() - signature.parameters.keys():
+            raise TypeError(f"{must}: it takes no '{key}'{did_you_mean(str(key), signature.parameters)}")
     return made, prepare_s
 
 

@@ -180,7 +180,7 @@ def _with_heads_chosen(case: Case, executor: "Executor") -> Case:
     """The case, with one head if the layer has none. Raises UsageError if its sizes are impossible."""
     from harness.core.run.session import DescribedLayers
 
-    has_heads = DescribedLayers(executor).traits(case.impl).has_heads
+    has_heads = DescribedLayers(executor).layer(case.impl).has_heads
     if reason := indivisible_size(case, has_heads):
         raise UsageError(reason)
     return collapsed(case, lambda impl: has_heads)

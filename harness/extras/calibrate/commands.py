@@ -115,4 +115,4 @@ def _plan(config: "SweepConfig", precision_name: str, console: Console) -> "Plan
         for case in cases:
             if reason := session.indivisible_size(case):
                 raise UsageError(f"{case}: {reason}")
-    return Plan(cases, session.traits, precision, precision_name, executor_for, watcher_for, console.out)
+    return Plan(cases, session.layers, precision, precision_name, executor_for, watcher_for, console.out)

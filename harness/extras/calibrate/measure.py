@@ -24,7 +24,7 @@ import numpy as np
 
 from harness.core.config import Precision
 from harness.core.config.machine import cpu_model, gpu_state_of
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import DTYPES, Case
 from harness.core.results.row import trial_of_row
@@ -96,7 +96,7 @@ class Plan:
     """
 
     cases: Sequence[Case]
-    traits: Mapping[str, Traits]
+    layers: Mapping[str, Layer]
     precision: Precision
     name: str
     executor_for: Callable[[float], AbstractContextManager[Executor]]
@@ -117,7 +117,7 @@ def measure_replicates(plan: Plan, copies: int = COPIES, repeats: int = REPEATS)
         plan.say(f"noise: repeat {number + 1} of {repeats}, {len(plan.cases)} cases {copies} times each")
         with plan.executor_for(plan.precision.trial_s) as executor, plan.watcher_for(twins) as watcher:
             session = Session(executor, plan.precision, seed=0)
-            session.traits.update(plan.traits)
+            session.layers.update(plan.layers)
             session.measure(twins, log, watcher, "time", order=number)
     return _gathered(plan.cases, logs)
 

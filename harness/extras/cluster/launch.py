@@ -346,7 +346,7 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
     if plan is None:
         plan = shard_files.shards_of(cases, config.launcher.apart)
         shard_files.write_plan(run, plan)
-    shards = [Shard(run, index, config, session.traits, sys.path, gpus) for index in range(len(plan))]
+    shards = [Shard(run, index, config, session.layers, sys.path, gpus) for index in range(len(plan))]
     left = [shard for shard in shards if config.retry or not shard_files.is_ended(run, shard.index)]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]

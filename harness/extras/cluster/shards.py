@@ -21,7 +21,7 @@ from rich.console import Console
 from harness.core.config import SweepConfig
 from harness.core.config.key_value_options import usable_cpus
 from harness.core.config.machine import Machine, gpu_states, unlike, unlike_gpus, with_gpus
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import gpus
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_json, write_json
@@ -144,7 +144,7 @@ class Shard:
     run: Path
     index: int
     config: SweepConfig
-    traits: Mapping[str, Traits]
+    layers: Mapping[str, Layer]
     path: Sequence[str]
     gpus: Sequence[str] | None = None
 
@@ -179,7 +179,7 @@ def _measure(shard: Shard, cpus: int | None) -> None:
     # A directory per host: several nodes may compile at the same time.
     cache = run / "compile-cache" / platform.node()
     with Session.of(config, cache, Runtime(path=shard.path)) as session:
-        session.traits.update(shard.traits)
+        session.layers.update(shard.layers)
         session.check_devices(config)
         machine = session.machine(cpus)
         past, _ = read_resume_state(run)

@@ -29,7 +29,7 @@ from harness.core.run.fork_client import Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
 from harness.core.stats.interval import mean_interval
-from harness.extras.compare.compared_sides import commit_lacks, session_of_side, traits_of
+from harness.extras.compare.compared_sides import commit_lacks, layer_of, session_of_side
 from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
@@ -145,7 +145,7 @@ def _find_layers(config: SweepConfig, tree: Worktree, opened: _OpenCommit) -> No
         elif not described.ok:
             opened.layers[impl] = f"{described.status}: {described.reason}"
         else:
-            has_heads[impl] = traits_of(impl, described).has_heads
+            has_heads[impl] = layer_of(impl, described).has_heads
     axes = {**config.axes, "impl": tuple(has_heads)}
     every = grid(axes, has_heads.__getitem__, config.points) if has_heads else ()
     opened.cases = opened.session.distinct_cases(replace(config, axes=axes), every, is_strict=False)

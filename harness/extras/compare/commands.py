@@ -32,6 +32,7 @@ from harness.study.check.baseline import read_baseline
 from harness.study.check.check_rules import Outcome, Verdict
 from harness.study.check.reporters import GateReport, check_outputs
 from harness.study.report.document import markdown, show
+from impls.registry import IMPLS
 
 from .compared_sides import RESULT, ComparisonRequest, check_directory, measure_comparison
 from .explanation import trace_pair
@@ -104,7 +105,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _is_layer(word: str) -> bool:
-    return word in layer_lookup.names() or layer_lookup.is_foreign(word)
+    return word in IMPLS or layer_lookup.is_foreign(word)
 
 
 def _is_commit(word: str) -> bool:

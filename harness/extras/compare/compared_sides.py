@@ -19,7 +19,7 @@ from harness.core.config import SweepConfig
 from harness.core.config.compose import differences
 from harness.core.config.machine import Machine, unlike, versions_text
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import file_io, formatting
 from harness.core.model.background_process import check_interpreter
 from harness.core.model.case_grid import collapsed
@@ -97,7 +97,7 @@ class ComparisonRequest:
 
 @dataclass
 class _OpenSides:
-    """Both sides, their sessions, which know the traits of their layers, and why other layers cannot be compared."""
+    """Both sides, their sessions, which know their layers, and why other layers cannot be compared."""
 
     sides: Sides
     base: Session
@@ -188,9 +188,9 @@ def check_directory(out: Path) -> None:
 
 def _begin(request: ComparisonRequest, opened: _OpenSides, out: Path, machine: Machine) -> list[StoredRow] | None:
     """Store the settings of a new comparison in `out`, or read the blocks of one that continues; None if it is new."""
-    settings, code = request.settings(opened.properties), code_digests(opened.head.traits)
+    settings, code = request.settings(opened.properties), code_digests(opened.head.layers)
     if request.sides is not None:  # two environments may hold two states of the layer
-        code |= {f"{impl} of the base": files for impl, files in code_digests(opened.base.traits).items()}
+        code |= {f"{impl} of the base": files for impl, files in code_digests(opened.base.layers).items()}
     if not (out / REQUEST).is_file():
         file_io.write_json(out / REQUEST, {"settings": settings, "code": code, "machine": machine})
         return None
@@ -254,13 +254,13 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, C
     base may not know an option yet, and one of several layers may lack it: trials find out.
     """
     axes_of_sides = [dict(side.axes) for side in request.sides] if request.sides else [{}, {}]
-    impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.traits]
+    impls = [request.impls] if request.impls else [(impl, impl) for impl in opened.base.layers]
 
     def measured(at: int, case: Case) -> Case:
         session, config = (opened.base, opened.head)[at], request.config_of(at)
-        config = replace(config, axes={**config.axes, "impl": tuple(session.traits)})
+        config = replace(config, axes={**config.axes, "impl": tuple(session.layers)})
         case = collapsed(replace(case, **axes_of_sides[at]), session.has_heads)
-        is_strict = request.ref is None or (at == 1 and len(session.traits) == 1)
+        is_strict = request.ref is None or (at == 1 and len(session.layers) == 1)
         return session.distinct_cases(config, [case], is_strict)[0]
 
     pairs = []
@@ -329,7 +329,7 @@ def _describe_machines(request: ComparisonRequest, opened: _OpenSides) -> tuple[
 
     Raises UsageError if a control of its own has other versions than the base.
     """
-    impls = list(opened.head.traits)
+    impls = list(opened.head.layers)
     head = opened.head.machine(impls=impls)
     base = head if opened.sides.interchangeable else opened.base.machine(impls=impls)
     versions_of = {"base": versions_text(base), "head": versions_text(head)}
@@ -379,22 +379,19 @@ def _of_two_trees(request: ComparisonRequest, opened: _OpenSides, tree: Worktree
         if lacking is not None:
             opened.lacking.append(lacking)
             continue
-        opened.base.traits[impl], opened.head.traits[impl] = traits_of(impl, base), traits_of(impl, head)
+        opened.base.layers[impl], opened.head.layers[impl] = layer_of(impl, base), layer_of(impl, head)
         files[impl] = LayerFiles.of([(base.values, tree.at), (head.values, tree.top)])
     if request.changed is not None:
         chosen = touched_layers(files, tree.changed(), request.changed)
         opened.properties |= chosen.properties
         for session in (opened.base, opened.head):
-            session.traits = {impl: session.traits[impl] for impl in chosen.taken}
+            session.layers = {impl: session.layers[impl] for impl in chosen.taken}
     return opened
 
 
-def traits_of(impl: str, described: TrialOutcome) -> Traits:
-    """The traits of a layer, as the trial found out that described it. Those of the registry are known."""
-    if not layer_lookup.is_foreign(impl):
-        return layer_lookup.traits(impl)
-    seen = described.values
-    return Traits(seen["family"], seen["has_heads"], seen["files"], seen.get("own_axes"))
+def layer_of(impl: str, described: TrialOutcome) -> Layer:
+    """The layer, as the trial found out that described it. One of the registry is known."""
+    return Layer.described(described.values) if layer_lookup.is_foreign(impl) else layer_lookup.registered(impl)
 
 
 def commit_lacks(tree: Worktree, impl: str, described: TrialOutcome) -> bool:

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from harness.core.layers import layer_files, layer_lookup
-from harness.core.model import own_axes
 from harness.core.model.sequence_lengths import real_lengths
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import layer_inputs, layer_protocol, result_checks, verify, workload
@@ -165,11 +164,8 @@ def _described_input(described: Input, sizes: list[list[int]]) -> dict[str, Any]
 
 def _sizes(layer_class: Any, name: str, shape: tuple[str, ...], cases: tuple[Case, ...]) -> list[list[int]]:
     """The shape at each of the cases."""
-    shapes = []
-    for case in cases:
-        letters = own_axes.own_letters(layer_class, case)
-        shapes.append(list(layer_inputs.size_at(name, shape, case, layer_protocol.kv_len(layer_class, case), letters)))
-    return shapes
+    letters = [layer_protocol.letters_at(layer_class, case) for case in cases]
+    return [list(layer_inputs.size_at(name, shape, case, *at)) for case, at in zip(cases, letters, strict=True)]
 
 
 def _place(function: Callable[..., Any], what: str) -> str:

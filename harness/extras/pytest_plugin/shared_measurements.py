@@ -20,7 +20,7 @@ import yaml
 from harness.core.config.hydra_adapter import conf_directory
 from harness.core.config.key_value_options import check_axes, long_names
 from harness.core.config.schema import Precision
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model import own_axes
 from harness.core.model.case_grid import grid
 from harness.core.model.errors import UsageError, did_you_mean
@@ -47,7 +47,7 @@ class PytestSession:
         self.summary: dict[str, str] = {}
         self._facts: dict[Case, list[dict[str, Any]]] = {}
         self._times: dict[tuple[Case, str], list[dict[str, Any]]] = {}
-        self._traits: dict[str, Traits] = {}
+        self._layers: dict[str, Layer] = {}
         self._session: Session | None = None
         self._started: tuple[Any, ...] = ()
         self._processes = contextlib.ExitStack()
@@ -63,7 +63,7 @@ class PytestSession:
 
     def axes_text(self, impl: str) -> str | None:
         """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
-        return self._session_for().layers.axes_text(impl)
+        return self._session_for().described.within(impl).own_axes
 
     def has_gpu(self, kind: str) -> bool:
         """Whether torch sees a device of this kind, such as `cuda`."""
@@ -128,7 +128,7 @@ class PytestSession:
             cache = Path(self._processes.enter_context(scratch))
             executor = Executor(seed=_SEED, trial_s=trial_s, timeout_s=timeout_s, compile_cache=cache)
             self._session = self._processes.enter_context(Session(executor, self._precision, _SEED))
-            self._session.traits = self._traits
+            self._session.layers = self._layers
             self._started = needs
         self._session.precision = self._precision
         return self._session

@@ -19,7 +19,6 @@ from pydantic import Field, FiniteFloat, WrapValidator, create_model, model_vali
 
 from harness.core.config import key_value_options
 from harness.core.config.machine import Machine, kind_of_machine, part
-from harness.core.layers import layer_lookup
 from harness.core.model import file_io, own_axes
 from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_validation import Damaged, FileModel, checked, one_of
@@ -30,6 +29,7 @@ from harness.study.laws.fitted_laws import METRICS, FittedLaw
 from harness.study.laws.laws import Range
 from harness.study.laws.roofline import roofs, with_suspects
 from harness.study.report.document import grouped
+from impls.registry import IMPLS
 
 # The metric that depends on the clock: its values differ from run to run.
 TIMED = "time"
@@ -110,7 +110,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
     case = Case(**values)
     # A layer that no longer exists does not damage the file: the measurement will report it. A known impl replaces it
     # here, so that only the other axes are checked.
-    key_value_options.check_axes(replace(case, impl=layer_lookup.names()[0]).as_dict())
+    key_value_options.check_axes(replace(case, impl=next(iter(IMPLS))).as_dict())
     return case
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from harness.core.model import own_axes
 from harness.core.model.formatting import signed_exponent
-from harness.core.model.layer_options import NO_OPTIONS
+from harness.core.model.layer_options import without
 from harness.core.model.sweep_axes import LETTERS, Case
 from harness.study.claims.claim_rules import REFUTED, RESOLUTION, UNDETERMINED, WIDEST, exponent_text
 from harness.study.laws.laws import Range
@@ -261,8 +261,7 @@ def _size_along(of: Baseline, case: Case, axis: str) -> tuple[float, Case]:
     text = of.cases[case].own_axes
     name, sizes = own_axes.names_of_letters([text])[axis], dict(own_axes.own_size(text, case.options))
     stated = own_axes.stated_options(text, case.options)
-    options = "+".join(part for part in stated.split("+") if part.partition("=")[0] != name)
-    return sizes[axis], replace(case, options=options or NO_OPTIONS)
+    return sizes[axis], replace(case, options=without(stated, (name,)))
 
 
 def no_longer_rises(was: Baseline, now: Baseline, cases: Sequence[Case], column: str, axis: str) -> bool:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from harness.core.layers import layer_lookup
 from harness.core.model import formatting
 from harness.core.model.sweep_axes import SETTINGS, Setting
 from harness.core.results.columns import CaseResult
@@ -379,7 +378,7 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     return {
         impl
         for impl, seen in heads.items()
-        if (not layer_lookup.traits(impl).has_heads if impl in IMPLS else several and seen == {1})
+        if (not IMPLS[impl].has_heads if impl in IMPLS else several and seen == {1})
     }
 
 

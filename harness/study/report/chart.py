@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from harness.core.layers import layer_lookup
 from harness.core.model import formatting
 from harness.core.model.formatting import NumberText
 from harness.core.results.columns import CaseResult
 from harness.study.laws.roofline import WIDEST
+from impls.registry import IMPLS
 
 # The most measured n that ticks name. Of more, every k-th is named, and always the largest.
 _MOST_SIZES = 8
@@ -224,7 +224,7 @@ def looks_of(impls: Iterable[str], fastest: Collection[str] = ()) -> dict[str, L
     the `fastest`.
     """
     of_run = set(impls)
-    ours = dict.fromkeys((*FIRST, *layer_lookup.names()))
+    ours = dict.fromkeys((*FIRST, *IMPLS))
     order = [*(impl for impl in ours if impl in of_run), *sorted(of_run - ours.keys())]
     places = {impl: at for at, impl in enumerate(FIRST) if impl in of_run}
     uses = Counter(places.values())

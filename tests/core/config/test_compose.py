@@ -7,8 +7,8 @@ import pytest
 from syrupy import SnapshotAssertion
 
 from harness.core.config import compose
-from harness.core.layers import layer_lookup
 from harness.core.model.errors import UsageError
+from impls.registry import IMPLS
 
 
 def test_the_defaults_are_the_default_sweep() -> None:
@@ -50,7 +50,7 @@ def test_a_star_in_a_name_chooses_as_a_glob_does_on_the_command_line_and_in_a_pr
     assert compose(["impl=rnn.gru*"]).axes["impl"] == ("rnn.gru", "rnn.gru.torch")
     ladder = set(compose(["preset=ladder"]).axes["impl"])
     assert {"rnn.elman", "attention.window", "conv.conv1d"} < ladder
-    assert {name for name in layer_lookup.names() if name.startswith("attention.")} - ladder == {"attention.uncached"}
+    assert {name for name in IMPLS if name.startswith("attention.")} - ladder == {"attention.uncached"}
     with pytest.raises(UsageError, match=r"impl=rnm\.\*: no impl matches; did you mean 'rnn\.\*'"):
         compose(["impl=rnm.*"])
 
@@ -81,7 +81,7 @@ def test_a_preset_of_ones_own_keeps_its_sizes_on_a_gpu(tmp_path: Path) -> None:
 
 def test_the_linear_time_preset_holds_each_layer_with_a_matrix_state_in_chunks_beside_attention() -> None:
     axes = compose(["preset=linear_time"]).axes
-    family = {name for name in layer_lookup.names() if name.startswith("linear.") and name.endswith(".chunked")}
+    family = {name for name in IMPLS if name.startswith("linear.") and name.endswith(".chunked")}
     assert len(family) >= 4
     assert family | {"attention.fused", "attention.linear.chunked"} < set(axes["impl"])
     assert axes["seq_len"] == (256, 512, 1024, 2048, 4096)

@@ -5,13 +5,14 @@ from typing import Any, cast
 import pytest
 
 from harness.core.config import compose
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import DescribedLayers
 
-DESCRIBED = {"family": "own", "has_heads": True, "files": {}, "options": {"window": "128"}, "own_axes": None}
+DESCRIBED = vars(Layer(has_heads=True, options={"window": "128"}))
 
 
 class Described:
@@ -33,9 +34,9 @@ def layers_of(executor: Any) -> DescribedLayers:
 def test_one_trial_describes_the_traits_and_the_options_of_a_layer() -> None:
     executor = Described()
     layers = layers_of(executor)
-    assert layers.traits("their:Layer").has_heads
-    assert layers.options("their:Layer", "default") == {"window": "128"}
-    assert layers.axes_text("their:Layer") is None
+    assert layers.layer("their:Layer").has_heads
+    assert layers.within("their:Layer").options == {"window": "128"}
+    assert layers.within("their:Layer").own_axes is None
     case = Case("their:Layer", 8, 8, 1, options="window=128")
     assert layers.without_default_options([case], {}) == [Case("their:Layer", 8, 8, 1)]
     assert executor.trials == 1
@@ -43,7 +44,7 @@ def test_one_trial_describes_the_traits_and_the_options_of_a_layer() -> None:
 
 def test_a_registered_layer_is_known_without_a_trial() -> None:
     executor = Described()
-    assert not layers_of(executor).traits("rnn.elman").has_heads
+    assert not layers_of(executor).layer("rnn.elman").has_heads
     assert executor.trials == 0
 
 
@@ -51,7 +52,7 @@ def test_a_layer_of_other_traits_in_another_environment_is_refused() -> None:
     executor = Described()
     executor.environments = ("default", "small")
     with pytest.raises(UsageError, match="other heads in env=small than in env=default: sweep each environment by"):
-        layers_of(executor).traits("their:Layer")
+        layers_of(executor).layer("their:Layer")
 
 
 def test_own_axes_are_those_of_the_environment_in_which_the_layer_is_measured() -> None:

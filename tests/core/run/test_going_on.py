@@ -5,7 +5,7 @@ from typing import Any
 
 from core.run.test_scheduler import CASES, CONFIRMED, PRECISION, Log, Pretender, steady
 
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.sweep_axes import Case
 from harness.core.run.scheduler import ResumeState, Scheduler
 from harness.core.stats.estimate import Trial
@@ -16,8 +16,8 @@ TIMEOUT = ("timeout", "no result after 9 s")
 
 def go_on(past: ResumeState, runner: Pretender | None = None, cases: list[Case] = CASES) -> tuple[Pretender, Log]:
     runner, log = runner or Pretender(steady), Log()
-    traits = {"attention.fused": Traits("attention", True)}
-    Scheduler(cases, traits, PRECISION, runner, log, log, sleep=lambda _: None, past=past).run()
+    layers = {"attention.fused": Layer("attention", True)}
+    Scheduler(cases, layers, PRECISION, runner, log, log, sleep=lambda _: None, past=past).run()
     return runner, log
 
 

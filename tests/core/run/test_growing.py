@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from core.run.test_scheduler import PRECISION, Log, Pretender, steady
 
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.run.scheduler import ResumeState, Scheduler
 from harness.core.stats.estimate import Trial
 
-TRAITS = {"attention.fused": Traits("attention", True), "rnn.elman": Traits("rnn", False)}
+LAYERS = {"attention.fused": Layer("attention", True), "rnn.elman": Layer("rnn", False)}
 FUSED, ELMAN = Case("attention.fused", 64, 16, 2), Case("rnn.elman", 64, 16, 1)
 
 
@@ -26,7 +26,7 @@ def until(largest: dict[str, int], axis: str = "seq_len", status: str = "timeout
 
 def grown(cases: list[Case], runner: Pretender, axis: str = "seq_len", past: ResumeState | None = None) -> Log:
     log = Log()
-    Scheduler(cases, TRAITS, PRECISION, runner, log, log, sleep=lambda _: None, past=past, grow=axis).run()
+    Scheduler(cases, LAYERS, PRECISION, runner, log, log, sleep=lambda _: None, past=past, grow=axis).run()
     return log
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.core.config import Precision
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.sweep_axes import Case
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.scheduler import Scheduler
@@ -81,8 +81,8 @@ class Log:
 
 def sweep(runner: Pretender, cases: list[Case] = CASES, precision: Precision = PRECISION, seed: int = 0) -> Log:
     log = Log()
-    traits = {"attention.fused": Traits("attention", True)}
-    Scheduler(cases, traits, precision, runner, log, log, seed, sleep=lambda _: None).run()
+    layers = {"attention.fused": Layer("attention", True)}
+    Scheduler(cases, layers, precision, runner, log, log, seed, sleep=lambda _: None).run()
     return log
 
 
@@ -126,8 +126,8 @@ def test_facts_come_before_times_and_in_trials_of_their_own() -> None:
 
 def test_facts_can_be_taken_and_nothing_timed() -> None:
     log, runner = Log(), Pretender(steady)
-    traits = {"attention.fused": Traits("attention", True)}
-    Scheduler(CASES, traits, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
+    layers = {"attention.fused": Layer("attention", True)}
+    Scheduler(CASES, layers, PRECISION, runner, log, log, sleep=lambda _: None).prepare()
     assert [row["purpose"] for row in log.rows] == ["verify"] * 4 + ["facts"] * 4
     assert runner.order("time") == runner.order("probe") == []
 

@@ -66,7 +66,7 @@ def test_neither_the_process_that_trials_are_forked_from_nor_a_layer_nor_a_count
         "from harness.core.layers import layer_lookup\n"
         "from harness.core.model.sweep_axes import Case\n"
         "from harness.core.trial import accuracy, fork_server, workload\n"
-        "for name in layer_lookup.names(): layer_lookup.load_class(name)\n"
+        "for name in layer_lookup.IMPLS: layer_lookup.load_class(name)\n"
         "workload.build(Case('attention.fused', 8, 8, 2), seed=0)\n"
         "with accuracy._WorkCounter(): pass\n"  # torch would import the compiler to keep it out of such a class
         "print([name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])\n"

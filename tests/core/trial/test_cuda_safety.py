@@ -50,12 +50,12 @@ for module, names in {
 from harness.core.layers import layer_lookup
 from harness.core.config.machine import keep_gpus_initialised
 from harness.core.trial import compilation, fork_server, trial_kinds
-for name in layer_lookup.names():
+for name in layer_lookup.IMPLS:
     layer_lookup.load_class(name)
 compilation.preload_compiler("cuda")
 fork_server._prepare({"case": {"impl": "rnn.torch", "mode": "train", "device": "cuda"}})
 fork_server.check_cuda_untouched({})
-print("untouched", len(list(layer_lookup.names())))
+print("untouched", len(layer_lookup.IMPLS))
 """
 
 
@@ -104,7 +104,7 @@ def test_the_driver_is_told_why_a_trial_was_not_forked(monkeypatch: pytest.Monke
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(fork_server.device, "has_started_cuda", lambda: True)
     monkeypatch.setattr(fork_server.environment, "probe_matrices", lambda: None)
-    monkeypatch.setattr(fork_server.layer_lookup, "names", lambda: [])
+    monkeypatch.setattr(fork_server, "IMPLS", {})
     for name in ("set_up_compiler", "triton_kernels"):
         monkeypatch.setattr(fork_server.compilation, name, lambda: None)
     monkeypatch.setattr(fork_server.sandbox, "adopt_orphans", lambda: None)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.config import Precision
 from harness.core.layers.layer_files import Digests
-from harness.core.layers.layer_lookup import Traits
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.case_grid import grid
 from harness.core.model.sweep_axes import Case
 from harness.core.run.fork_client import OF_DRIVER
@@ -18,7 +18,7 @@ from harness.extras.calibrate.commands import _calibration_config
 from harness.extras.calibrate.measure import REPEATS, Plan, Replicate, measure_replicates, replicates_of
 
 CASES = [Case("rnn.torch", n, 16, 1, threads=2) for n in (64, 128)]
-TRAITS = {"rnn.torch": Traits("rnn", False)}
+LAYERS = {"rnn.torch": Layer("rnn", False)}
 PRECISION = Precision(target=0.05, min_rounds=2, max_rounds=2, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
 
 
@@ -54,7 +54,7 @@ def run(*runners: Pretender):
     waiting = list(runners)
     plan = Plan(
         CASES,
-        TRAITS,
+        LAYERS,
         PRECISION,
         "quick",
         executor_for=lambda trial_s: nullcontext(waiting.pop(0)),

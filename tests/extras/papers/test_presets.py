@@ -20,7 +20,7 @@ SCALES = [(name, path.stem) for name in NAMES for path in sorted((conf_directory
 
 def asked(name: str, scale: str) -> tuple[Paper, list[Case]]:
     config = compose([f"paper={name}", f"scale={scale}"], for_sweep=True)
-    cases = list(grid(config.axes, lambda impl: layer_lookup.traits(impl).has_heads, config.points))
+    cases = list(grid(config.axes, lambda impl: layer_lookup.registered(impl).has_heads, config.points))
     paper = paper_of({"paper": config.paper})
     assert paper is not None
     return paper, cases

@@ -39,7 +39,7 @@ def operations(case: Case, runner: Executor) -> float:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loops_of_a_paper_fit_into_the_time_of_a_trial(name: str, runner: Executor) -> None:
     config = compose([f"paper={name}"], for_sweep=True)
-    cases = list(grid(config.axes, lambda impl: layer_lookup.traits(impl).has_heads, config.points))
+    cases = list(grid(config.axes, lambda impl: layer_lookup.registered(impl).has_heads, config.points))
     for case in longest_loops(cases):
         trial_s = SLOW_HOST * CALLS * LAUNCH_S * operations(case, runner)
         assert trial_s <= config.precision.timeout_s, f"{case} may take {trial_s:.0f} s"

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from rows import lines
 
-from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
+from impls.registry import IMPLS
 
 SIZES = (64, 128, 256, 512)
 _NOTHING = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes"))
@@ -15,7 +15,7 @@ _NOTHING = dict.fromkeys(("time_s", "time_lo_s", "time_hi_s", "peak_bytes"))
 
 def many_lines(impls: Sequence[str] | None = None) -> list[CaseResult]:
     """Of all registered layers, or those named: each costs a little more than the one before."""
-    impls = layer_lookup.names() if impls is None else impls
+    impls = list(IMPLS) if impls is None else impls
     cases = [Case(impl, n, 32, 2 if _has_heads(impl) else 1) for impl in impls for n in SIZES]
     rank = {impl: 1 + i for i, impl in enumerate(impls)}
     found = lines(cases, lambda case: 1e-6 * case.seq_len * rank[case.impl], lambda case: 64 * case.seq_len)
@@ -33,4 +33,4 @@ def without(lines: Sequence[CaseResult], impl: str, status: str, reason: str, fr
 
 
 def _has_heads(impl: str) -> bool:
-    return ":" in impl or layer_lookup.traits(impl).has_heads
+    return ":" in impl or IMPLS[impl].has_heads

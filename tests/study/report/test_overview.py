@@ -8,7 +8,6 @@ import pytest
 from rows import usual_lines
 from study.report.many import many_lines
 
-from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Setting
 from harness.core.results.columns import CaseResult
 from harness.study.analyse import analyse
@@ -20,6 +19,7 @@ from harness.study.report.overview import Overview, overview, overview_layers
 from harness.study.report.plots.cost_overview import cost_overview
 from harness.study.report.report_data import Contents
 from harness.study.report.text.growth import depth_sentence, exponent_sentence, names_of, ratio_sentence
+from impls.registry import IMPLS
 
 SHOWN = ["rnn.elman", "rnn.torch", "attention.naive", "attention.fused"]
 
@@ -143,7 +143,7 @@ def test_of_many_layers_the_fastest_of_each_family_are_shown() -> None:
     assert len(set(families)) == len(families) <= 10
     assert "rnn.elman" in impls  # the first one costs the least
     assert how.startswith(f"{len(impls)} of ")
-    few, nothing = overview_layers(panel_settings(many_lines(layer_lookup.names()[:10]))[0].panels[-1])
+    few, nothing = overview_layers(panel_settings(many_lines(list(IMPLS)[:10]))[0].panels[-1])
     assert (len(few), nothing) == (10, "")
 
 
@@ -159,10 +159,10 @@ def test_a_layer_with_a_suspect_time_is_not_the_fastest_of_its_family() -> None:
 
 
 def test_names_at_the_ends_of_lines_never_overlap() -> None:
-    figure = cost_overview(known_overview([with_depth(line) for line in many_lines(layer_lookup.names()[:10])]))
+    figure = cost_overview(known_overview([with_depth(line) for line in many_lines(list(IMPLS)[:10])]))
     figure.draw_without_rendering()
     for axes in figure.axes:
-        ends = [text for text in axes.texts if text.get_text() in layer_lookup.names()]
+        ends = [text for text in axes.texts if text.get_text() in IMPLS]
         assert len(ends) == 10
         boxes = sorted((text.get_window_extent() for text in ends), key=lambda box: box.y0)
         assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(boxes))

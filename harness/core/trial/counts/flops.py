@@ -331,8 +331,7 @@ def claimed_work(case: Case) -> dict[str, Any]:
     A padded batch is b sequences of n tokens. Packed sequences count with their own lengths, as Σ nᵢ². Raises
     UsageError for an unparsable claim.
     """
-    own = layer_lookup.is_foreign(case.impl)
-    layer = layer_lookup.load_class(case.impl)
+    layer, own = layer_lookup.load_class(case.impl), layer_lookup.is_foreign(case.impl)
     of_it = layer_lookup.claims_of_class(layer, case) if own else layer_lookup.claims_of_impl(case.impl, case)
     formula = layer_lookup.work_of(of_it, case.mode)
     text = own_axes.axes_text(layer)

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.core.config.machine import Machine
-from harness.core.layers import layer_lookup
 from harness.core.model import formatting
 from harness.study.laws.crossovers import CostRatio, layers_without_heads
 from harness.study.laws.roofline import Roof, RoofPoint, roof_points, roofs
@@ -29,6 +28,7 @@ from harness.study.report.figure_panels import MANY, Cost, Lines, Panel, PanelSe
 from harness.study.report.overview import COSTS, Overview
 from harness.study.report.point_charts import accuracy_chart, pareto_front, roofline_chart
 from harness.study.report.text.costs import is_sure, time_ratio
+from impls.registry import IMPLS
 
 from . import style
 from .cost_overview import cost_overview
@@ -81,7 +81,7 @@ def ladder(setting: PanelSetting) -> Figure | None:
 def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = panel.families()
-    ours = {impl: i for i, impl in enumerate(layer_lookup.names())}
+    ours = {impl: i for i, impl in enumerate(IMPLS)}
     order = sorted(
         family.keys() - parts.unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl)
     )

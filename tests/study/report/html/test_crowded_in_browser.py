@@ -8,13 +8,13 @@ import pytest
 from study.report.found import FORWARD, some_origin
 from study.report.many import many_lines, without
 
-from harness.core.layers import layer_lookup
 from harness.study.analyse import Analysis
 from harness.study.laws.crossovers import Crossover
 from harness.study.report.html.page import page
 from harness.study.report.report_data import Contents
+from impls.registry import IMPLS
 
-MANY = layer_lookup.names()[:24]
+MANY = list(IMPLS)[:24]
 AWAY = MANY[3]
 CHARTS = ("chart-time", "chart-memory", "chart-speedup")
 

@@ -9,15 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from study.report.many import many_lines, without
 
-from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
 from harness.study.report.chart import looks_of
 from harness.study.report.figure_panels import MEMORY, TIME, panel_settings
 from harness.study.report.overview import overview_layers
 from harness.study.report.plots.curves import curves, spread_labels
+from impls.registry import IMPLS
 
 PLAIN = ("rnn", "attention", "conv")
-LADDER = [*(name for name in layer_lookup.names() if name.split(".")[0] in PLAIN), "encoder.naive"]
+LADDER = [*(name for name in IMPLS if name.split(".")[0] in PLAIN), "encoder.naive"]
 
 
 def drawn(lines: Sequence[CaseResult]) -> Figure:
@@ -83,7 +83,7 @@ def test_of_many_widths_those_at_the_ends_are_shown() -> None:
 
 
 def test_no_two_layers_look_alike() -> None:
-    every = looks_of(layer_lookup.names())
+    every = looks_of(IMPLS)
     assert len(set(every.values())) == len(every)
     for colour in {look.colour for look in every.values()}:
         alike = [look for look in every.values() if look.colour == colour][:4]
@@ -91,7 +91,7 @@ def test_no_two_layers_look_alike() -> None:
 
 
 def test_up_to_ten_layers_of_any_families_have_ten_colours() -> None:
-    names = layer_lookup.names()
+    names = list(IMPLS)
     for some in (names[:10], names[-10:], ["rnn.elman", *names[5:14]], ["own:A", "own:B", *names[20:28]]):
         assert len({look.colour for look in looks_of(some).values()}) == 10
 
@@ -107,7 +107,7 @@ def test_layers_that_an_overview_of_many_shows_have_different_colours() -> None:
 
 
 def test_layers_of_one_family_share_a_colour_only_if_the_family_has_more_than_the_palette() -> None:
-    every = looks_of(layer_lookup.names())
+    every = looks_of(IMPLS)
     rnn = [look.colour for impl, look in every.items() if impl.startswith("rnn.")]
     conv = [look.colour for impl, look in every.items() if impl.startswith("conv.")]
     assert len(set(rnn)) == 10

@@ -8,14 +8,14 @@ from matplotlib.collections import LineCollection, PathCollection, PolyCollectio
 from matplotlib.figure import Figure
 from study.report.many import SIZES, many_lines, without
 
-from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
 from harness.study.report.chart import MARKERS
 from harness.study.report.figure_panels import DEPTH, TIME, panel_settings
 from harness.study.report.plots.curves import curves
 from harness.study.report.plots.style import GUIDE
+from impls.registry import IMPLS
 
-TEN, ELEVEN = layer_lookup.names()[:10], layer_lookup.names()[:11]
+TEN, ELEVEN = list(IMPLS)[:10], list(IMPLS)[:11]
 AWAY = "attention.flash_attn"
 
 
@@ -122,7 +122,7 @@ def test_of_many_no_unsupported_case_is_marked_and_other_failures_are() -> None:
 
 
 def test_of_many_no_name_stands_beside_what_has_no_value() -> None:
-    some = layer_lookup.names()[:12]
+    some = list(IMPLS)[:12]
     _, axes, named = drawn(without(many_lines(some), some[1], "incorrect", "off"))
     assert "elman" in names(axes)
     assert "torch" not in names(axes)

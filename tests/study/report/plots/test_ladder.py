@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from rows import usual_lines
 from study.report.many import SIZES, many_lines, without
 
-from harness.core.layers import layer_lookup
 from harness.core.results.columns import CaseResult
 from harness.study.report.figure_panels import panel_settings
 from harness.study.report.plots.all_plots import draw, failed_rows, ladder, ladder_rows
+from impls.registry import IMPLS
 
-ELEVEN = layer_lookup.names()[:11]
+ELEVEN = list(IMPLS)[:11]
 
 
 def figure_of(lines: list[CaseResult]) -> Figure:
@@ -44,12 +44,12 @@ def test_a_run_of_many_gets_it_among_its_pictures(tmp_path: Path) -> None:
 
 def test_rows_stand_in_the_registrys_order_by_family_and_somebodys_own_after() -> None:
     own = "their.module:TheirLayer"
-    (setting,) = panel_settings(many_lines([own, *reversed(layer_lookup.names())]))
+    (setting,) = panel_settings(many_lines([own, *reversed(IMPLS)]))
     found = ladder_rows(setting.panels[0])
     families = [name.split(".")[0] for name in found[:-1]]
     assert found[-1] == own
     assert [name for name in found if name.startswith("attention.")] == [
-        name for name in layer_lookup.names() if name.startswith("attention.")
+        name for name in IMPLS if name.startswith("attention.")
     ]
     assert len(set(families)) == 1 + sum(a != b for a, b in pairwise(families))
 
@@ -82,7 +82,7 @@ def test_an_interval_that_knows_nothing_does_not_squeeze_the_dots() -> None:
 
 
 def test_what_is_unsupported_everywhere_has_no_row_and_other_failures_are_told_at_theirs() -> None:
-    lines = without(many_lines(layer_lookup.names()[:14]), ELEVEN[1], "unsupported", "not installed")
+    lines = without(many_lines(list(IMPLS)[:14]), ELEVEN[1], "unsupported", "not installed")
     lines = without(lines, ELEVEN[2], "oom", "full", from_n=256)
     figure = figure_of(without(lines, ELEVEN[4], "incorrect", "off"))
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
