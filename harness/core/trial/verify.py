@@ -342,10 +342,14 @@ def _verify(case: Case, seed: int) -> Answer:
                 expected = expected_of(reference, inputs)
         with in_float64(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
-        pairs = _gradient_pairs(case, work, state, leaves_of(reference, work.described, inputs))
+        leaves = leaves_of(work.layer, work.described, work.inputs)
+        wanted_leaves = leaves_of(reference, work.described, inputs)
+        pairs = gradient_pairs(leaves, wanted_leaves)
         if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
+        if case.mode == "backward":
+            pairs += reuse_between_calls.repeated_gradient_pairs(work, state, leaves, wanted_leaves)
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
@@ -373,26 +377,6 @@ def _beside_softmax(case: Case, layer: nn.Module, is_transposed: bool) -> str:
         f"compared with {against}. If {name} computes something else, write {name}.reference = another function, or "
         f"None. If it is an approximation, write {name}.allowed_error = 0.1"
     )
-
-
-def _gradient_pairs(
-    case: Case, work: Workload, state: dict[str, Any], wanted: dict[str, Tensor]
-) -> list[tuple[str, Tensor, Tensor]]:
-    """As `gradient_pairs`, after a backward pass. In `backward` also those of two more passes through one graph.
-
-    `state` is that of the layer before its first call: each forward pass may change buffers, as a power iteration does.
-    """
-    leaves = leaves_of(work.layer, work.described, work.inputs)
-    pairs = gradient_pairs(leaves, wanted)
-    if case.mode == "backward":  # the timed call repeats the backward pass through one graph
-        workload.copy_weights(state, work.layer)
-        work.call = work.remake()
-        trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
-        for _ in range(2):
-            for leaf, gradient in zip(trained, work.call(), strict=True):
-                leaf.grad = gradient
-            pairs += gradient_pairs(leaves, wanted, " in a repeated backward pass")
-    return pairs
 
 
 _WAVES = 4  # that `project_reference` multiplies the output by

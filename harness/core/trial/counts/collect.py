@@ -5,13 +5,11 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 
 | key | meaning |
 | --- | --- |
-| `flops` | FLOPs, a multiply-add being 2; of fused kernels only what a causal mask leaves |
-| `flops_full` | FLOPs without regard to the mask |
+| `flops`, `flops_full` | FLOPs, a multiply-add being 2: what a causal mask leaves of fused kernels; without the mask |
 | `flops_claimed` | the FLOPs that the layer claims; None without a claim |
 | `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
 | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
-| `depth_declared` | how many operations of the chain opaque kernels declare |
-| `fused_depth_declared` | whether opaque kernels declare any |
+| `depth_declared`, `fused_depth_declared` | how many operations of it opaque kernels declare; whether they do |
 | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
 | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
 | `weights_bytes` | parameters, buffers, tensors in other attributes before the first call, and packed weights |
@@ -22,15 +20,12 @@ It is measured in two ways, by torch's allocator (`allocator_peak`) and by the o
 | `kept_bytes` | the bytes that each further call keeps beyond its results, the mean of eight |
 | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
 | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
-| `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
-| `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
+| `peak_resident_bytes`, `peak_traced_bytes` | the peak by the operating system's kernel; by torch's allocator alone |
 | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
 | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
 | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
-| `lengths_as`, `real_tokens`, … | see `harness.core.trial.packed_sequences` |
-| `output_error`, `gradient_error`, … | see `harness.core.trial.accuracy` |
-| `backend` | the kernel that ran |
-| `backend_fallback` | one sentence if a faster kernel was allowed, else None |
+| `lengths_as`, …, `output_error`, … | see `harness.core.trial.packed_sequences`, `harness.core.trial.accuracy` |
+| `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, else None |
 | `facts_unknown` | one line for each reason why a value above is None |
 """
 
@@ -47,10 +42,11 @@ import torch
 from torch import Tensor
 
 from harness.core.model.errors import UsageError
-from harness.core.model.sweep_axes import EQUAL, Case, device_kind
+from harness.core.model.sweep_axes import EQUAL, Case
 from harness.core.results.columns import RECORDED_SIZES
 from harness.core.trial import compilation, device, environment, layer_protocol, peak_rates, result_checks
 from harness.core.trial.packed_sequences import lengths_facts
+from harness.core.trial.sandbox import Answer, one_line
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 from . import after_call
@@ -72,7 +68,7 @@ class Observation(NamedTuple):
 
     are_alike: bool
     flops: Flops
-    facts: dict[str, Any]
+    facts: Answer
     packed_bytes: int | None
     past_torch: bool
     written: UntrackedWrites
@@ -215,16 +211,13 @@ def _are_alike(seen: ObservedCall) -> bool:
 
 
 class Memory(NamedTuple):
-    """What the first call and further ones have shown.
+    """What the first call and further ones have shown: `facts` of memory, and `operations` as in `Allocated`.
 
-    - `facts`: those of memory.
-    - `output`: a copy of the first one, in `forward`. None if it depends on random numbers.
-    - `operations`: their names, as in `Allocated`.
-    - `has_threads`: whether other threads worked during each call.
-    - `is_uneven`: whether calls keep unlike amounts.
+    `output` is a copy of the first one in `forward`, None if it depends on random numbers. `has_threads` is whether
+    other threads worked during each call, `is_uneven` whether calls keep unlike amounts.
     """
 
-    facts: dict[str, Any]
+    facts: Answer
     output: Tensor | None
     operations: list[str]
     has_threads: bool
@@ -236,7 +229,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
 
     Raises WrongResult if the first output is none that the layer may return.
     """
-    kind = device_kind(case.device)
+    kind = case.device
     # The first call loads pools, caches and code, which are not the call's memory.
     random_state = torch.get_rng_state()
     weights, tables = after_call.memory_of_layer(work)
@@ -259,7 +252,8 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     kept = partial(after_call.kept_by_further_calls, work, after)
     kept_bytes, is_uneven, after = told(kept, "kept_bytes", unknown) or (None, False, after)
     if after.untold > before.untold:
-        unknown.append(f"{_OF_PEAK}, kept_bytes: this torch does not tell what the graphs that it keeps hold")
+        names = "peak_bytes, first_call_bytes, kept_bytes"
+        unknown.append(f"{names}: this torch does not tell what the graphs that it keeps hold")
     # The first call keeps as much as every other one.
     first_call_bytes = max(0, after.size - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
@@ -283,6 +277,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
         "peak_traced_bytes": None if device.uncounted(kind) else traced,
     }
     if blocks is not None:
+        facts["page_fault_s"] = peak_rates.page_fault_s()
         facts["mapped_bytes"] = device.mapped_bytes(blocks, case.allocator)
         facts["block_sizes"] = dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES])
     return Memory(facts, y, operations, has_threads, is_uneven)
@@ -299,10 +294,10 @@ def _checked_output(case: Case, work: Workload, y: Any) -> Tensor | None:
 
 
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
-MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], dict[str, Any]]
+MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], Answer]
 
 
-def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> dict[str, Any]:
+def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> Answer:
     """Return the facts of a case: what a call computes, moves and allocates, which kernel runs, and how accurate it is.
 
     Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
@@ -312,7 +307,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
-    if device_kind(case.device) == "cuda":
+    if case.device == "cuda":
         device.leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
@@ -320,17 +315,19 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     values = [tensor.detach().clone() for tensor in changed]
     unknown: list[str] = []
     memory = _memory_of_calls(case, work, others, unknown)
-    seen = told(lambda: trace_call(work, memory.operations), _WATCHED, unknown)
+    trace = partial(trace_call, work, memory.operations)
+    seen = told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
+    inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
     facts = {
         **memory.facts,
-        "inputs_bytes": _inputs_bytes(case, work),
-        "page_fault_s": peak_rates.page_fault_s() if case.device == "cpu" else None,
+        "inputs_bytes": device.bytes_of([*inputs, *work.constants, *tensors_of(work.gradient)]),
         "backend": backend_name(memory.operations),
     }
+    unknown += [*_reasons_of_call(memory, seen), *_reasons_of_peak(case, memory, seen)]
     if seen:
         facts |= seen.facts
         facts["weights_bytes"] += seen.packed_bytes or 0
-    unknown += [*_reasons_of_call(memory, seen), *_reasons_of_peak(case, memory, seen)]
     facts |= _unknown_facts(unknown)
     device.fill_tensors(changed, values)  # a layer may have changed its input
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
@@ -339,7 +336,10 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         facts |= measure_errors(work, case, seed, memory.output, facts["flops"], unknown)
     claimed = claimed_work(case)
     if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
-        unknown += _missing_path(case, seed)
+        trained = replace(case, mode="train", batch_size=1)
+        with device.uncompiled_calls():
+            missing = told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
+        unknown += [f"path: {missing}"] if missing else []
     return facts | claimed | lengths_facts(case) | {"facts_unknown": unknown}
 
 
@@ -358,25 +358,6 @@ def _unknown_facts(unknown: list[str]) -> dict[str, None]:
     return dict.fromkeys(after for name in names for after in (name, *_FOLLOWING.get(name, ())))
 
 
-def _inputs_bytes(case: Case, work: Workload) -> int:
-    """The bytes of what a call reads besides weights. In decoding, only the last token counts as input.
-
-    This token, its caches and its states are observed as they are read.
-    """
-    decodes = layer_protocol.decodes_in_steps(work.layer, case)
-    inputs = [work.x[:, -1].clone()] if decodes else work.inputs
-    return device.bytes_of([*inputs, *work.constants, *tensors_of(work.gradient)])
-
-
-def _missing_path(case: Case, seed: int) -> list[str]:
-    """Why the layer's claim of a path is not what this case shows, if it is not."""
-    trained = replace(case, mode="train", batch_size=1)
-    unknown: list[str] = []
-    with device.uncompiled_calls():
-        missing = told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
-    return [f"path: {missing}"] if missing else unknown
-
-
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
@@ -391,8 +372,7 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         reason = "out of memory while the layer was watched, where it runs uncompiled"
     except Exception as error:
         # The layer has run before, so only its observation fails. All other facts remain valid.
-        line = " ".join(str(error).split())[:200]
-        reason = f"the layer does not run under watch: {type(error).__name__}: {line}"
+        reason = f"the layer does not run under watch: {type(error).__name__}: {one_line(error)}"
     unknown.append(f"{what}: {reason}")
     return None
 
@@ -410,9 +390,6 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
             "numpy or Python's numbers, or of an earlier call"
         )
     return ""
-
-
-_WATCHED = "flops, ops, depth, min_bytes, output_bytes, backend_fallback"
 
 
 def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
@@ -436,6 +413,7 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
     if not hidden and not compiled:
         hidden = hidden_part(flops, seen.past_torch)
     if hidden:
+        seen.facts["backend_fallback"] = None  # it may be that of another call
         yield f"flops, ops, depth, min_bytes: {hidden}"
         return
     if seen.is_read_by_python:
@@ -448,22 +426,21 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
         yield f"{of_work}ops, depth, min_bytes: torch runs {names} only under observation, in place of others"
 
 
-_OF_PEAK = "peak_bytes, first_call_bytes"
-
-
 def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> Iterator[str]:
     """As `_reasons_of_call`, for the peak: one line at most."""
-    unlike, why_uncounted = _why_unlike(memory, seen), device.uncounted(device_kind(case.device))
+    unlike, why_uncounted = _why_unlike(memory, seen), device.uncounted(case.device)
     resident, traced = memory.facts["peak_resident_bytes"], memory.facts["peak_traced_bytes"]
     if unlike or memory.is_uneven:
-        yield f"{_OF_PEAK}: {unlike or _UNLIKE_CALLS}"
+        yield f"peak_bytes, first_call_bytes: {unlike or _UNLIKE_CALLS}"
     elif why_uncounted:
         yield f"peak_bytes: {why_uncounted}, which does not count"
     elif seen and seen.past_torch and seen.written.somebody_elses:
         yield "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
     elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
-        grew = "the process grew by far more memory than torch allocated (`peak_resident_bytes`, `peak_traced_bytes`)"
-        yield f"peak_bytes: {grew}: the layer allocates outside torch"
+        yield (
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        )
 
 
 def _why_unlike(memory: Memory, seen: Observation | None) -> str:

@@ -36,13 +36,12 @@ Samples are explained by the gauge's facts (`NvmlGauge.facts`) and:
 
 import gc
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.sandbox import Answer, is_out_of_memory
+from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line
 from harness.core.trial.workload import Call, Remake
 
 from . import sampler
@@ -77,11 +76,11 @@ def sample_cuda(
     budget_s: float,
     device: Device,
     clock: Clock = time.perf_counter,
-    renew: Callable[[], None] = lambda: None,
+    renew: Call = lambda: None,
     cache: str = "cold",
     is_graph: bool = False,
     remake: Remake | None = None,
-    before_load: Callable[[], None] = lambda: None,
+    before_load: Call = lambda: None,
 ) -> tuple[Samples, Answer]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
@@ -173,7 +172,7 @@ def _as_graph(sampling: Sampling, remake: Remake | None, budget_s: float, share:
     except MemoryError:
         raise
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
-        why = " ".join(str(error).split())[:200]
+        why = one_line(error)
         what = "no room for a CUDA graph" if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}"
         return Held(), f"{what}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling), misses=MISSES_ONCE_HELD)
