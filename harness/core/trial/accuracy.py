@@ -35,7 +35,7 @@ from .device import EagerMode, cast_layer, has_drawn, to_float64
 from .function_layer import FunctionLayer, is_softmax
 from .layer_inputs import Input
 from .result_checks import WrongResult, check_finite, check_reference, gradient_pairs, in_float64, leaves_of
-from .sandbox import Answer, is_out_of_memory, time_limit
+from .sandbox import Answer, is_out_of_memory, one_line, time_limit
 from .workload import Workload
 
 _ROWS = 64
@@ -137,8 +137,7 @@ def _reason(error: Exception, what: str) -> str:
         raise error
     if isinstance(error, NotCompared):
         return str(error)
-    line = " ".join(str(error).split())[:200]
-    return "out of memory" if is_out_of_memory(error) else f"{what}: {type(error).__name__}: {line}"
+    return "out of memory" if is_out_of_memory(error) else f"{what}: {type(error).__name__}: {one_line(error)}"
 
 
 def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: int | None, unknown: list[str]) -> Answer:

@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 from time import perf_counter
@@ -145,7 +145,7 @@ def compile_s(first_call_s: float, warm_call_s: float) -> float:
     return max(0.0, first_call_s - warm_call_s) if compilations() > 0 else 0.0
 
 
-def call_until_compiled(call: Call, sync: Callable[[], None]) -> float:
+def call_until_compiled(call: Call, sync: Call) -> float:
     """Call until a call compiles nothing new, at most `_MOST_CALLS` times. Return the first call's seconds.
 
     Compilation is then finished before anything is timed.

@@ -68,7 +68,7 @@ def set_allocator(name: str) -> None:
 
 def warm_up(
     call: Call,
-    sync: Callable[[], None],
+    sync: Call,
     until: Callable[[list[float], float], bool],
     clock: Callable[[], float] = perf_counter,
 ) -> tuple[list[float], float]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.model.sweep_axes import Case
 
 from .device import WAITS, free_memory, module_of
 from .sandbox import Answer
@@ -163,7 +163,7 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
             f"ones, and n={2 * rate.size} is not measured: free the GPU's memory, and calibrate again"
         )
     found = {"flops_per_s": rate.per_s, "size": rate.size, "calls": rate.calls}
-    if with_sustained and device_kind(case.device) == "cuda":
+    if with_sustained and case.device == "cuda":
         work = products(rate.size)
         found["sustained_flops_per_s"] = work / sustained_call_s(product(rate.size), work / rate.per_s)
     return found
@@ -182,7 +182,7 @@ def take_bandwidth(
     `with_sustained` adds `sustained_bytes_per_s` of the fastest operation on a CUDA device.
     """
     on_gpu = case.device != "cpu"
-    cache = _cache_bytes(device_kind(case.device))
+    cache = _cache_bytes(case.device)
     wanted = min(wanted_buffer_bytes(cache, on_gpu), most_bytes or sys.maxsize)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
@@ -201,7 +201,7 @@ def take_bandwidth(
             seconds = _warm_calls_s(_timer(call, case.device), _LEAST_CALLS, budget_s / len(kernels))
             rates[name] = works[name] / min(seconds)
         best, sustained = max(rates, key=rates.__getitem__), {}
-        if with_sustained and device_kind(case.device) == "cuda":
+        if with_sustained and case.device == "cuda":
             call_s = sustained_call_s(kernels[best][1], works[best] / rates[best])
             sustained = {"sustained_bytes_per_s": works[best] / call_s}
     return {
@@ -261,7 +261,7 @@ def _cache_bytes(kind: str) -> int | None:
 def _memory(case: Case, memory_limit: int | None) -> int:
     """Return the bytes that the trial may use."""
     if case.device != "cpu":
-        return free_memory(device_kind(case.device))
+        return free_memory(case.device)
     return memory_limit if memory_limit is not None else 2**30
 
 
@@ -288,5 +288,5 @@ def _timer(call: Call, device: str) -> _TimedCall:
         wait()
         return perf_counter() - start
 
-    kind, wait = device_kind(device), WAITS[device_kind(device)]
-    return on_gpu if kind == "cuda" else with_a_wait
+    wait = WAITS[device]
+    return on_gpu if device == "cuda" else with_a_wait

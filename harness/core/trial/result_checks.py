@@ -54,6 +54,9 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
     They are those that rounding explains. An output may also be off by the layer's `allowed_error`. The gradients of
     such an approximation are its own, and are compared with the layer itself. Products of few bits allow more, by
     `limit_of_products`.
+
+    A layer may have kinks, like that of ReLU (`kinks = True`). Rounding then moves a share ε of its units to the other
+    side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
     """
     allowed = layer_protocol.allowed_error(layer)
     has_reference = has_reference and not allowed

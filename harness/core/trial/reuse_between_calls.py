@@ -22,9 +22,9 @@ from harness.core.model.sweep_axes import Case
 from .compilation import compilations, functions_offered
 from .counts.operations import Observer, Storages
 from .device import fill_tensors, in_precision, to_float64
-from .result_checks import WrongResult, check_error, check_plain, scale_of, tolerance, without_padding
+from .result_checks import WrongResult, check_error, check_plain, gradient_pairs, scale_of, tolerance, without_padding
 from .sandbox import is_out_of_memory
-from .workload import Call, Workload, build, check_switches, counted_tokens, tensors_in
+from .workload import Call, Workload, build, check_switches, copy_weights, counted_tokens, tensors_in
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
 _SPARE = 4096
@@ -109,10 +109,7 @@ def check_second_input(
     torch.manual_seed(seed)
     got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
     fill_tensors(work.inputs, before)
-    torch.manual_seed(seed)
-    # Gradients are on or off as for the first input; otherwise a compiled reference would compile again.
-    with torch.set_grad_enabled(work.gradient is not None):
-        wanted = expected([to_float64(tensor) for tensor in second]).detach()
+    wanted = expected([to_float64(tensor) for tensor in second]).detach()
     try:
         check_error("its output", without_padding(got, real), without_padding(wanted, real), limit)
     except WrongResult as error:
@@ -176,6 +173,24 @@ def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[list[
     for results in (seen, outside_s):
         results[2:4] = results[3:1:-1]
     return seen, outside_s
+
+
+def repeated_gradient_pairs(
+    work: Workload, state: dict[str, Any], leaves: dict[str, Tensor], wanted: dict[str, Tensor]
+) -> list[tuple[str, Tensor, Tensor]]:
+    """The `gradient_pairs` of two more backward passes through one graph, as the timed call of `backward` repeats them.
+
+    `state` is that of the layer before its first call: each forward pass may change buffers, as a power iteration does.
+    """
+    copy_weights(state, work.layer)
+    work.call = work.remake()
+    trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
+    pairs = []
+    for _ in range(2):
+        for leaf, gradient in zip(trained, work.call(), strict=True):
+            leaf.grad = gradient
+        pairs += gradient_pairs(leaves, wanted, " in a repeated backward pass")
+    return pairs
 
 
 _EARLIER = "it returned the result of an earlier call"

@@ -45,6 +45,11 @@ def set_limit(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def one_line(error: Exception) -> str:
+    """The first 200 characters of its message, on one line."""
+    return " ".join(str(error).split())[:200]
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the exception reports a lack of memory, on the host or on a GPU."""
     # Compare by name, because the supervisor imports this module without torch.

@@ -222,7 +222,7 @@ def _measure(request: Request) -> Answer:
     purpose = request["purpose"]
     case = Case.from_dict(request["case"]) if request["case"] else None
     if case is not None:
-        # The trial sees one GPU. Its layer need not know that the machine has others.
+        # The trial sees one GPU. Its layer need not know that the machine has others, so the device is a kind alone.
         case = replace(case, device=gpus.see_only(case.device))
     if case is not None and purpose not in ("describe", "refusals"):
         environment.set_allocator(case.allocator)

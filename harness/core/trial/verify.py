@@ -277,16 +277,12 @@ def _verify(case: Case, seed: int) -> Answer:
     has one. Otherwise it is the layer itself in float64. That reference shows instability and garbage, but not a wrong
     formula. In `decode`, the outputs of single steps are compared with the reference's output for all tokens at once.
     Outputs at padding are ignored. Raises WrongResult with the first error beyond the tolerance.
-
-    A layer may have kinks, like that of ReLU (`kinks = True`). Rounding then moves a share ε of its units to the other
-    side of their kinks. The gradients of these units are wrong, which is an error of √ε of the norm.
     """
     work = build(case, seed)
     reference, against = reference_of(case, work.layer, seed)
     has_reference = against != layer_lookup.ITSELF
     state = workload.copied_state(work.layer)
     case = layer_protocol.as_masked(case, work.layer)
-    dtype = layer_protocol.output_dtype(work.layer, case.dtype)
     limit, of_gradients = result_checks.limits(case, work.layer, has_reference)
     result: Answer = {"against": against, "tolerance": limit}
     if layer_protocol.decodes_in_steps(work.layer, case):
@@ -294,22 +290,21 @@ def _verify(case: Case, seed: int) -> Answer:
         reuse_between_calls.check_operation_counts(work, seed)
         check_batch(case, seed, limit)
         return result
-    trains = work.gradient is not None
     inputs = [to_float64(tensor) for tensor in work.inputs]  # copied first: a layer may change its input
     for tensor, one in zip(inputs, work.described, strict=True):
-        tensor.requires_grad_(trains and one.grad)
+        tensor.requires_grad_(case.trains and one.grad)
     torch.manual_seed(seed)
-    y = result_checks.check_output(work.forward(), work.x, workload.output_shape(work.layer, case), dtype, work.layer)
+    shape, dtype = workload.output_shape(work.layer, case), layer_protocol.output_dtype(work.layer, case.dtype)
+    y = result_checks.check_output(work.forward(), work.x, shape, dtype, work.layer)
     draws = has_drawn(seed, case.device)
-    torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
 
     def expected_of(module: nn.Module, inputs: list[Tensor]) -> Tensor:
+        torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
         with in_float64(case, draws):
             return expected_output(module, case, inputs)
 
     try:
-        with torch.set_grad_enabled(trains):
-            expected = expected_of(reference, inputs)
+        expected = expected_of(reference, inputs)
     except Exception as error:  # of any kind, because a kernel compiler defines its own exceptions
         if has_reference:
             error.add_note(f"its reference {against} fails:")
@@ -332,18 +327,8 @@ def _verify(case: Case, seed: int) -> Answer:
     except WrongResult as error:
         if against != softmax_attention.__name__:
             raise
-        name, other = case.impl.rpartition(":")[2], result_checks.OTHER_LAYOUT.get(str(work.layer.layout), "")
-        if other and result_checks.is_of_other_layout(case, inputs, y, limit):
-            shape = f"({', '.join(other[:3])}, head_dim)"
-            text = f"{error}, compared with softmax attention. It is softmax attention of q, k, v in {shape}"
-            raise WrongResult(f'{text}: write {name}.layout = "{other}"') from None
-        against = "softmax attention"
-        if case.mask == "causal" and case.kv_len:
-            against = "softmax attention whose last query sees all keys (torch's causal_lower_right, and not is_causal)"
-        raise WrongResult(
-            f"{error}, compared with {against}. If {name} computes something else, write "
-            f"{name}.reference = another function, or None. If it is an approximation, write {name}.allowed_error = 0.1"
-        ) from None
+        is_transposed = result_checks.is_of_other_layout(case, inputs, y, limit)
+        raise WrongResult(f"{error}, {_beside_softmax(case, work.layer, is_transposed)}") from None
     if work.gradient is not None:
         work.forget()
         y.backward(work.gradient)
@@ -354,24 +339,17 @@ def _verify(case: Case, seed: int) -> Answer:
             # Unless few bits explain the error of the output, the gradients are those of an approximation.
             if has_reference and result["output_error"] > of_products:
                 reference, _ = reference_of(case, work.layer, seed, itself=True)
-                torch.manual_seed(seed)
                 expected = expected_of(reference, inputs)
         with in_float64(case, draws):  # a checkpointed part draws again
             expected.backward(to_float64(work.gradient))
         leaves = leaves_of(work.layer, work.described, work.inputs)
-        leaves_of_reference = leaves_of(reference, work.described, inputs)
-        pairs = gradient_pairs(leaves, leaves_of_reference)
+        wanted_leaves = leaves_of(reference, work.described, inputs)
+        pairs = gradient_pairs(leaves, wanted_leaves)
         if has_reference:
             for name, got, want in pairs:
                 check_reference(f"{against}'s gradient of {name}", want, got)
-        if case.mode == "backward":  # the timed call repeats the backward pass through one graph
-            workload.copy_weights(state, work.layer)  # each forward pass may change buffers, as a power iteration does
-            work.call = work.remake()
-            trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
-            for _ in range(2):
-                for leaf, gradient in zip(trained, work.call(), strict=True):
-                    leaf.grad = gradient
-                pairs += gradient_pairs(leaves, leaves_of_reference, " in a repeated backward pass")
+        if case.mode == "backward":
+            pairs += reuse_between_calls.repeated_gradient_pairs(work, state, leaves, wanted_leaves)
         largest = result_checks.largest_norm(want for _, _, want in pairs)
         errors = (check_error(f"gradient of {name}", got, want, tolerated, largest, _HINT) for name, got, want in pairs)
         result |= {"gradient_error": max(errors, default=0.0), "gradient_tolerance": tolerated}
@@ -382,6 +360,23 @@ def _verify(case: Case, seed: int) -> Answer:
     check_mask(case, work, seed, min(limit, of_gradients))  # an approximation may not look at hidden tokens
     check_batch(case, seed, limit)
     return result
+
+
+def _beside_softmax(case: Case, layer: nn.Module, is_transposed: bool) -> str:
+    """What to write for a function that computes something else than softmax attention of its q, k and v."""
+    name = case.impl.rpartition(":")[2]
+    other = result_checks.OTHER_LAYOUT.get(str(layer.layout))
+    if other and is_transposed:
+        shape = f"({', '.join(other[:3])}, head_dim)"
+        what = f"compared with softmax attention. It is softmax attention of q, k, v in {shape}"
+        return f'{what}: write {name}.layout = "{other}"'
+    against = "softmax attention"
+    if case.mask == "causal" and case.kv_len:
+        against = "softmax attention whose last query sees all keys (torch's causal_lower_right, and not is_causal)"
+    return (
+        f"compared with {against}. If {name} computes something else, write {name}.reference = another function, or "
+        f"None. If it is an approximation, write {name}.allowed_error = 0.1"
+    )
 
 
 _WAVES = 4  # that `project_reference` multiplies the output by

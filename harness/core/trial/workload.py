@@ -20,7 +20,7 @@ from harness.core.layers import layer_lookup
 from harness.core.model import own_axes
 from harness.core.model.errors import did_you_mean
 from harness.core.model.sequence_lengths import real_lengths
-from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.model.sweep_axes import Case
 
 from . import layer_inputs, layer_protocol, packed_sequences, result_checks
 from .device import WAITS, cast_layer
@@ -241,7 +241,7 @@ class Workload:
     forward: Forward
     remake: Remake
     call: Call
-    sync: Callable[[], None]
+    sync: Call
     prepare_s: float | None = None
 
     @property
@@ -323,7 +323,7 @@ def build(
     else:
         remake = lambda: forward  # noqa: E731
     call: Any = remake()
-    sync = WAITS[device_kind(case.device)]
+    sync = WAITS[case.device]
     if is_stepped:
         state = call.args[-1]  # a cache may have grown since the start, in new memory
         others = {id(tensor) for tensor in (*constants, *layer.parameters(), *layer.buffers())}
@@ -408,7 +408,7 @@ def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[st
         try:
             began = perf_counter()
             made = layer.prepare(*given, **keywords)
-            WAITS[device_kind(case.device)]()
+            WAITS[case.device]()
             prepare_s = perf_counter() - began
         except Exception as error:
             error.add_note(f"{name}.prepare fails:")

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -121,16 +121,15 @@ def _threads() -> set[str]:
 _REAL_TENSORS = (Tensor, nn.Parameter)
 
 
-# More bytes than any memory has.
-ANY_MEMORY = 1 << 50
+class Reachable(NamedTuple):
+    """The bytes of what Python can reach, and the number of parts of graphs whose size torch does not tell."""
+
+    size: int
+    untold: int
 
 
-def reachable_bytes() -> int:
-    """Return the bytes of what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep.
-
-    Each part of a graph whose size torch does not tell adds more than eight times `ANY_MEMORY`. A difference shows
-    whether there are more of them.
-    """
+def reachable() -> Reachable:
+    """Measure what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep."""
     gc.collect()
     objects = _reachable()
     tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
@@ -144,7 +143,7 @@ def reachable_bytes() -> int:
     parts += [getattr(part, "data", None) for part in saved]
     tensors += [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
     untold = sum(not hasattr(part, "data") for part in saved)
-    return size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)) + 16 * ANY_MEMORY * untold
+    return Reachable(size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)), untold)
 
 
 def _reachable() -> list[Any]:
@@ -187,27 +186,28 @@ _FILLING_CALLS = 8
 _FILLING_S = 2.0  # calls that keep nothing are watched no longer
 
 
-def kept_by_further_calls(work: Workload, reachable: int) -> tuple[int, bool, int]:
-    """Return the bytes that each of eight calls keeps on average, whether they keep unlike amounts, and `reachable`.
+def kept_by_further_calls(work: Workload, first: Reachable) -> tuple[int, bool, Reachable]:
+    """Return the bytes that each of eight calls keeps on average, whether they keep unlike amounts, and `first`.
 
     The last is what was reachable after the first call, here with memory that a later call makes once and that stays.
-    Raises Unobservable if eight calls that keep nothing take too long.
+    `untold` is that of the last call. Raises Unobservable if eight calls that keep nothing take too long.
     """
     ends = perf_counter() + _FILLING_S
     for _ in range(_FILLING_CALLS):
-        if perf_counter() > ends and reachable_bytes() <= reachable:
+        if perf_counter() > ends and reachable() <= first:
             raise Unobservable(f"{_FILLING_CALLS} calls take too long to be watched")
         work.call()
         work.forget()
-    readings = [reachable_bytes()]
-    while readings[0] > reachable and len(readings) <= _FILLING_CALLS:
+    readings = [reachable()]
+    while readings[0] > first and len(readings) <= _FILLING_CALLS:
         work.call()
         work.forget()
-        readings.append(reachable_bytes())
-    kept = readings[-1] - readings[0]
+        readings.append(reachable())
+    kept = readings[-1].size - readings[0].size
     if kept <= 0:
         return 0, False, readings[-1]
-    return kept // _FILLING_CALLS, len({after - before for before, after in pairwise(readings)}) > 1, reachable
+    amounts = {after.size - before.size for before, after in pairwise(readings)}
+    return kept // _FILLING_CALLS, len(amounts) > 1, first._replace(untold=readings[-1].untold)
 
 
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.

@@ -2,6 +2,31 @@
 
 Peak memory is what one call needs beyond what existed before it: without weights and input, but including the output.
 It is measured in two ways, by torch's allocator (`allocator_peak`) and by the operating system (`resident_peak`).
+
+| key | meaning |
+| --- | --- |
+| `flops`, `flops_full` | FLOPs, a multiply-add being 2: what a causal mask leaves of fused kernels; without the mask |
+| `flops_claimed` | the FLOPs that the layer claims; None without a claim |
+| `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
+| `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
+| `depth_declared`, `fused_depth_declared` | how many operations of it opaque kernels declare; whether they do |
+| `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
+| `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
+| `weights_bytes` | parameters, buffers, tensors in other attributes before the first call, and packed weights |
+| `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
+| `output_bytes` | outputs; in `train` and `backward` also all other gradients |
+| `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
+| `first_call_bytes` | the part of the peak that the first call has made and that stays, such as a table |
+| `kept_bytes` | the bytes that each further call keeps beyond its results, the mean of eight |
+| `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
+| `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
+| `peak_resident_bytes`, `peak_traced_bytes` | the peak by the operating system's kernel; by torch's allocator alone |
+| `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
+| `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
+| `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
+| `lengths_as`, …, `output_error`, … | see `harness.core.trial.packed_sequences`, `harness.core.trial.accuracy` |
+| `backend`, `backend_fallback` | the kernel that ran; one sentence if a faster one was allowed, else None |
+| `facts_unknown` | one line for each reason why a value above is None |
 """
 
 import contextlib
@@ -17,10 +42,11 @@ import torch
 from torch import Tensor
 
 from harness.core.model.errors import UsageError
-from harness.core.model.sweep_axes import EQUAL, Case, device_kind
+from harness.core.model.sweep_axes import EQUAL, Case
 from harness.core.results.columns import RECORDED_SIZES
 from harness.core.trial import compilation, device, environment, layer_protocol, peak_rates, result_checks
 from harness.core.trial.packed_sequences import lengths_facts
+from harness.core.trial.sandbox import Answer, one_line
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 from . import after_call
@@ -42,7 +68,7 @@ class Observation(NamedTuple):
 
     are_alike: bool
     flops: Flops
-    facts: dict[str, Any]
+    facts: Answer
     packed_bytes: int | None
     past_torch: bool
     written: UntrackedWrites
@@ -154,7 +180,6 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     facts = {
         "flops": work_done,
         "flops_full": full,
-        "flops_unknown": flops.unknown,
         "ops": len(seen.operations),
         "depth": length,
         "depth_declared": declared,
@@ -185,163 +210,152 @@ def _are_alike(seen: ObservedCall) -> bool:
     return True
 
 
+class Memory(NamedTuple):
+    """What the first call and further ones have shown: `facts` of memory, and `operations` as in `Allocated`.
+
+    `output` is a copy of the first one in `forward`, None if it depends on random numbers. `has_threads` is whether
+    other threads worked during each call, `is_uneven` whether calls keep unlike amounts.
+    """
+
+    facts: Answer
+    output: Tensor | None
+    operations: list[str]
+    has_threads: bool
+    is_uneven: bool
+
+
+def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads, unknown: list[str]) -> Memory:
+    """Measure the memory of calls. The workload is new. Reasons go to `unknown`, as those of `told`.
+
+    Raises WrongResult if the first output is none that the layer may return.
+    """
+    kind = case.device
+    # The first call loads pools, caches and code, which are not the call's memory.
+    random_state = torch.get_rng_state()
+    weights, tables = after_call.memory_of_layer(work)
+    before = after_call.reachable()
+    y, has_threads = others.work_during(work.call)
+    work.sync()
+    y = _checked_output(case, work, y)
+    if not torch.equal(random_state, torch.get_rng_state()):
+        y = None
+    work.forget()
+    after = after_call.reachable()
+    grown, _ = after_call.memory_of_layer(work)
+    held_before = before.size + device.size_of(grown) - device.size_of(weights) + device.bytes_of(tensors_of(y))
+    resident, works_again = None, False  # a GPU's driver has threads of its own
+    if kind == "cpu":  # before the profiler starts a thread, which wakes now and then
+        resident, works_again = others.work_during(lambda: device.resident_peak(work.call))
+    has_threads &= works_again
+    work.forget()
+    traced, operations, blocks, _ = device.allocator_peak(work.call, kind, work.forget)
+    kept = partial(after_call.kept_by_further_calls, work, after)
+    kept_bytes, is_uneven, after = told(kept, "kept_bytes", unknown) or (None, False, after)
+    if after.untold > before.untold:
+        names = "peak_bytes, first_call_bytes, kept_bytes"
+        unknown.append(f"{names}: this torch does not tell what the graphs that it keeps hold")
+    # The first call keeps as much as every other one.
+    first_call_bytes = max(0, after.size - held_before - (kept_bytes or 0))
+    if first_call_bytes:  # the peak of a call that may free it and make it anew
+        for _ in range(2):  # the second one sees what of the first is freed
+            traced = device.allocator_peak(work.call, kind, work.forget).peak
+    saved = 0
+    if work.gradient is not None:
+        save = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
+        saved = told(save, "saved_bytes", unknown)
+    work.forget()
+    peak = traced + first_call_bytes
+    in_peak = 0 if case.mode == "backward" else saved
+    facts = {
+        "weights_bytes": device.size_of(grown | tables),
+        "peak_bytes": peak,
+        "saved_bytes": saved,
+        "transient_bytes": None if in_peak is None else peak - in_peak,
+        "first_call_bytes": first_call_bytes,
+        "kept_bytes": None if has_threads else kept_bytes,
+        "peak_resident_bytes": resident,
+        "peak_traced_bytes": None if device.uncounted(kind) else traced,
+    }
+    if blocks is not None:
+        facts["page_fault_s"] = peak_rates.page_fault_s()
+        facts["mapped_bytes"] = device.mapped_bytes(blocks, case.allocator)
+        facts["block_sizes"] = dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES])
+    return Memory(facts, y, operations, has_threads, is_uneven)
+
+
+def _checked_output(case: Case, work: Workload, y: Any) -> Tensor | None:
+    """A copy of the output in `forward`, else None. Raises WrongResult if it is none that the layer may return."""
+    if case.mode not in ("forward", "train"):
+        return None
+    dtype = layer_protocol.output_dtype(work.layer, case.dtype)
+    y = result_checks.check_output(y, work.x, output_shape(work.layer, case), dtype)
+    result_checks.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
+    return y.detach().clone() if case.mode == "forward" else None
+
+
 # Measures the errors of a workload (see `harness.core.trial.accuracy`).
-MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], dict[str, Any]]
+MeasureErrors = Callable[[Workload, Case, int, Tensor | None, int | None, list[str]], Answer]
 
 
-def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> dict[str, Any]:
-    """Return what one call of the case computes, moves and allocates, which kernel it runs, and how accurate it is.
+def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None = None) -> Answer:
+    """Return the facts of a case: what a call computes, moves and allocates, which kernel runs, and how accurate it is.
 
     Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
-
-    | key | meaning |
-    | --- | --- |
-    | `flops` | FLOPs, a multiply-add being 2; of fused kernels only what a causal mask leaves |
-    | `flops_full` | FLOPs without regard to the mask |
-    | `flops_claimed` | the FLOPs that the layer claims; None without a claim |
-    | `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
-    | `flops_unknown` | operators without a formula; `flops` is None if this list is not empty |
-    | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
-    | `depth_declared` | how many operations of the chain opaque kernels declare |
-    | `fused_depth_declared` | whether opaque kernels declare any |
-    | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
-    | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
-    | `weights_bytes` | parameters, buffers, tensors in other attributes before the first call, and packed weights |
-    | `inputs_bytes` | inputs, masks, caches and states; in `train` and `backward` also the output's gradient |
-    | `output_bytes` | outputs; in `train` and `backward` also all other gradients |
-    | `peak_bytes` | the peak beyond weights and inputs, including outputs; None if torch allocated only a part of it |
-    | `first_call_bytes` | the part of the peak that the first call has made and that stays, such as a table |
-    | `kept_bytes` | the bytes that each further call keeps beyond its results, the mean of eight |
-    | `saved_bytes` | the part of the peak that the forward pass saves for the backward pass |
-    | `transient_bytes` | the rest of the peak; in `backward` all of it, because `saved_bytes` existed before |
-    | `peak_resident_bytes` | the peak as seen by the operating system's kernel; None on a GPU |
-    | `peak_traced_bytes` | the peak of what torch's allocator handed out, even if others allocated as well |
-    | `mapped_bytes` | the bytes that every call maps anew (see `mapped_bytes`); None on a GPU, and outside torch |
-    | `block_sizes` | the eight largest sizes of blocks, each with its number of blocks, as JSON; None as above |
-    | `page_fault_s` | the seconds of one page fault, measured once; None on a GPU |
-    | `lengths_as`, `real_tokens`, … | see `harness.core.trial.packed_sequences` |
-    | `output_error`, `gradient_error`, … | see `harness.core.trial.accuracy` |
-    | `backend` | the kernel that ran |
-    | `backend_fallback` | one sentence if a faster kernel was allowed, else None |
-    | `facts_unknown` | one line for each reason why a value above is None |
-
     Each kind of fact is taken in a separate call, so that taking one does not disturb another.
     """
     # glibc shall return each large block when it is freed. Blocks that stay on its heap made the resident peak of one
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
-    kind = device_kind(case.device)
-    if kind == "cuda":
+    if case.device == "cuda":
         device.leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
     changed = [*work.inputs, *work.varying]
-    first = [tensor.detach().clone() for tensor in changed]
-    drawn = torch.get_rng_state()
-    weights, tables = after_call.memory_of_layer(work)
-    held_before = after_call.reachable_bytes() - device.size_of(weights)
-    # The first call loads pools, caches and code, which are not the call's memory.
-    y, has_threads = others.work_during(work.call)
-    work.sync()
-    if case.mode in ("forward", "train"):
-        dtype = layer_protocol.output_dtype(work.layer, case.dtype)
-        y = result_checks.check_output(y, work.x, output_shape(work.layer, case), dtype)
-        result_checks.check_finite(y, counted_tokens(work.layer, case), case.seq_len)
-    # It serves for the errors too, unless it depends on random numbers.
-    y = y.detach().clone() if case.mode == "forward" and torch.equal(drawn, torch.get_rng_state()) else None
-    work.forget()
-    reachable = after_call.reachable_bytes()
-    weights, _ = after_call.memory_of_layer(work)  # the first call may have grown them
-    held_before += device.size_of(weights) + device.bytes_of(tensors_of(y))
-    resident, has_threads_again = None, False  # a GPU's driver has threads of its own
-    if case.device == "cpu":  # before the profiler starts a thread, which wakes now and then
-        resident, has_threads_again = others.work_during(lambda: device.resident_peak(work.call))
-    has_threads &= has_threads_again
-    work.forget()
-    traced, operations, blocks, _ = device.allocator_peak(work.call, kind, work.forget)
+    values = [tensor.detach().clone() for tensor in changed]
     unknown: list[str] = []
-    kept_bytes, is_uneven, reachable = told(
-        partial(after_call.kept_by_further_calls, work, reachable), "kept_bytes", unknown
-    ) or (None, False, reachable)
-    # The first call keeps as much as every other one.
-    first_call_bytes = max(0, reachable - held_before - (kept_bytes or 0))
-    if first_call_bytes:  # the peak of a call that may free it and make it anew
-        for _ in range(2):  # the second one sees what of the first is freed
-            traced = device.allocator_peak(work.call, kind, work.forget).peak
-    saved = 0
-    if work.gradient is not None:
-        saved = told(
-            partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget), "saved_bytes", unknown
-        )
-    work.forget()
-    seen = told(
-        lambda: trace_call(work, operations), "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown
-    )
+    memory = _memory_of_calls(case, work, others, unknown)
+    trace = partial(trace_call, work, memory.operations)
+    seen = told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
-    decodes = layer_protocol.decodes_in_steps(work.layer, case)
-    inputs = [*([work.x[:, -1].clone()] if decodes else work.inputs), *work.constants]
-    packed = seen.packed_bytes if seen else 0
-    if packed is None:
-        unknown.append("weights_bytes: an operator keeps weights in an object that does not tell its state")
-    is_unlike = bool(seen) and not seen.are_alike
-    # Threads also make calls differ, now and then.
-    hidden = _OWN_THREADS if has_threads else _UNLIKE_CALLS if is_unlike else ""
-    facts = _watched(seen, unknown, hidden)
-    why_uncounted = device.uncounted(kind)
-    partly = ""
-    is_uneven |= is_unlike or has_threads
-    if max(first_call_bytes, kept_bytes or 0) >= after_call.ANY_MEMORY:
-        partly = "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
-        is_uneven, kept_bytes = True, None
-    elif is_uneven:
-        partly = f"peak_bytes, first_call_bytes: {hidden or _UNLIKE_CALLS}"
-    elif why_uncounted:
-        partly = f"peak_bytes: {why_uncounted}, which does not count"
-    elif seen and seen.past_torch and seen.written.somebody_elses:
-        partly = "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
-    elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
-        partly = (
-            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
-            "`peak_traced_bytes`): the layer allocates outside torch"
-        )
-    if partly:
-        unknown.append(partly)
-    page_fault_s = peak_rates.page_fault_s() if case.device == "cpu" else None
-    device.fill_tensors(changed, first)  # a layer may have changed its input
+    inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
+    facts = {
+        **memory.facts,
+        "inputs_bytes": device.bytes_of([*inputs, *work.constants, *tensors_of(work.gradient)]),
+        "backend": backend_name(memory.operations),
+    }
+    unknown += [*_reasons_of_call(memory, seen), *_reasons_of_peak(case, memory, seen)]
+    if seen:
+        facts |= seen.facts
+        facts["weights_bytes"] += seen.packed_bytes or 0
+    facts |= _unknown_facts(unknown)
+    device.fill_tensors(changed, values)  # a layer may have changed its input
     with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
-    errors = measure_errors(work, case, seed, y, facts["flops"], unknown) if measure_errors is not None else {}
+    if measure_errors is not None:
+        facts |= measure_errors(work, case, seed, memory.output, facts["flops"], unknown)
     claimed = claimed_work(case)
     if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
+        trained = replace(case, mode="train", batch_size=1)
         with device.uncompiled_calls():
-            trained = replace(case, mode="train", batch_size=1)
-            if missing := told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown):
-                unknown.append(f"path: {missing}")
-    in_peak = 0 if case.mode == "backward" else saved
-    return {
-        **facts,
-        **errors,
-        **claimed,
-        **lengths_facts(case),
-        "weights_bytes": None if packed is None else device.size_of(weights | tables) + packed,
-        "inputs_bytes": device.bytes_of([*inputs, *tensors_of(work.gradient)]),
-        "peak_bytes": traced + first_call_bytes,
-        "saved_bytes": saved,
-        "transient_bytes": None if in_peak is None else traced + first_call_bytes - in_peak,
-        "first_call_bytes": None if is_uneven else first_call_bytes,
-        "kept_bytes": None if has_threads else kept_bytes,
-        "peak_resident_bytes": resident,
-        "peak_traced_bytes": None if why_uncounted else traced,
-        "mapped_bytes": None if blocks is None else device.mapped_bytes(blocks, case.allocator),
-        "block_sizes": None if blocks is None else dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES]),
-        "page_fault_s": page_fault_s,
-        "backend": backend_name(operations),
-        "facts_unknown": unknown,
-    } | dict.fromkeys(_OF_PEAK if partly else ())
+            missing = told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
+        unknown += [f"path: {missing}"] if missing else []
+    return facts | claimed | lengths_facts(case) | {"facts_unknown": unknown}
 
 
-_OF_PEAK = ("peak_bytes", "saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes")
+# What follows from a fact, and is unknown if the fact is.
+_FOLLOWING = {
+    "flops": ("flops_full",),
+    "ops": ("read_bytes",),
+    "depth": ("depth_declared", "fused_depth_declared"),
+    "peak_bytes": ("saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes"),
+}
+
+
+def _unknown_facts(unknown: list[str]) -> dict[str, None]:
+    """None for each fact that a line of `unknown` names before its colon, and for what follows from the fact."""
+    names = ", ".join(line.partition(":")[0] for line in unknown).split(", ")
+    return dict.fromkeys(after for name in names for after in (name, *_FOLLOWING.get(name, ())))
 
 
 def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
@@ -358,14 +372,12 @@ def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
         reason = "out of memory while the layer was watched, where it runs uncompiled"
     except Exception as error:
         # The layer has run before, so only its observation fails. All other facts remain valid.
-        line = " ".join(str(error).split())[:200]
-        reason = f"the layer does not run under watch: {type(error).__name__}: {line}"
+        reason = f"the layer does not run under watch: {type(error).__name__}: {one_line(error)}"
     unknown.append(f"{what}: {reason}")
     return None
 
 
 _UNLIKE_CALLS = "its calls differ from each other"
-_OWN_THREADS = "threads of the layer's own work in its call, and torch counts only the thread that calls"
 
 
 def hidden_part(flops: Flops, past_torch: bool) -> str:
@@ -380,44 +392,59 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
     return ""
 
 
-# Facts of the observed call: those of how it is computed, which differ if the layer is compiled, and all of them.
-_OF_DEPTH = ("depth", "depth_declared", "fused_depth_declared")
-_OF_COMPUTING = ("ops", *_OF_DEPTH, "min_bytes", "read_bytes")
-_WATCHED = ("flops", "flops_full", "flops_unknown", *_OF_COMPUTING, "output_bytes", "backend_fallback")
-
-
-def _watched(seen: Observation | None, unknown: list[str], hidden: str) -> dict[str, Any]:
-    """Return the facts of the observed call. Reasons go to `unknown`.
-
-    `hidden` is why nothing is known of the call, or empty.
-    """
-    nothing = dict.fromkeys(_WATCHED) | {"flops_unknown": []}
+def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
+    """Why facts of the observed call are unknown: a line for each reason, with the names of the facts."""
     if seen is None:
-        return nothing
-    unknown += [f"flops: {name} has no formula; the layer's `kernels` may give one" for name in seen.flops.unknown]
-    why = "may be a loop of many steps; the layer's `kernels` may give its depth"
-    unknown += [f"depth: {name} {why}" for name in seen.flops.undeclared]
+        return
+    flops = seen.flops
+    if seen.packed_bytes is None:
+        yield "weights_bytes: an operator keeps weights in an object that does not tell its state"
+    for name in flops.unknown:
+        yield f"flops: {name} has no formula; the layer's `kernels` may give one"
+    for name in flops.undeclared:
+        yield f"depth: {name} may be a loop of many steps; the layer's `kernels` may give its depth"
     compiled = compilation.graphs() > 0
-    if seen.flops.flex_is_dense:
-        unknown.append(
-            "ops, depth, min_bytes: flex_attention is not compiled and computes every pair: use "
-            "torch.compile(flex_attention)"
-        )
+    if flops.flex_is_dense:
+        how = "flex_attention is not compiled and computes every pair: use torch.compile(flex_attention)"
+        yield f"ops, depth, min_bytes: {how}"
     elif compiled:
-        unknown.append("ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched")
+        yield "ops, depth, min_bytes: the layer is compiled, and runs uncompiled while it is watched"
+    hidden = _why_unlike(memory, seen)
     if not hidden and not compiled:
-        hidden = hidden_part(seen.flops, seen.past_torch)
+        hidden = hidden_part(flops, seen.past_torch)
     if hidden:
-        unknown.append(f"flops, ops, depth, min_bytes: {hidden}")
-        return nothing | {"output_bytes": seen.facts["output_bytes"]}
+        seen.facts["backend_fallback"] = None  # it may be that of another call
+        yield f"flops, ops, depth, min_bytes: {hidden}"
+        return
     if seen.is_read_by_python:
-        unknown.append("depth: Python reads a number or a size that the call computes, and what needs it is not seen")
+        yield "depth: Python reads a number or a size that the call computes, and what needs it is not seen"
     if seen.facts["min_bytes"] is None:
-        unknown.append("min_bytes: which sums of the forward pass torch computes in place is not known")
-    altered = [] if compiled or seen.flops.flex_is_dense else seen.flops.altered
-    of_work = () if operator_table(NO_PRODUCT).issuperset(altered) else ("flops", "flops_full")
-    if altered:
-        what = ", ".join([*of_work, "ops, depth, min_bytes"])
-        unknown.append(f"{what}: torch runs {', '.join(altered[:3])} only under observation, in place of others")
-    of_depth = dict.fromkeys(_OF_DEPTH if seen.flops.undeclared or seen.is_read_by_python else ())
-    return seen.facts | of_depth | dict.fromkeys((*of_work, *_OF_COMPUTING) if compiled or altered else ())
+        yield "min_bytes: which sums of the forward pass torch computes in place is not known"
+    if flops.altered and not compiled and not flops.flex_is_dense:
+        of_work = "" if operator_table(NO_PRODUCT).issuperset(flops.altered) else "flops, "
+        names = ", ".join(flops.altered[:3])
+        yield f"{of_work}ops, depth, min_bytes: torch runs {names} only under observation, in place of others"
+
+
+def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> Iterator[str]:
+    """As `_reasons_of_call`, for the peak: one line at most."""
+    unlike, why_uncounted = _why_unlike(memory, seen), device.uncounted(case.device)
+    resident, traced = memory.facts["peak_resident_bytes"], memory.facts["peak_traced_bytes"]
+    if unlike or memory.is_uneven:
+        yield f"peak_bytes, first_call_bytes: {unlike or _UNLIKE_CALLS}"
+    elif why_uncounted:
+        yield f"peak_bytes: {why_uncounted}, which does not count"
+    elif seen and seen.past_torch and seen.written.somebody_elses:
+        yield "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
+    elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
+        yield (
+            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
+            "`peak_traced_bytes`): the layer allocates outside torch"
+        )
+
+
+def _why_unlike(memory: Memory, seen: Observation | None) -> str:
+    """Why an observed call tells nothing of others; empty if it does. Threads also make calls differ, now and then."""
+    if memory.has_threads:
+        return "threads of the layer's own work in its call, and torch counts only the thread that calls"
+    return _UNLIKE_CALLS if seen and not seen.are_alike else ""

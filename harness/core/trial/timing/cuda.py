@@ -13,17 +13,35 @@ of a layer inside a network does. Therefore a sample is one call.
 The GPU's time, the host's time and the wall time of a call are three quantities, and each has its own name. The GPU's
 time is what a call takes with launches that cost nothing. Two ways of sampling it exist: the queue is held until all
 launches are in it, or one launch replays them all as a CUDA graph.
+
+Samples are explained by the gauge's facts (`NvmlGauge.facts`) and:
+
+- `gpu_time_by`: `held`, or `graph` for a call that could not be held. None if neither was possible.
+- `queue_held`: the share of samples that provably began only after all was enqueued. The other samples are left
+  out. At 0.0 the call could not be held.
+- `graph_s`: the GPU's seconds per call, replayed as a CUDA graph. Taken of a call that cannot be held, and of one
+  with many or short kernels, where the two ways may differ. `graph_note` says why there is none.
+- `hot_gpu_s`, `clean_gpu_s`: the GPU's seconds per call with a warm cache, one call after the other, and with a
+  cold cache that holds no dirty lines. `graph_hot_gpu_s` and `graph_clean_gpu_s` are those of its graph.
+- `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
+- `wall_call_s`: seconds per call of many calls back to back, with a warm cache (`Sampling.back_to_back`).
+- `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
+  a call that could not be held, the GPU must also be done as soon as the host, because the kernels of its graph
+  follow each other faster than launched ones. None if neither is known.
+- `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`. None of a
+  call that waits for the host: both would hold the GPU's rest between its kernels, which `time_s` leaves out.
+- `throttled_share`: the share of the held samples left out because the clock rate was lowered.
+- `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
 """
 
 import gc
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.sandbox import Answer, is_out_of_memory
+from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line
 from harness.core.trial.workload import Call, Remake
 
 from . import sampler
@@ -58,11 +76,11 @@ def sample_cuda(
     budget_s: float,
     device: Device,
     clock: Clock = time.perf_counter,
-    renew: Callable[[], None] = lambda: None,
+    renew: Call = lambda: None,
     cache: str = "cold",
     is_graph: bool = False,
     remake: Remake | None = None,
-    before_load: Callable[[], None] = lambda: None,
+    before_load: Call = lambda: None,
 ) -> tuple[Samples, Answer]:
     """Take samples of `call` for about `budget_s` seconds, at least `MIN_SAMPLES`. Return them and what explains them.
 
@@ -72,25 +90,6 @@ def sample_cuda(
 
     `remake` is as in `Device.capture`. `before_load` is called before the calls under load, which lower the clock rate
     for a while.
-
-    The explanation consists of the gauge's facts (`NvmlGauge.facts`) and:
-
-    - `gpu_time_by`: `held`, or `graph` for a call that could not be held. None if neither was possible.
-    - `queue_held`: the share of samples that provably began only after all was enqueued. The other samples are left
-      out. At 0.0 the call could not be held.
-    - `graph_s`: the GPU's seconds per call, replayed as a CUDA graph. Taken of a call that cannot be held, and of one
-      with many or short kernels, where the two ways may differ. `graph_note` says why there is none.
-    - `hot_gpu_s`, `clean_gpu_s`: the GPU's seconds per call with a warm cache, one call after the other, and with a
-      cold cache that holds no dirty lines. `graph_hot_gpu_s` and `graph_clean_gpu_s` are those of its graph.
-    - `host_s`: the host's seconds to enqueue a call. None if this was never observed without a wait for the GPU.
-    - `wall_call_s`: seconds per call of many calls back to back, with a warm cache (`Sampling.back_to_back`).
-    - `host_bound`: whether `wall_call_s` is above `hot_gpu_s`, so that a training loop waits for the host. Of
-      a call that could not be held, the GPU must also be done as soon as the host, because the kernels of its graph
-      follow each other faster than launched ones. None if neither is known.
-    - `energy_j`, `sustained_s`: the energy of a call, and its time under load, see `Sampling.under_load`. None of a
-      call that waits for the host: both would hold the GPU's rest between its kernels, which `time_s` leaves out.
-    - `throttled_share`: the share of the held samples left out because the clock rate was lowered.
-    - `l2_bytes`: the number of bytes written before each sample to make the L2 cache cold.
     """
     result, sampling = Samples(), Sampling(call, device, clock, renew, cache=cache)
     gc.collect()
@@ -104,87 +103,83 @@ def sample_cuda(
         held = sampling.held(budget_s, sample_s)
         result.sampling_s = clock() - begin
         free = None if held.enough else sampling.free(0.0)
-        beside = _beside(sampling, held, budget_s)
+        _time_other_caches(sampling, held, budget_s)
         timed = held if free is None else free
         host_s = median(timed.host_s) if free is None or free.host_bound else None
         warm_s = max(median(timed.host_s), median(timed.gpu_s))
         wall_call_s = sampling.back_to_back(BACK_TO_BACK_SHARE * budget_s, warm_s)
-        graph, of_graph = (held, beside) if is_graph else (Held(), None)
-        note: str | None = None
+        graph, note = held if is_graph else Held(), None
         if not is_graph and (free is not None or median(held.host_s) > FEW_LAUNCHES * median(held.gpu_s)):
             begin = clock()
-            graph, of_graph, note = _as_graph(sampling, remake, budget_s, 1.0 if free is not None else GRAPH_SHARE)
-            if of_graph is not None and free is not None:
-                beside, result.sampling_s = of_graph, clock() - begin
-        taken = held if free is None else graph
-        gpu_time_by, kept = "graph" if taken is graph else "held", taken.unthrottled()
-        result.samples_s = kept.gpu_s if taken.enough else sampling.free(budget_s).gpu_s
+            graph, note = _as_graph(sampling, remake, budget_s, GRAPH_SHARE if free is None else 1.0)
+            if free is not None and graph.taken:
+                result.sampling_s = clock() - begin
+        best = held if free is None else graph
+        kept = best.unthrottled()
+        result.samples_s = kept.gpu_s if best.enough else sampling.free(budget_s).gpu_s
         before_load()
         load = sampling.under_load(LOAD_S, wall_call_s) if device.gauge.is_open else {}
     finally:
         gc.enable()
-    hot_s, waits_for_host = beside["hot_gpu_s"], None if free is None else free.host_bound
-    if hot_s and waits_for_host is not False:
-        waits_for_host = wall_call_s > HOST_BOUND * hot_s
+    waits_for_host = None if free is None else free.host_bound
+    if best.hot_s and waits_for_host is not False:
+        waits_for_host = wall_call_s > HOST_BOUND * best.hot_s
     return result, {
         **device.gauge.facts(),
         "energy_j": None,
         "sustained_s": None,
         **({} if waits_for_host else load),
         **({"sm_clock_mhz": rounded(median(kept.clock_hz) / 1e6)} if kept.clock_hz else {}),
-        "gpu_time_by": gpu_time_by if taken.enough else None,
+        "gpu_time_by": ("graph" if best is graph else "held") if best.enough else None,
         "queue_held": len(held.gpu_s) / held.taken if held.enough else 0.0,
         # As the value of the samples that a row holds, by which a summary knows that they are a graph's.
         "graph_s": median_between_ticks(rounded(graph.unthrottled().gpu_s)) if graph.enough else None,
         "graph_note": note,
-        **{f"graph_{name}": None if of_graph is None else of_graph[name] for name in beside},
-        **beside,
+        "graph_hot_gpu_s": graph.hot_s,
+        "graph_clean_gpu_s": graph.clean_s,
+        "hot_gpu_s": best.hot_s,
+        "clean_gpu_s": best.clean_s,
         "host_s": rounded(host_s),
         "wall_call_s": rounded(wall_call_s),
         "host_bound": waits_for_host,
-        "throttled_share": 1 - len(kept.gpu_s) / len(taken.gpu_s) if taken.enough and kept.clock_hz else None,
+        "throttled_share": 1 - len(kept.gpu_s) / len(best.gpu_s) if best.enough and kept.clock_hz else None,
         "l2_bytes": device.flush_bytes,
     }
 
 
-def _beside(sampling: Sampling, held: Held, budget_s: float) -> dict[str, float | None]:
-    """The GPU's time with a warm cache and with a clean one, if the call could be held."""
+def _time_other_caches(sampling: Sampling, held: Held, budget_s: float) -> None:
+    """Take the GPU's time with a warm cache and with a clean one, if the call could be held."""
     if not held.enough:
-        return {"hot_gpu_s": None, "clean_gpu_s": None}
+        return
     host_s, gpu_s, share_s = median(held.host_s), median(held.gpu_s), BESIDE_SHARE * budget_s
     # Writing the cache back takes some microseconds, of which a long call tells nothing.
     clean = sampling.held(share_s, held.sample_s, clean=True).unthrottled() if gpu_s < budget_s else Held()
-    return {
-        "hot_gpu_s": rounded(sampling.hot(share_s, host_s, gpu_s, held.most)),
-        "clean_gpu_s": rounded(median_between_ticks(clean.gpu_s)) if clean.enough else None,
-    }
+    held.hot_s = rounded(sampling.hot(share_s, host_s, gpu_s, held.most))
+    if clean.enough:
+        held.clean_s = rounded(median_between_ticks(clean.gpu_s))
 
 
-def _as_graph(
-    sampling: Sampling, remake: Remake | None, budget_s: float, share: float
-) -> tuple[Held, dict[str, float | None] | None, str | None]:
-    """Sample the call as a CUDA graph, for a share of the budget.
-
-    Return the samples, the graph's times with a warm and a clean cache, and why there are no samples.
+def _as_graph(sampling: Sampling, remake: Remake | None, budget_s: float, share: float) -> tuple[Held, str | None]:
+    """Sample the call as a CUDA graph, for a share of the budget. Return the samples, or why there are none.
 
     A GPU without room for the graph's own memory is a reason too. Raises MemoryError if the host lacks memory.
     """
     device = sampling.device
     if why := device.lacks.get("capture") or sampling.lacks_for_held():
-        return Held(), None, f"no graph: {why}"
+        return Held(), f"no graph: {why}"
     try:
         replay = device.capture(sampling.call, remake)
     except MemoryError:
         raise
     except Exception as error:  # whatever the call raises while it is captured: it has run before, so it is no failure
-        why = " ".join(str(error).split())[:200]
+        why = one_line(error)
         what = "no room for a CUDA graph" if is_out_of_memory(error) else f"no CUDA graph: {type(error).__name__}"
-        return Held(), None, f"{what}: {why}"
+        return Held(), f"{what}: {why}"
     graph = replace(sampling, call=replay, launch_s=_graph_launch_s(sampling), misses=MISSES_ONCE_HELD)
     # The host launches a graph of thousands of kernels in milliseconds, and the first time uploads it.
-    found = graph.held(share * budget_s, graph.rehearse())
-    note = None if found.enough else "the replay of its CUDA graph could not be held"
-    return found, _beside(graph, found, budget_s), note
+    held = graph.held(share * budget_s, graph.rehearse())
+    _time_other_caches(graph, held, budget_s)
+    return held, None if held.enough else "the replay of its CUDA graph could not be held"
 
 
 def _graph_launch_s(sampling: Sampling) -> float:

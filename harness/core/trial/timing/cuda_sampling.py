@@ -75,7 +75,8 @@ class Held:
     """Seconds per call of the held samples, and the clock rate at the end of each one's batch.
 
     `taken` also counts the samples that were not held and are left out. A batch of `most` samples fits into the queue.
-    Enqueuing a whole sample, with the flush and the change of the input, takes the host `sample_s`.
+    Enqueuing a whole sample, with the flush and the change of the input, takes the host `sample_s`. The call takes
+    `hot_s` with a warm cache, and `clean_s` with a clean one; None if unknown.
     """
 
     gpu_s: list[float] = field(default_factory=list)
@@ -84,6 +85,8 @@ class Held:
     taken: int = 0
     most: int = 0
     sample_s: float = 0.0
+    hot_s: float | None = None
+    clean_s: float | None = None
 
     @property
     def enough(self) -> bool:

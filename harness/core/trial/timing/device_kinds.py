@@ -24,8 +24,6 @@ _HIGHEST_SM_CLOCK_MHZ = 3200.0
 # A counter's rate is measured by a spin of this many cycles: 10 ms at 100 MHz. A hold must not be too short.
 _RATE_CYCLES = 1_000_000
 _RATE_MARGIN = 1.1
-# What torch calls its graphs.
-_GRAPHS = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}
 # One pass over exactly the cache's size need not evict all of it: the L2 of newer GPUs has two hashed partitions.
 FLUSH_FACTOR = 2
 # The reference workload: products of this size, then a copy of the flush buffer's first half onto its second half.
@@ -72,7 +70,7 @@ class TorchDevice:
     every launch wait, because then neither GPU nor host could be timed.
     """
 
-    kind = "cuda"
+    kind, graph = "cuda", "CUDAGraph"
 
     def __init__(self) -> None:
         self.lacks: dict[str, str] = {}
@@ -165,7 +163,7 @@ class TorchDevice:
         captured: a call that waits for the GPU or copies from the host cannot be captured.
         """
         gpu = self._module
-        graph, stream, before = getattr(gpu, _GRAPHS[self.kind])(), gpu.Stream(), gpu.current_stream()
+        graph, stream, before = getattr(gpu, self.graph)(), gpu.Stream(), gpu.current_stream()
         pool, failure = gpu.graph_pool_handle(), None
         stream.wait_stream(before)
         try:
@@ -232,16 +230,15 @@ class TorchDevice:
         return readings[1:]
 
 
-# Torch does not tell the size of these caches. The largest last-level caches of Intel's and Apple's GPUs have 408 and
-# 96 MiB.
-_CACHE_BYTES = {"xpu": 408 * 2**20, "mps": 96 * 2**20}
 # A product that holds the queue takes at least this long, or its launches would take longer than the product.
 _LEAST_HOLD_S = 0.2e-3
 _HOLD_SIZES = (512, 1024, 2048, 4096)
 
 
 class _HeldByProducts(TorchDevice):
-    """A GPU without a spin."""
+    """A GPU without a spin. Torch does not tell the size of its cache: `cache_bytes` is that of the largest GPU."""
+
+    cache_bytes: int
 
     def _look(self) -> int:
         self.gauge = NoGauge(f"torch.{self.kind} tells neither clock rate nor energy")
@@ -249,7 +246,7 @@ class _HeldByProducts(TorchDevice):
             "gauge": f"torch.{self.kind} does not tell it",
             "spin": f"torch.{self.kind} has no kernel of a known number of cycles",
         }
-        return _CACHE_BYTES[self.kind]
+        return self.cache_bytes
 
     def _calibrate(self) -> None:
         for size in _HOLD_SIZES:
@@ -272,10 +269,11 @@ class _HeldByProducts(TorchDevice):
 class XpuDevice(_HeldByProducts):
     """Torch's current XPU device: a GPU of Intel's."""
 
-    kind = "xpu"
+    kind, graph = "xpu", "XPUGraph"
+    cache_bytes = 408 * 2**20
 
     def _look(self) -> int:
-        if not hasattr(torch.xpu, "XPUGraph"):
+        if not hasattr(torch.xpu, self.graph):
             self.lacks["capture"] = "this torch has no graphs of XPU devices: install a newer one"
         return super()._look()
 
@@ -284,6 +282,7 @@ class MpsDevice(_HeldByProducts):
     """Torch's Apple GPU."""
 
     kind = "mps"
+    cache_bytes = 96 * 2**20
 
     def _look(self) -> int:
         self.lacks["capture"] = "torch.mps has no graphs"

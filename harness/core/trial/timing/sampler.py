@@ -58,13 +58,13 @@ class Samples:
 
 def take_samples(
     call: Call,
-    sync: Callable[[], None],
+    sync: Call,
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
     count: Callable[[], Usage] = usage,
-    renew: Callable[[], None] = lambda: None,
+    renew: Call = lambda: None,
     singly: bool = False,
-    between: Callable[[], None] = lambda: None,
+    between: Call = lambda: None,
     called_s: float = 0.0,
 ) -> Samples:
     """Take samples of `call` for about `budget_s` seconds, and at least `MIN_SAMPLES`.

@@ -15,13 +15,13 @@ from time import monotonic, perf_counter
 
 import torch
 
-from harness.core.model.sweep_axes import Case, device_kind
+from harness.core.model.sweep_axes import Case
 from harness.core.trial import environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
-from harness.core.trial.sandbox import Answer, is_out_of_memory, send
+from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
@@ -61,11 +61,23 @@ class _Layer:
             environment.settle_heap(self.work.call)
         return first_call_s
 
-    def take_last_call(self, calls_per_sample: int) -> reuse_between_calls.LastCall:
-        """Check the times of repeated calls, if samples consist of several. Then make one more call to be checked."""
+    def finish(self, others: OtherThreads, calls_per_sample: int, made: int) -> Answer:
+        """Check further calls, drop the layer, and return what other threads did and whether a rebuilt layer agrees.
+
+        `made` is the number of compilations before the samples. Raises WrongResult if a call returned a kept result,
+        and CompiledAgain if the layer was compiled since.
+        """
+        if self.renewal.restores:  # the layer changes its input, and would find another one in a further call
+            self.renewal()
+        threads_after = others.running_after(self.work.call)
         if calls_per_sample > 1:
             reuse_between_calls.check_call_times(self.work, self.renewal)
-        return reuse_between_calls.take_last_call(self.work, self.renewal, self._seed)
+        last = reuse_between_calls.take_last_call(self.work, self.renewal, self._seed)
+        _check_not_compiled_since(made)
+        del self.work, self.renewal
+        self.held.clear()
+        checked = reuse_between_calls.check_last_call(last, self._case, self._seed)
+        return {"threads_after": rounded(threads_after), "last_call_checked": checked}
 
     def build_anew(self) -> None:
         """Rebuild the same layer and input in other memory. Return free memory to the kernel first.
@@ -101,20 +113,14 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
     else:
         samples, extras = _on_gpu(case, layer, trial_s)
     samples.first_call_s = first_call_s
-    if layer.renewal.restores:  # the layer changes its input, and would find another one in a further call
-        layer.renewal()
-    threads_after = None if others is None else others.running_after(layer.work.call)
     prepare_s = layer.work.prepare_s
-    last = layer.take_last_call(samples.calls_per_sample) if check else None
     _check_not_compiled_since(made)
-    del layer
-    checked = {} if last is None else {"last_call_checked": reuse_between_calls.check_last_call(last, case, seed)}
+    checked = {} if others is None else layer.finish(others, samples.calls_per_sample, made)
     return {
         **{name: rounded(value) for name, value in asdict(samples).items() if name != "during"},
         **samples.during,
         **extras,
         **checked,
-        "threads_after": rounded(threads_after),
         "prepare_s": rounded(prepare_s),
         "build_s": rounded(built - began),
         "compile_s": rounded(compile_s(first_call_s, median(samples.samples_s))),
@@ -143,7 +149,7 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    return device_kinds.DEVICES[device_kind(case.device)]()
+    return device_kinds.DEVICES[case.device]()
 
 
 def as_graph(device: Device, work: Workload, case: Case) -> Call:
@@ -160,7 +166,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
         except MemoryError:
             raise
         except Exception as error:  # whatever the call raises while it is captured: it has run before
-            line = " ".join(str(error).split())[:200]
+            line = one_line(error)
             if is_out_of_memory(error):
                 text = f"a graph needs memory of its own: measure with launch=eager, or smaller sizes ({line})"
                 raise torch.OutOfMemoryError(text) from error
@@ -281,14 +287,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         turns += 1
     if case.launch == "graph":
         layer.work.call = eager  # a replay does not run the code that sets the gradients
-    if layer.renewal.restores:
-        layer.renewal()
-    threads_after = others.running_after(layer.work.call)
-    last = layer.take_last_call(calls)
-    _check_not_compiled_since(made)
-    del layer
-    reuse_between_calls.check_last_call(last, case, seed)
-    return {"turns": turns, "threads_after": rounded(threads_after)}
+    return {"turns": turns, "threads_after": layer.finish(others, calls, made)["threads_after"]}
 
 
 def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], bool]:
@@ -297,9 +296,7 @@ def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], b
     return lambda times, elapsed_s: elapsed_s >= cuda_sampling.LEAST_WARMUP_S and is_warm(times, elapsed_s)
 
 
-def pipelined_call_s(
-    call: Call, sync: Callable[[], None], once_s: float, clock: Callable[[], float] = perf_counter
-) -> float:
+def pipelined_call_s(call: Call, sync: Call, once_s: float, clock: Callable[[], float] = perf_counter) -> float:
     """Seconds per call of several calls with one wait at the end. A single call with a wait takes `once_s`.
 
     On a GPU a wait takes longer than a short kernel. A turn sized by single calls would consist of too few of them.

@@ -105,7 +105,7 @@ def the_flush_is_inside_the_events(patch: Patch) -> None:
 def a_call_that_cannot_be_held_is_timed_with_its_launches(patch: Patch) -> None:
     def as_graph(sampling: Sampling, remake: None, budget_s: float, share: float) -> tuple[Held, None, None]:
         gpu_s = sampling.free(budget_s).gpu_s
-        return Held(gpu_s, gpu_s, [1e9] * len(gpu_s), len(gpu_s), 1), None, None
+        return Held(gpu_s, gpu_s, [1e9] * len(gpu_s), len(gpu_s), 1), None
 
     patch.setattr(cuda, "_as_graph", as_graph)
 
