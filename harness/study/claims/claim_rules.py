@@ -19,9 +19,9 @@ from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
 from harness.core.results.columns import CaseResult
 from harness.study.laws.enough_sizes import FEWEST_SIZES
-from harness.study.laws.integer_laws import exact_law, exact_pieces, may_follow
+from harness.study.laws.integer_laws import exact_law, exact_pieces
 from harness.study.laws.laws import Floats, Law, Range, Sizes
-from harness.study.laws.series import series_along, sizes_factor_two_apart
+from harness.study.laws.series import exponent_at_end, series_along, sizes_factor_two_apart
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 # Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
@@ -174,7 +174,7 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     beside = ", where the claim is a constant"
     if power or log:
         claimed = Term.of({one.axis: power, "log": log})
-        beside = f": exponent {_exponent(one.depths):.2f} where the claim is of order {claimed}"
+        beside = f": exponent {exponent_at_end(one.depths):.2f} where the claim is of order {claimed}"
     text = one.doubt or beside
     return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
 
@@ -204,10 +204,14 @@ def judge_path(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
 
 # Why a depth below a claimed log n does not refute the claim.
 _HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may take log n steps inside"
-# Why a depth below a claimed n does not refute the claim, up to `_BLOCK` tokens.
+# Why a depth that is constant or of order log n does not refute a claim of a power of n, up to `_BLOCK` tokens.
 _HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
-# Tokens in a block of a layer that works block by block. Its depth rises by a fraction of an operation with each token.
-_BLOCK = 64
+_BLOCK = 512
+# The law of a depth that rises by an operation in each of so many tokens has whole coefficients.
+_PARTS = 64
+# A depth of another order bends away from the claimed one by a power of n that lasts: at least this share of the one
+# before. A window, an offset, a block and a term of lower order bend it once, or less and less.
+_LASTING = 0.85
 
 
 @dataclass(frozen=True)
@@ -226,17 +230,24 @@ class _DepthOrder:
     @classmethod
     def of(cls, axis: str, depths: Mapping[int, int], claim: Polynomial) -> "_DepthOrder":
         """Judge by the exact law. Without a determined one, judge by the measured exponent."""
-        claimed = claim.growth(axis)
-        # A claimed log n is rounded up to a whole number, as it is at a power of two.
-        sizes = [1 << (n - 1).bit_length() if claimed == (0, 1) else n for n in depths]
-        law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_BLOCK * depth for depth in depths.values()])
-        if law is not None and law.determined:
+        claimed, measured = claim.growth(axis), f"{depths[max(depths)]} at {axis} = {max(depths)}"
+        # Rounds of log n are a whole number: they are those of the next power of two.
+        for sizes in (depths, [1 << (n - 1).bit_length() for n in depths]):
+            law = exact_law(Sizes.of((n, 1, 1, 1) for n in sizes), [_PARTS * depth for depth in depths.values()])
+            if law is None or not law.determined:
+                continue
             order = law.polynomial.growth("n")
-            measured = str(law.polynomial.by_growth() * constant(Fraction(1, _BLOCK))).replace("n", axis)
-            hides = _HIDES_LOG if not claimed[0] else _HIDES_N if max(depths) <= _BLOCK else ""
-            return cls(axis, depths, measured, (order > claimed) - (order < claimed), hides if order < claimed else "")
-        at_largest = f"{depths[max(depths)]} at {axis} = {max(depths)}"
-        return cls(axis, depths, at_largest, *_compare_exponent(axis, depths, *claimed))
+            if sizes is depths or order == (0, 1):
+                measured = str(law.polynomial.by_growth() * constant(Fraction(1, _PARTS))).replace("n", axis)
+                beside, doubt = (order > claimed) - (order < claimed), ""
+                break
+        else:
+            beside, doubt = _compare_exponent(axis, depths, *claimed)
+        if beside < 0 and not claimed[0]:
+            doubt = _HIDES_LOG
+        elif beside < 0 and max(depths) <= _BLOCK and exponent_at_end(depths) < 2 * RESOLUTION:
+            doubt = doubt or _HIDES_N
+        return cls(axis, depths, measured, beside, doubt)
 
     @property
     def ends(self) -> str:
@@ -259,38 +270,34 @@ def _depth_orders(lines: Sequence[CaseResult], claim: Polynomial) -> list[_Depth
 def _compare_exponent(axis: str, depths: Mapping[int, int], power: int, log: int) -> tuple[int, str]:
     """Compare the exponent of a depth with the claimed one, as `_DepthOrder`. The constants are free, however large.
 
-    Without an exact law, a depth that rises is of higher order than a constant or log n. If it never rises between the
-    three largest sizes, it does not: a kernel may take a step less where n is small. Two sizes decide nothing, nor does
-    a depth that is of the claimed order but for rounding, padding and terms of lower order.
+    To refute it, the rises between four sizes by the unit of the claimed order must grow, or fall, and go on so as a
+    power of n does. The unit of a constant is log n, and rises by it need not grow.
     """
-    ends, exponent = sizes_factor_two_apart(depths)[-3:], _exponent(depths)
+    ends = sizes_factor_two_apart(depths)
     orders = {n: n**power * (n - 1).bit_length() ** log for n in depths}
-    above = exponent - _exponent(orders)
+    above = exponent_at_end(depths) - exponent_at_end(orders)
     beside = (above > RESOLUTION) - (above < -RESOLUTION)
     # A constant cancels out of these differences. A step more or less is a matter of rounding.
-    rises, steps = (np.diff([of[n] for n in ends]) for of in (depths, orders))
+    rises, steps = (np.diff([of[n] for n in ends[-3:]]) for of in (depths, orders))
     if not power:
         beside = max(log, any(rises > 0))
     if len(ends) < FEWEST_SIZES:
         return beside, f": three {axis}, each at least twice the one before, would tell its order"
-    if exponent <= 0 < beside:
-        return beside, ", and no longer rising: larger n would tell"
-    if not power + log:
-        return beside, ""
-    least, most = (rises - 1) / steps, (rises + 1) / steps
-    is_rising = beside < 0 < rises[1] and most[1] >= least[0] * (ends[1] / ends[2]) ** RESOLUTION
-    if is_rising or (beside and may_follow(depths, orders, power + log)):
-        return beside, ", and still rising: larger n would tell"
-    if not beside and least.max() > most.min():
-        return beside, ", and not in proportion: larger n would tell"
-    return beside, ""
-
-
-def _exponent(costs: Mapping[int, int]) -> float:
-    """The scaling exponent up to the largest size, from the largest of at most half of it, or else the smallest."""
-    ends = sizes_factor_two_apart(costs)
-    small, large = ends[-2:] if len(ends) > 1 else (min(costs), max(costs))
-    return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
+    if not beside:
+        is_uneven = power and ((rises - 1) / steps).max() > ((rises + 1) / steps).min()
+        return beside, ", and not in proportion: larger n would tell" if is_uneven else ""
+    last = np.array(sizes_factor_two_apart(depths, 1.5)[-4:])
+    rises = np.diff([depths[n] for n in last])
+    if len(rises) < FEWEST_SIZES:
+        return beside, f": four {axis}, each at least 1.5 times the one before, would tell its order"
+    steps = np.diff(last ** float(power) * np.log2(last) ** (log or not power))
+    rounding = np.multiply.outer((0, beside > 0), (1, -1, 1))
+    # A step of rounding may make lasting growth ease.
+    slopes = np.log(np.maximum(rises + rounding, 1e-9) / steps)
+    (first, second), (least, most) = 2 * beside * np.diff(slopes) / np.log(last[2:] / last[:-2])
+    is_bent = min(first, second) > (RESOLUTION if power + log else -1) and most >= max(_LASTING * least, 0)
+    is_lasting = is_bent and (rises[1] > 0 if beside > 0 else second <= first / _LASTING)
+    return beside, "" if is_lasting else ", and its growth is not steady: larger n would tell"
 
 
 _ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -380,7 +387,9 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     """
     n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in axes)
     growths = np.stack([n, d, d + h, *others], axis=1)
-    text = f"measured exponents {', '.join(_axis_text(axis, found) for axis, found in along.items())}"
+    ends = {axis: map(formatting.signed_exponent, sorted({min(found), max(found)})) for axis, found in along.items()}
+    text = ", ".join(f"{' to '.join(dict.fromkeys(both))} along {axis}" for axis, both in ends.items())
+    text = f"measured exponents {text}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
         return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
@@ -408,12 +417,6 @@ def _is_steepening(lines: Iterable[CaseResult], axis: str, power: float) -> bool
         if before and last > min(before) + tolerance and abs(last - before[-1]) > tolerance:
             return True
     return False
-
-
-def _axis_text(axis: str, exponents: Sequence[float]) -> str:
-    """The range of the exponents along an axis: `1.00 to 1.54 along n`."""
-    ends = dict.fromkeys(formatting.signed_exponent(one) for one in (min(exponents), max(exponents)))
-    return f"{' to '.join(ends)} along {axis}"
 
 
 def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> list[float]:

@@ -6,8 +6,7 @@ network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -101,20 +100,6 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
     return None
 
 
-def may_follow(costs: Mapping[int, int], orders: Mapping[int, int], powers: int) -> bool:
-    """Return whether costs by n are a multiple of these orders and `powers` lower ones, to within 1 on average.
-
-    Rounds of log n count as lower. Rounding and padding make such a difference. A multiple that adds less than 2 does
-    not show.
-    """
-    from scipy.optimize import nnls  # slow to import
-
-    sizes, values, claimed = (np.array([*of], dtype=float) for of in (costs, costs.values(), orders.values()))
-    lower = [np.ceil(np.log2(sizes)), *(sizes**power for power in range(powers)), -(sizes**0)]
-    factors, distance = nnls(np.stack([claimed, *lower], axis=1), values)
-    return bool(factors[0] * np.ptp(claimed) >= 2 and distance <= math.sqrt(len(sizes)))
-
-
 def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[int, ...], Floats]]:
     """Return every subset of `size` columns that gives the target up to rounding, with its coefficients.
 
@@ -198,11 +183,5 @@ def _uncertainty(sizes: Sizes, axes: Sequence[str], found: Sequence[tuple[Sequen
 
 def _law(terms: Sequence[Term], values: Sequence[Fraction], axes: tuple[str, ...], doubt: str) -> Law:
     pairs = sorted(zip(terms, values, strict=True))
-    return Law(
-        tuple(Coefficient(term, float(value), float(value), float(value)) for term, value in pairs),
-        axes,
-        not doubt,
-        doubt,
-        exact=True,
-        cv_error=0.0,
-    )
+    coefficients = tuple(Coefficient(term, *[float(value)] * 3) for term, value in pairs)
+    return Law(coefficients, axes, not doubt, doubt, exact=True, cv_error=0.0)

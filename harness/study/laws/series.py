@@ -113,16 +113,22 @@ def series_along(lines: Iterable[CaseResult], axis: str) -> list[dict[int, CaseR
     return [dict(sorted(found.items())) for found in groups.values()]
 
 
-def sizes_factor_two_apart(sizes: Iterable[int]) -> list[int]:
+def sizes_factor_two_apart(sizes: Iterable[int], apart: float = _APART) -> list[int]:
     """Return the largest size, the largest of about half of it or less, and so on, in ascending order.
 
     Between closer sizes, growth cannot be distinguished from rounding up to whole blocks.
     """
     found: list[int] = []
     for size in sorted(sizes, reverse=True):
-        if not found or _APART * size <= found[-1]:
+        if not found or apart * size <= found[-1]:
             found.append(size)
     return found[::-1]
+
+
+def exponent_at_end(costs: Mapping[int, int]) -> float:
+    """The scaling exponent up to the largest size, from the largest of at most half of it, or else the smallest."""
+    small, large = [min(costs), *sizes_factor_two_apart(costs)][-2:]
+    return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
 
 
 def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:

@@ -184,9 +184,10 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         ("of order n", CONFIRMED, recurrent(lambda n, d, h: 3 * n)),
         ("of order n, with a constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 2)),
         ("of order n, with a large constant", CONFIRMED, recurrent(lambda n, d, h: 3 * n + 5000)),
-        ("constant", REFUTED, recurrent(lambda n, d, h: 7)),
-        ("of order log n", REFUTED, recurrent(lambda n, d, h: n.bit_length())),
-        ("bends down", REFUTED, recurrent(lambda n, d, h: 90 + math.isqrt(n), *doubling)),
+        ("constant", REFUTED, recurrent(lambda n, d, h: 7, *doubling)),
+        ("constant up to a block of 512", UNDETERMINED, recurrent(lambda n, d, h: 7)),
+        ("of order log n", REFUTED, recurrent(lambda n, d, h: n.bit_length(), *doubling)),
+        ("bends down", REFUTED, recurrent(lambda n, d, h: 90 + math.isqrt(16 * n), *doubling)),
         ("bends down no more than n and log n do", UNDETERMINED, recurrent(lambda n, d, h: 90 + math.isqrt(n))),
         ("of order √n, at three n", UNDETERMINED, recurrent(lambda n, d, h: 4 * math.isqrt(n), 64, 128, 256)),
         ("of order n with rounds of log n", CONFIRMED, recurrent(blocks_and_rounds)),
@@ -214,6 +215,51 @@ def test_depth_and_path_are_judged_by_their_order(quantity: str, snapshot: Snaps
         *((title, expected, found[quantity]) for title, expected, found in rnn),
     )
     assert told == snapshot
+
+
+THREE, FOUR, UNEVEN = (64, 128, 256), (64, 128, 256, 512), (65, 129, 257)
+
+
+# Each depth is of the claimed order, however blocks, windows and offsets round it at its sizes.
+@pytest.mark.parametrize(
+    ("claim", "depth", "sizes"),
+    [
+        ("log n", lambda n, d, h: max(7, (n - 1).bit_length()), THREE),  # 7, 7, 8
+        ("log n", lambda n, d, h: min(n, 256) + 3 * (n - 1).bit_length(), (64, 128, 256, 512, 1024, 2048)),
+        ("n", lambda n, d, h: -(-n // 512) + 10, UNEVEN),  # 11 everywhere
+        ("n", lambda n, d, h: -(-n // 128) + 3 * (n - 1).bit_length(), UNEVEN),  # 23, 26, 30
+        ("n", lambda n, d, h: 8 * -(-n // 512), (333, 777, 1555, 3111, 4001)),  # 8, 16, 32, 56, 64
+        ("n", lambda n, d, h: max(1, n - 60), (16, 32, 64, 128, 256)),  # 1, 1, 4, 68, 196
+        ("n", lambda n, d, h: max(8, n - 200), FOUR),  # 8, 8, 56, 312
+        ("n", lambda n, d, h: n + 5 * min(n, 256), FOUR),  # 384, 768, 1536, 1792
+        ("n²", lambda n, d, h: max(1, n - 60) ** 2, (100, 300, 700)),  # 1600, 57600, 409600
+        ("n²", lambda n, d, h: n * -(-n // 128), (65, 129, 257, 513, 1025)),
+        ("1", lambda n, d, h: 5 + (n > 300), FOUR),  # 5, 5, 5, 6
+        ("1", lambda n, d, h: min(n, 300), FOUR),  # 64, 128, 256, 300
+        ("1", lambda n, d, h: min(n, 512), (129, 257, 513)),
+    ],
+)
+def test_a_depth_of_the_claimed_order_is_not_refuted(claim: str, depth: Cost, sizes: tuple[int, ...]) -> None:
+    of = measured("their:Layer", depth=depth, sizes=sizes, heads=(1,), claims=json.dumps({"depth": claim}))
+    assert verdict("depth", of).verdict != REFUTED
+
+
+@pytest.mark.parametrize("sizes", [FOUR, (65, 129, 257, 513, 1025), (1000, 2000, 4000, 8000)])
+@pytest.mark.parametrize(
+    ("claim", "depth"),
+    [
+        ("1", lambda n, d, h: (n - 1).bit_length()),
+        ("1", lambda n, d, h: -(-n // 16) + 7),
+        ("log n", lambda n, d, h: n + n % 7),
+        ("n", lambda n, d, h: (-(-n // 16)) ** 2),
+        ("n", lambda n, d, h: int(n**1.5)),
+        ("n²", lambda n, d, h: 3 * n + 2),
+        ("n²", lambda n, d, h: n * (n - 1).bit_length()),
+    ],
+)
+def test_a_depth_of_another_order_is_refuted_at_four_sizes(claim: str, depth: Cost, sizes: tuple[int, ...]) -> None:
+    of = measured("their:Layer", depth=depth, sizes=sizes, heads=(1,), claims=json.dumps({"depth": claim}))
+    assert verdict("depth", of).verdict == REFUTED
 
 
 @pytest.mark.parametrize(("depth", "order"), [(lambda n, d, h: 1, "1"), (lambda n, d, h: 3 * n, "n")])
@@ -244,10 +290,10 @@ def test_a_scan_in_one_operation_does_not_refute_a_depth_of_log_n(quantity: str)
 
 @pytest.mark.parametrize("quantity", BOTH)
 def test_a_constant_depth_at_n_that_one_block_may_hold_does_not_refute_a_depth_of_n(quantity: str) -> None:
-    found = recurrent(lambda n, d, h: 11, 16, 32, 64)[quantity]
+    found = recurrent(lambda n, d, h: 11, 16, 32, 512)[quantity]
     assert found.verdict == UNDETERMINED
-    assert "11 at every n from 16 to 64: a layer that works block by block may have had one block" in found.reason
-    assert recurrent(lambda n, d, h: 11, 16, 32, 128)[quantity].verdict == REFUTED
+    assert "11 at every n from 16 to 512: a layer that works block by block may have had one block" in found.reason
+    assert recurrent(lambda n, d, h: 11, 16, 32, 1024)[quantity].verdict == REFUTED
 
 
 @pytest.mark.parametrize(
