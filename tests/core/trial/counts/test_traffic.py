@@ -140,6 +140,7 @@ def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_i
         ("FillsAPart", 2 * X + 2 * X + 2 * X),  # a copy, and a part of a large buffer
         ("ReadsAPartOfEach", 2 * X + N * (2 * STEP + STEP) + 2 * X),  # of each step's two copies one is read
         ("ReusesMemory", 2 * X + 2 * STEP),
+        ("CopiesOverNew", 2 * X + 2 * X + 2 * 2 * N),  # a product, and places of 8 bytes; of the new memory nothing
         ("Unchanged", 0),
         ("KeepsItsMean", 2 * X + 2 * N * D + N * D),  # a mean, and the buffer
         ("Folds", 2 * X + 5 * X),  # which elements of five copies are padding is not followed
