@@ -355,6 +355,7 @@ class Traffic:
         self._storages, self._in_place, self._ran_sums = storages, in_place, ran_sums
         self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
+        self._has_sums = False
         self._sum_in: dict[int, int] = {}
 
     def add(self, operation: Operation) -> None:
@@ -374,6 +375,7 @@ class Traffic:
         is_between = torch._C._current_autograd_node() is self._storages.finished_node
         is_in_place = backward and name in self._in_place and (name != SUMS[0] or is_between)
         if name in SUMS and not backward:
+            self._has_sums = True
             is_in_place = next(self._ran_sums, name) > name
         if is_in_place:
             first = self._storages.key(operation.inputs[0])
@@ -389,6 +391,7 @@ class Traffic:
         An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
         nothing. What the call moves is None if it is not known which sums ran in place.
         """
+        is_unsure = self._has_sums and bool(list(self._ran_sums))
         given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
@@ -396,7 +399,7 @@ class Traffic:
         before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
         read_again = self._sum(inside - before, _READ | _WRITTEN)
         moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
-        return self._sum(before, _READ), None if list(self._ran_sums) else moved, self._sum(given, _GIVEN)
+        return self._sum(before, _READ), None if is_unsure else moved, self._sum(given, _GIVEN)
 
     def _sum(self, keys: Iterable[int], bits: int) -> int:
         return sum(self._crossed.bytes(key, bits) for key in keys)
