@@ -119,9 +119,9 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [tensor for item in value for tensor in tensors_of(item)]
 
 
-def nodes_of(tensors: Iterable[Tensor]) -> set[Any]:
-    """Return the nodes of the graphs that autograd has made for the tensors."""
-    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
+def nodes_of(ends: Iterable[Any]) -> set[Any]:
+    """Return the nodes of autograd's graphs that end with these, each a tensor's `grad_fn`."""
+    newest = set(ends)
     nodes: set[Any] = {None}
     while newest := newest - nodes:
         nodes |= newest
@@ -170,7 +170,7 @@ class Storages:
 
     def watch_graph(self, roots: Any, *_: Any, **__: Any) -> None:
         """Note from now on which node of autograd's graph has last computed its gradients: `finished_node`."""
-        for node in nodes_of(tensors_of(roots)):
+        for node in nodes_of(root.grad_fn for root in tensors_of(roots)):
             if self not in node.metadata:
                 node.metadata[self] = True
                 node.register_hook(self._note_finished)
