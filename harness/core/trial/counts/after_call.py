@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import torch
 from numpy import ndarray
-from torch import Tensor, UntypedStorage, nn
+from torch import Tensor, UntypedStorage
 from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
@@ -117,7 +117,6 @@ def _threads() -> set[str]:
     return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
 
 
-_PLAIN = Tensor.__torch_dispatch__
 # More bytes than any memory has.
 ANY_MEMORY = 1 << 50
 
@@ -131,7 +130,8 @@ def reachable_bytes() -> int:
     gc.collect()
     objects = _reachable()
     # Tensors of classes that dispatch their operations themselves may have no memory of their own.
-    tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is _PLAIN]
+    plain = Tensor.__torch_dispatch__
+    tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
     tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
     parts: list[Any] = []
     for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
@@ -255,6 +255,6 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) + len(afterwards) > 2 or len(left) > 1 and min(left) > 0:
+    if len(with_graph) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
         raise Unobservable("its calls keep unlike amounts of memory")
     return with_graph.pop() - min(left)
