@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 from planted import Identity, NoHeads
 from torch import Tensor, nn
+from torch.nn.attention.bias import causal_lower_right
 
 
 class Chain(Identity):
@@ -57,6 +58,14 @@ class CausalSdpa(Sdpa):
     options: ClassVar[dict] = {"is_causal": True}
 
 
+class CausalBias(Sdpa):
+    """Its mask is a tensor of torch's own subclass, made anew in each call."""
+
+    def attend(self, q: Tensor) -> Tensor:
+        mask = causal_lower_right(q.shape[2], q.shape[2])
+        return nn.functional.scaled_dot_product_attention(q, q, q, mask)
+
+
 class FallsBackToMath(Sdpa):
     """Uses dropout, which the flash kernel for CPUs does not support."""
 
@@ -87,6 +96,19 @@ class TorchEncoder(nn.TransformerEncoderLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x)
+
+
+class NestedEncoder(nn.TransformerEncoder):
+    """The second half of every other sequence is padding. In evaluation mode torch makes nested tensors of them."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        layer = nn.TransformerEncoderLayer(d_model, num_heads, 3 * d_model, dropout=0.0, batch_first=True)
+        super().__init__(layer, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        padding = torch.arange(n) >= n - n // 2 * (torch.arange(b)[:, None] % 2)
+        return super().forward(x, src_key_padding_mask=padding)
 
 
 class TorchLSTM(nn.LSTM):

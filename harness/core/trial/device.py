@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -127,8 +128,15 @@ def uncompiled_calls() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
+def _make_tensor(kind: type[Tensor], *arguments: Any, **options: Any) -> Any:
+    return torch._C.TensorBase.__new__(Tensor, *arguments, **options).as_subclass(kind)
+
+
 class EagerMode(TorchDispatchMode):
-    """A mode of torch's dispatcher that does not import the compiler."""
+    """A mode of torch's dispatcher that does not import the compiler.
+
+    Under it, a layer may make tensors of a class of their own, such as torch's `CausalBias`, as without it.
+    """
 
     # Without this, a layer with a higher-order operator (such as flex_attention) would raise.
     supports_higher_order_operators = True
@@ -138,6 +146,16 @@ class EagerMode(TorchDispatchMode):
         # Torch would wrap the mode's method to keep the compiler out, and import the compiler for that: 0.7 s in each
         # trial. `trace_call` disables the compiler if it is loaded.
         return False
+
+    def __enter__(self) -> Any:
+        # A mode is handed a plain tensor, of which torch's own constructor cannot make another.
+        self._constructor = patch.object(Tensor, "__new__", _make_tensor)
+        self._constructor.start()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._constructor.stop()
+        super().__exit__(*raised)
 
 
 def in_precision(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:

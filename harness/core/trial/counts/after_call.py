@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import torch
 from numpy import ndarray
-from torch import Tensor, UntypedStorage, nn
+from torch import Tensor, UntypedStorage
 from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
@@ -117,10 +117,6 @@ def _threads() -> set[str]:
     return set(os.listdir(_TASKS)) if _TASKS.is_dir() else set()
 
 
-# Tensors of other classes may have no memory of their own.
-_REAL_TENSORS = (Tensor, nn.Parameter)
-
-
 class Reachable(NamedTuple):
     """The bytes of what Python can reach, and the number of parts of graphs whose size torch does not tell."""
 
@@ -132,13 +128,17 @@ def reachable() -> Reachable:
     """Measure what Python can reach: tensors, storages, numpy arrays, and what graphs and scripts keep."""
     gc.collect()
     objects = _reachable()
-    tensors = [thing for thing in objects if type(thing) in _REAL_TENSORS]
+    # Tensors of classes that dispatch their operations themselves may have no memory of their own.
+    plain = Tensor.__torch_dispatch__
+    tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
+    tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
     parts: list[Any] = []
     for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
         kind = getattr(script, "_concrete_type", None)  # a frozen script has none
         parts += [getattr(script, name) for name in kind.get_attributes()] if kind else []
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
-    saved = [part for part in _saved_by_graphs(tensors) if part is not None]
+    nodes = [thing for thing in objects if hasattr(type(thing), "next_functions")]
+    saved = [part for part in _saved_by_graphs([*nodes, *(t.grad_fn for t in tensors)]) if part is not None]
     # As a hook has packed it: unpacking a checkpoint would compute it again.
     parts += [getattr(part, "data", None) for part in saved]
     tensors += [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
@@ -157,16 +157,16 @@ def _reachable() -> list[Any]:
 
 
 def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
-    arrays = [thing for thing in objects if type(thing) is ndarray]
+    arrays = [thing for thing in objects if issubclass(type(thing), ndarray)]
     bases = [array.base for array in arrays]  # the collector does not know that a view refers to it
-    owners = [thing for thing in (*arrays, *bases) if type(thing) is ndarray and thing.base is None]
+    owners = [thing for thing in (*arrays, *bases) if issubclass(type(thing), ndarray) and thing.base is None]
     return {("cpu", array.ctypes.data, array.ctypes.data + array.nbytes) for array in owners}
 
 
-def _saved_by_graphs(tensors: Iterable[Tensor]) -> list[Any]:
-    """Return what the graphs of `tensors` keep. Most of it has no Python object until somebody asks."""
+def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
+    """Return what the graphs of these nodes keep. Most of it has no Python object until somebody asks."""
     saved: list[Any] = []
-    for node in nodes_of(tensors):
+    for node in nodes_of(ends):
         for name in dir(node):
             with suppress(RuntimeError):  # a Function whose backward pass has freed them
                 saved += tree_leaves(getattr(node, name)) if name.startswith("_raw_saved_") else []
@@ -246,14 +246,15 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
             with_graph.add(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
-        # Only a backward pass frees what a hook saves as it is.
+        # Only a backward pass frees what a hook saves as it is, and it may itself keep memory.
         afterwards = {allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)}
+        left = afterwards | {allocator_peak(forward, device).kept_bytes}
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) + len(afterwards) > 2:
+    if len(with_graph) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph.pop() - afterwards.pop()
+    return with_graph.pop() - min(left)

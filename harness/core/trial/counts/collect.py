@@ -126,7 +126,7 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
 
     def unpacked(*arguments: Any) -> tuple[Tensor, Tensor]:
         padded, lengths = unpack(*arguments)
-        storages.filled.add(storages.key(lengths))
+        storages.unwritten.discard(storages.key(lengths))
         return padded, lengths
 
     def note_outside(*_: Any, **__: Any) -> None:

@@ -87,18 +87,22 @@ def _efficient(qk: int, v: int, call: Arguments) -> Work | None:
     return _products(call, mask > 0, qk, v, heads_at=2, last_sees_all=mask == 2)
 
 
-def _native_attention(call: Arguments) -> Work:
-    """FLOPs of the evaluation path of `nn.MultiheadAttention`, including projections."""
-    query, keys = call["query"], call["key"].shape[1]
-    b, n, d = query.shape
-    return _unmasked(4 * b * d * (n * d + keys * d + n * keys))
+def _native_attention(call: Arguments, query: str = "query", key: str = "key", feed_forward: int = 0) -> Work | None:
+    """FLOPs of the evaluation path of `nn.MultiheadAttention`, including projections, and of `feed_forward` weights.
+
+    Of nested sequences, those of unequal lengths are padded for the products of pairs. On a GPU, not all kernels do so.
+    """
+    queries, keys = (list(map(len, call[name].unbind())) for name in (query, key))
+    if call[query].is_nested and not call[query].is_cpu:
+        return None
+    d = call[query].numel() // sum(queries)
+    pairs = len(queries) * max(queries) * max(keys)
+    return _unmasked(4 * d * (d * sum(queries + keys) + pairs) + 2 * sum(queries) * feed_forward)
 
 
-def _encoder_layer(call: Arguments) -> Work:
+def _encoder_layer(call: Arguments) -> Work | None:
     """FLOPs of the evaluation path of `nn.TransformerEncoderLayer`."""
-    b, n, d = call["src"].shape
-    feed_forward = call["ffn_weight_1"].numel() + call["ffn_weight_2"].numel()
-    return _unmasked(2 * b * n * (4 * d * d + 2 * n * d + feed_forward))
+    return _native_attention(call, "src", "src", call["ffn_weight_1"].numel() + call["ffn_weight_2"].numel())
 
 
 def _unmasked(flops: int) -> Work:

@@ -31,6 +31,8 @@ _OVERWRITES = """
 # These use the shape of their tensor, not its content.
 _SHAPED_AFTER = ("new_", "empty_like", "zeros_like", "ones_like", "full_like", "rand")
 _UNWRITTEN = ("empty", "new_empty", "set_", "_efficientzerotensor")
+# What each byte of such memory gets, so that a kernel past torch cannot write it unseen.
+_FILLER = 0xA5
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,9 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [tensor for item in value for tensor in tensors_of(item)]
 
 
-def nodes_of(tensors: Iterable[Tensor]) -> set[Any]:
-    """Return the nodes of the graphs that autograd has made for the tensors."""
-    newest: set[Any] = {tensor.grad_fn for tensor in tensors}
+def nodes_of(ends: Iterable[Any]) -> set[Any]:
+    """Return the nodes of autograd's graphs that end with these, each a tensor's `grad_fn`."""
+    newest = set(ends)
     nodes: set[Any] = {None}
     while newest := newest - nodes:
         nodes |= newest
@@ -141,7 +143,7 @@ class Storages:
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
         self.finished_node: Any = None
         self.nbytes: dict[int, int] = {}
-        self.filled: set[int] = set()  # torch's own C++ has written them past its dispatcher
+        self.unwritten: set[int] = set()  # neither an operation nor torch's own C++ has written them yet
         self.freed: set[int] = set()
         self._numbers: dict[int, tuple[int, Any]] = {}  # by address, with a weak reference
 
@@ -160,9 +162,15 @@ class Storages:
             self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
         return self._numbers[address][0]
 
+    def check_unwritten(self, tensor: Tensor) -> None:
+        """Note whether something past torch has written memory that no operation has."""
+        if self.key(tensor) in self.unwritten and tensor.untyped_storage().data_ptr():
+            content = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+            self.is_read_outside |= bool((content != _FILLER).any())
+
     def watch_graph(self, roots: Any, *_: Any, **__: Any) -> None:
         """Note from now on which node of autograd's graph has last computed its gradients: `finished_node`."""
-        for node in nodes_of(tensors_of(roots)):
+        for node in nodes_of(root.grad_fn for root in tensors_of(roots)):
             if self not in node.metadata:
                 node.metadata[self] = True
                 node.register_hook(self._note_finished)
@@ -205,7 +213,9 @@ class Observer(EagerMode):
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
         inputs, changed = self._touched(of, args, kwargs) if self._counts else ([], [])
         key = self._storages.key
-        for tensor in (*inputs, *changed):
+        for tensor in inputs:
+            self._storages.check_unwritten(tensor)
+        for tensor in changed:
             key(tensor)
         before = len(self._storages.nbytes)
         start = perf_counter()
@@ -345,6 +355,7 @@ class Traffic:
         self._storages, self._in_place, self._ran_sums = storages, in_place, ran_sums
         self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
+        self._has_sums = False
         self._sum_in: dict[int, int] = {}
 
     def add(self, operation: Operation) -> None:
@@ -364,6 +375,7 @@ class Traffic:
         is_between = torch._C._current_autograd_node() is self._storages.finished_node
         is_in_place = backward and name in self._in_place and (name != SUMS[0] or is_between)
         if name in SUMS and not backward:
+            self._has_sums = True
             is_in_place = next(self._ran_sums, name) > name
         if is_in_place:
             first = self._storages.key(operation.inputs[0])
@@ -379,14 +391,15 @@ class Traffic:
         An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
         nothing. What the call moves is None if it is not known which sums ran in place.
         """
+        is_unsure = self._has_sums and bool(list(self._ran_sums))
         given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
         kept = self._storages.nbytes.keys() - self._sum_in.keys()
         before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
-        read_again = self._sum(inside - before, _READ)
+        read_again = self._sum(inside - before, _READ | _WRITTEN)
         moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
-        return self._sum(before, _READ), None if list(self._ran_sums) else moved, self._sum(given, _GIVEN)
+        return self._sum(before, _READ), None if is_unsure else moved, self._sum(given, _GIVEN)
 
     def _sum(self, keys: Iterable[int], bits: int) -> int:
         return sum(self._crossed.bytes(key, bits) for key in keys)
@@ -395,8 +408,9 @@ class Traffic:
 class UntrackedWrites:
     """Detects memory written past torch: by a kernel bound to Python by hand, numpy, Python, or an earlier call.
 
-    It follows which memory operations have written, and whether any reads memory that none has written. What existed
-    before may have any content. A new storage that no operation created, and that is freed again, was made outside.
+    It follows which memory operations have written, and whether any reads memory that only something past torch has.
+    What existed before may have any content. A new storage that no operation created, and that is freed again, was made
+    outside.
     Python computes with a fraction that the call has computed. It may do so if a tensor of several numbers follows on
     numbers that left, unless they are whole and existed before. `somebody_elses`: memory not of torch entered the call.
     """
@@ -405,37 +419,32 @@ class UntrackedWrites:
         self._storages = storages
         self._made: set[int] = set()
         self._read: set[int] = set()
-        self._unwritten: set[int] = set()
-        self._unwritten_was_read = False
         self.somebody_elses = False
 
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
         self._read |= operation.reads
-        unwritten = self._unwritten & operation.reads - self._storages.filled
-        if operation.traits.namespace != "aten":
-            unwritten -= operation.written  # an operator of a library may write all of what it declares as changed
-        self._unwritten_was_read |= any(self._storages.nbytes[key] for key in unwritten)
-        self._unwritten -= operation.written
+        self._storages.unwritten -= operation.written
         self._made |= operation.written | operation.fresh
         out = operation.out
         left = self._storages.left
         if operation.traits.name == _LEAVES and not isinstance(out, bool):
             left[isinstance(out, int)].update(operation.reads)
         elif operation.traits.name == _TAKES_IN:
-            self._unwritten_was_read |= out.numel() > 1 and bool(left[0] or self._made & left[1])
+            self._storages.is_read_outside |= out.numel() > 1 and bool(left[0] or self._made & left[1])
             if out.untyped_storage().resizable():
                 self._made.add(self._storages.key(out))
             else:
                 self.somebody_elses = True
         if operation.traits.leaves_unwritten:
-            self._unwritten |= operation.fresh
+            self._storages.unwritten |= operation.fresh
+            if operation.fresh and "empty" in operation.traits.name:
+                out.untyped_storage().fill_(_FILLER)
 
     def past_torch(self, known: Iterable[Tensor], outputs: Iterable[Tensor]) -> bool:
         """Return whether an output, or what an operation has read, was written past torch. `known` existed before."""
         before = {self._storages.key(tensor) for tensor in known}
-        written = before | (self._made - self._unwritten) | self._storages.filled
+        written = before | (self._made - self._storages.unwritten)
         passing = (self._read - self._made - before) & self._storages.freed
         given = (self._storages.key(tensor) for tensor in outputs if tensor.nbytes)
-        left = self._storages.is_read_outside or self._unwritten_was_read
-        return left or bool(passing) or not written.issuperset(given)
+        return self._storages.is_read_outside or bool(passing) or not written.issuperset(given)

@@ -197,7 +197,7 @@ class Cells:
             is_part = chosen is not None or tensor.nbytes != nbytes or not _IS_DENSE(tensor)
             if is_part and not tensor.is_nested:
                 for freed in self._cells.keys() & self._storages.freed:
-                    self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2)}
+                    self._freed |= {(freed, bit): self.bytes(freed, bit) for bit in (1, 2, 3)}
                     del self._cells[freed]
                 size = tensor.element_size()
                 self._cells[key] = size, torch.full((-(-nbytes // size),), before, dtype=self._dtype)

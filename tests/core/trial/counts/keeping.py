@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,6 +49,65 @@ class TheGraphOfEveryOutput(OwnLayer):
     def forward(self, x: Tensor) -> Tensor:
         y = self.mix(x)
         self.kept = [*(self.kept or []), y.exp()[:1, :1, :1]]
+        return y
+
+
+class TheNodeOfEveryOutput(OwnLayer):
+    """A node of autograd's graph, which holds what its own backward pass needs, and no tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        self.kept = [*(self.kept or []), y.exp().grad_fn]
+        return y
+
+
+class EveryGradient(OwnLayer):
+    """That of its result of exp, which a hook copies."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x).exp()
+        self.kept = self.kept or []
+        y.register_hook(lambda gradient: self.kept.append(gradient.clone()))
+        return y
+
+
+class Holder:
+    """No module: its weights are no parameters of the layer, and nobody frees their gradients."""
+
+    def __init__(self, d_model: int) -> None:
+        self.mix = nn.Linear(d_model, d_model, bias=False)
+        self.mix.weight.requires_grad_()
+
+
+class GradientsInAnObject(OwnLayer):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.holder = Holder(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x) + self.holder.mix(x)
+
+
+class OwnTensor(Tensor):
+    pass
+
+
+class OwnArray(np.ndarray):
+    pass
+
+
+class EveryOutputOfItsClass(OwnLayer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        self.kept = [*(self.kept or []), torch.clone(y.detach()).as_subclass(OwnTensor)]
+        return y
+
+
+class EveryArrayOfItsClass(OwnLayer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.mix(x)
+        array = np.empty(y.shape, np.float32).view(OwnArray)
+        self.kept = [*(self.kept or []), array]
         return y
 
 

@@ -58,11 +58,13 @@ def test_kernels_that_align_a_causal_mask_at_the_bottom_right_are_counted_so() -
     assert KERNELS["aten::_efficient_attention_forward"].work(call) == Work(2 * 2 * 4 * 16 * 6, 2 * 2 * 4 * 16 * 21)
 
 
-def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(runner: Executor) -> None:
-    forward = facts(runner, "planted_kernels:CausalSdpa")
+@pytest.mark.parametrize("impl", ["CausalSdpa", "CausalBias"])
+def test_causal_work_is_what_the_mask_leaves_with_the_full_work_beside_it(impl: str, runner: Executor) -> None:
+    forward = facts(runner, f"planted_kernels:{impl}")
+    assert forward["facts_unknown"] == []
     assert forward["flops_full"] == B * 4 * N * N * D
     assert forward["flops"] == B * 4 * N * (N + 1) // 2 * D
-    train = facts(runner, "planted_kernels:CausalSdpa", "train")
+    train = facts(runner, f"planted_kernels:{impl}", "train")
     assert train["flops_full"] == B * (4 + 10) * N * N * D
     assert train["flops"] == B * (4 + 10) * N * (N + 1) // 2 * D
 
@@ -83,6 +85,12 @@ def test_layers_of_torch_do_the_work_that_their_formulas_say(
 ) -> None:
     assert facts(runner, f"planted_kernels:{impl}")["flops"] == B * forward
     assert facts(runner, f"planted_kernels:{impl}", "train")["flops"] == B * train
+
+
+def test_an_encoder_of_nested_sequences_pads_them_for_the_products_of_pairs_alone(runner: Executor) -> None:
+    nested = facts(runner, "planted_kernels:NestedEncoder")
+    assert nested["facts_unknown"] == []
+    assert nested["flops"] == 20 * (N + N // 2) * D**2 + B * 4 * N**2 * D
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,25 @@ def facts(layer: str, mode: str = "forward") -> dict:
         ("ATableAndEveryOutput", TABLE, OUTPUT),
         ("TheLastOutput", OUTPUT, 0),
         ("ATable", TABLE, 0),
+        ("EveryOutputOfItsClass", 0, OUTPUT),
+        ("EveryArrayOfItsClass", 0, OUTPUT),
+        ("train:TheNodeOfEveryOutput", 0, OUTPUT),
+        ("train:EveryGradient", 0, OUTPUT),
+        ("train:GradientsInAnObject", D * D * FLOAT, 0),
     ],
 )
 def test_what_calls_leave_behind_is_counted(layer: str, first_call: int, each_call: int) -> None:
-    found = facts(layer)
+    mode, _, name = layer.rpartition(":")
+    found = facts(name, mode or "forward")
     assert (found["first_call_bytes"], found["kept_bytes"]) == (first_call, each_call)
 
 
 def test_every_output_that_is_kept_in_training_keeps_what_its_backward_pass_needs() -> None:
     assert facts("EveryOutput", "train")["kept_bytes"] >= OUTPUT
+
+
+def test_a_gradient_that_each_backward_pass_keeps_hides_nothing_of_what_the_graph_saves() -> None:
+    assert facts("EveryGradient", "train")["saved_bytes"] == OUTPUT  # the result of exp
 
 
 def test_an_output_whose_function_has_freed_what_it_saved_is_kept_alone() -> None:

@@ -151,6 +151,14 @@ def encoder_layer() -> Callable[[], Any]:
     return lambda: layer(x)
 
 
+def encoder_of_unequal_lengths() -> Callable[[], Any]:
+    """Torch nests the sequences, and pads them to the longest one, of N - 1 tokens, for the products of their pairs."""
+    layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 8, batch_first=True), 2).eval()
+    x, padding = torch.randn(3, N, D), torch.arange(N) >= torch.tensor([[N - 1], [2], [1]])
+    return lambda: layer(x, src_key_padding_mask=padding)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 @pytest.mark.parametrize(
     "call",
     [
@@ -160,6 +168,7 @@ def encoder_layer() -> Callable[[], Any]:
         lambda: torch.einsum("bij,bjk->bik", torch.randn(3, N, D), torch.randn(3, D, N)),
         attention_layer(),
         encoder_layer(),
+        encoder_of_unequal_lengths(),
     ],
 )
 def test_the_products_that_the_profiler_sees_are_those_that_are_counted(call: Callable[[], Any]) -> None:

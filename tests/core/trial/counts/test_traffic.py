@@ -62,6 +62,12 @@ def test_a_layer_of_one_operation_reads_its_input_and_writes_its_output(runner: 
     assert facts["min_bytes"] == 4 * 2 * X
 
 
+def test_an_opaque_layer_of_torch_reads_its_weights_and_its_input_and_writes_its_output(runner: Executor) -> None:
+    facts = runner.run("facts", Case("planted_kernels:TorchEncoder", N, D, H, batch_size=B)).values
+    matrices, biases, norms = 4 * D * D + 2 * 3 * D * D, 4 * D + 3 * D + D, 2 * 2 * D
+    assert facts["min_bytes"] == 4 * (2 * X + matrices + biases + norms)
+
+
 def test_of_a_mixture_of_experts_only_the_weights_of_those_that_compute_are_read(runner: Executor) -> None:
     facts = runner.run("facts", Case("core.trial.counts.mixture:OneExpert", N, D, 1, batch_size=B)).values
     router, scores, number = EXPERTS * D, EXPERTS, 2  # a number of 8 bytes
@@ -140,6 +146,7 @@ def test_what_an_operation_may_leave_unread_is_not_read(layer: str, beside_the_i
         ("FillsAPart", 2 * X + 2 * X + 2 * X),  # a copy, and a part of a large buffer
         ("ReadsAPartOfEach", 2 * X + N * (2 * STEP + STEP) + 2 * X),  # of each step's two copies one is read
         ("ReusesMemory", 2 * X + 2 * STEP),
+        ("CopiesOverNew", 2 * X + 2 * X + 2 * 2 * N),  # a product, and places of 8 bytes; of the new memory nothing
         ("Unchanged", 0),
         ("KeepsItsMean", 2 * X + 2 * N * D + N * D),  # a mean, and the buffer
         ("Folds", 2 * X + 5 * X),  # which elements of five copies are padding is not followed

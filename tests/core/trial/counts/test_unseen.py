@@ -1,13 +1,18 @@
 """What is called past torch's dispatcher is unknown, and not too small."""
 
+import ctypes
 import sys
+from collections.abc import Callable
 
 import pytest
+import torch
 from core.trial.counts.unseen import UNSEEN_BYTES
+from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.core.trial.counts.collect import collect_metrics
+from harness.core.trial.counts.operations import Observer, Storages, UntrackedWrites
 from harness.core.trial.device import exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
@@ -45,6 +50,47 @@ def test_what_is_only_laid_out_by_hand_is_known(layer: str, forward_flops: int, 
     facts = collect_metrics(Case(f"core.trial.counts.unseen:{layer}", 16, 8, 1, mode=mode), seed=0)
     assert facts["facts_unknown"] == []
     assert facts["flops"] == forward_flops * {"forward": 1, "train": 3, "backward": 2}[mode]
+
+
+X, ROWS = torch.randn(6, 4), torch.arange(6)
+EVERY = torch.ones(6, 4, dtype=torch.bool)
+# Each writes what the call computes over new memory, or over a copy of it.
+OVERWRITE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "index_copy": lambda new, y: new.index_copy(0, ROWS, y),
+    "half by half": lambda new, y: new.index_copy(0, ROWS[:3], y[:3]).index_copy(0, ROWS[3:], y[3:]),
+    "index_fill": lambda new, y: new.index_fill(0, ROWS, y[0, 0]),
+    "index_put": lambda new, y: new.index_put([ROWS], y),
+    "scatter": lambda new, y: new.scatter(0, ROWS[:, None].expand(6, 4), y),
+    "slice_scatter": lambda new, y: new.slice_scatter(y),
+    "select_scatter": lambda new, y: new[:1].select_scatter(y[0], 0, 0),
+    "diagonal_scatter": lambda new, y: new[:1, :1].diagonal_scatter(y[0, :1]),
+    "as_strided_scatter": lambda new, y: new.as_strided_scatter(y, (6, 4), (4, 1)),
+    "masked_scatter": lambda new, y: new.masked_scatter(EVERY, y),
+    "masked_scatter_": lambda new, y: new.masked_scatter_(EVERY, y),
+    "masked_fill": lambda new, y: new.masked_fill(EVERY, y[0, 0]),
+    "masked_fill_": lambda new, y: new.masked_fill_(EVERY, y[0, 0]),
+    "where": lambda new, y: torch.where(EVERY, y, new),
+    "put": lambda new, y: new.put(torch.arange(24), y),
+}
+
+
+def is_past_torch(call: Callable[[], Tensor]) -> bool:
+    storages = Storages()
+    written = UntrackedWrites(storages)
+    with Observer(storages, [written.add]):
+        result = call()
+    return written.past_torch([X, ROWS, EVERY], [result])
+
+
+@pytest.mark.parametrize("operator", OVERWRITE)
+def test_new_memory_that_operations_overwrite_or_copy_hides_a_kernel_only_if_one_wrote_it(operator: str) -> None:
+    def written_by_hand() -> Tensor:
+        new = torch.empty(6, 4)
+        ctypes.memset(new.data_ptr(), 0, 4)  # one element, as a kernel does that gets the address
+        return OVERWRITE[operator](new, X * 2)
+
+    assert not is_past_torch(lambda: OVERWRITE[operator](torch.empty(6, 4), X * 2))
+    assert is_past_torch(written_by_hand)
 
 
 def test_lengths_that_torch_fills_past_its_dispatcher_hide_nothing() -> None:

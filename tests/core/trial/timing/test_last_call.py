@@ -158,14 +158,27 @@ def test_a_result_kept_only_at_the_size_that_is_timed_is_found(mode: str) -> Non
         measure_time(case_of("KeepsItsResultWhenLong", 300, mode=mode), 0, 0.002)
 
 
+class Dispatches(TorchDispatchMode):
+    """Counts the operations that torch dispatches, as a clock that no load disturbs."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.mark.parametrize(
     ("layer", "said"), [("KeepsItsResultWhenLong", "does not follow"), ("KeepsByFirstRow", "a new input takes")]
 )
-def test_turns_find_kept_results_too(layer: str, said: str, tmp_path: Path) -> None:
+def test_turns_find_kept_results_too(layer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Dispatches()
+    monkeypatch.setattr("harness.core.trial.reuse_between_calls.perf_counter", lambda: 1e-6 * clock.count)
+    monkeypatch.setattr("harness.core.trial.timing.sampler.MIN_SAMPLE_S", 0.05)  # several calls, under any load
     theirs, ours = os.pipe()
     os.write(ours, bytes([0, 0, 0, 1]))
     os.close(ours)
-    with (tmp_path / "said").open("wb") as answer, pytest.raises(WrongResult, match=said):
+    with (tmp_path / "said").open("wb") as answer, clock, pytest.raises(WrongResult, match=said):
         take_turns(case_of(layer, 300), 0, 0.002, 0.002, theirs, answer.fileno())
     os.close(theirs)
 
@@ -184,16 +197,6 @@ def test_a_gradient_kept_from_an_earlier_call_is_found() -> None:
     last = take_last_call(work, renewal_of(work), 0)
     with pytest.raises(WrongResult, match="does not follow its input"):
         check_last_call(last, case, 0)
-
-
-class Dispatches(TorchDispatchMode):
-    """Counts the operations that torch dispatches, as a clock that no load disturbs."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("changes_input", [False, True])
