@@ -84,7 +84,8 @@ def take_samples(
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
         per_call = max(median(times[-STEADY_CALLS:] or [called_s]) - result.clock_s, LEAST_CALL_S)
         calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
-        before, begin = count(), clock()
+        # Reading the machine's counters takes CPU time after the process's own are read: it is in both spans.
+        begin, before = clock(), count()
         start = end = begin
         while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
             if result.samples_s and end - start >= LONG_SAMPLE_S:

@@ -112,6 +112,18 @@ def test_what_happens_during_warm_up_is_not_counted_with_the_samples() -> None:
     assert result.warmup_calls + calls == time.calls
 
 
+def test_reading_the_counters_makes_no_short_trial_use_more_than_one_cpu() -> None:
+    time = FakeTime(1e-5)
+
+    def count() -> Usage:
+        counted = Usage(0, 0, 0, 0, time.now)
+        time.now += 3e-4  # the machine's counters are read after the process's own
+        return counted
+
+    result = take_samples(time.call, nothing, 1e-3, time.clock, count)
+    assert result.during["cpu_s"] == pytest.approx(result.sampling_s)
+
+
 @pytest.mark.parametrize("singly", [False, True])
 def test_the_input_is_renewed_before_each_sample_and_not_on_the_clock(singly: bool) -> None:
     time, renewals = FakeTime(1e-5), 0
