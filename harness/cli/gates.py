@@ -45,8 +45,7 @@ def run_check(options: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="harness-check-") as scratch:
         measured = Remeasurement(config, Path(scratch), console, not options.exact)
         with measured.session as session:
-            defaults = lambda impl, env: session.described.within(impl, env).options  # noqa: E731
-            cases = choose_cases(was.cases, axes, options.file, defaults)
+            cases = choose_cases(was.cases, axes, options.file, session.described.within)
             outcomes, now = judge_twice(was, cases, measured, values["error_factor"])
     versions = {"torch": now.torch, "torch of the baseline": was.torch}
     report = GateReport(f"check {options.file}", outcomes, check_remarks(was, now, cases, outcomes), versions)

@@ -309,20 +309,23 @@ def _of_head_dim(cases: Sequence[Case], sizes: Collection[int]) -> list[Case]:
     return [case for case in cases if case in chosen or (case.impl not in with_heads and case.d_model in widths)]
 
 
-# The options of a layer in an environment, with their defaults now. A baseline knows those of declared axes alone.
-_Defaults = Callable[[str, str], Mapping[str, str | None] | None]
+# A layer in an environment, with the defaults of its options now. A baseline knows those of declared axes alone.
+_Described = Callable[[str, str], layer_lookup.Layer]
 
 
-def _has(case: Case, axis: str, value: object, cases: Collection[Case], defaults: _Defaults) -> bool:
+def _has(case: Case, axis: str, value: object, cases: Collection[Case], described: _Described) -> bool:
     """Whether the case has the value. A default that is given as an option is the usual case."""
-    if axis == "options" and isinstance(cases, Mapping):
+    if axis == "options" and value != NO_OPTIONS and isinstance(cases, Mapping):
         options = own_axes.without_default_sizes(cases[case].own_axes, str(value))
-        value = without_defaults(options, (options != NO_OPTIONS and defaults(case.impl, case.env)) or {})
+        value = without_defaults(options, described(case.impl, case.env).options or {})
     return getattr(case, axis) == value
 
 
 def choose_cases(
-    cases: Collection[Case], overrides: Sequence[str], place: object, defaults: _Defaults = lambda impl, env: None
+    cases: Collection[Case],
+    overrides: Sequence[str],
+    place: object,
+    described: _Described = lambda impl, env: layer_lookup.Layer(),
 ) -> list[Case]:
     """The cases that have one of the requested values on each axis. `place` names their origin in messages.
 
@@ -339,7 +342,7 @@ def choose_cases(
             requested = [name for value in requested for name in key_value_options.matching(str(value), impls)]
         chosen = set()
         for value in requested:
-            having = [case for case in every if _has(case, axis, value, cases, defaults)]
+            having = [case for case in every if _has(case, axis, value, cases, described)]
             if not having:
                 present = dict.fromkeys(getattr(case, axis) for case in every)
                 names = list(map(str, present if axis == "options" else sorted(present)))

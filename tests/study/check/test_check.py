@@ -19,6 +19,7 @@ from study.check.baselines import (
     with_counts,
 )
 
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.study.check.baseline import Baseline, ClaimKept, FindingId, baseline_of
@@ -271,6 +272,6 @@ def test_a_default_that_no_axis_declares_chooses_the_usual_case_as_in_a_sweep() 
     usual, other = (replace(CASES[0], options=options) for options in ("none", "block=64"))
     cases = {case: facts(case) for case in (usual, other)}
     axes = split_filters(["layer.block=32"])[0]
-    assert choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "32"}) == [usual]
+    assert choose_cases(cases, axes, "b.json", lambda impl, env: Layer(options={"block": "32"})) == [usual]
     with pytest.raises(UsageError, match=r"options=block=32: no case of b\.json has it"):
-        choose_cases(cases, axes, "b.json", lambda impl, env: {"block": "16"})
+        choose_cases(cases, axes, "b.json", lambda impl, env: Layer(options={"block": "16"}))

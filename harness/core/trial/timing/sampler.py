@@ -83,12 +83,13 @@ def take_samples(
         result.first_call_s, result.warmup_calls = (times or [called_s])[0], len(times)
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
         per_call = max(median(times[-STEADY_CALLS:] or [called_s]) - result.clock_s, LEAST_CALL_S)
-        calls = 1 if singly else _calls_per_sample(per_call, result.clock_s)
+        least_sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * result.clock_s)
+        calls = 1 if singly else math.ceil(least_sample_s / per_call)
         # Reading the machine's counters takes CPU time after the process's own are read: it is in both spans.
         begin, before = clock(), count()
         start = end = begin
         while len(result.samples_s) < MIN_SAMPLES or end - begin < budget_s:
-            if result.samples_s and end - start >= LONG_SAMPLE_S:
+            if end - start >= LONG_SAMPLE_S:
                 between()
             renew()
             start = clock()
@@ -110,10 +111,6 @@ def take_samples(
     finally:
         gc.enable()
     return result
-
-
-def _calls_per_sample(per_call_s: float, clock_s: float) -> int:
-    return max(1, math.ceil(max(MIN_SAMPLE_S, CLOCK_SHARE * clock_s) / per_call_s))
 
 
 def clock_cost(clock: Callable[[], float]) -> float:
