@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
@@ -68,6 +69,12 @@ def last_queries(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Te
         seen = first + i + 1 if is_causal else k.shape[2]
         rows.append(attention(q[:, :, i : i + 1], k[:, :, :seen], v[:, :, :seen]))
     return torch.cat(rows, dim=2)
+
+
+def last_queries_by_bias(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+    """The form that the documentation recommends. Over more keys than queries, torch makes a mask of floats of it."""
+    mask = causal_lower_right(q.shape[2], k.shape[2]) if is_causal else None
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 def last_queries_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ CHUNK = {"kv_len": 20, "mask": "causal"}
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
-@pytest.mark.parametrize("name", ["last_queries", "last_queries_tokens_first", "masked"])
+@pytest.mark.parametrize("name", ["last_queries", "last_queries_by_bias", "last_queries_tokens_first", "masked"])
 def test_the_last_of_the_queries_sees_the_last_of_more_keys(name: str, mode: str) -> None:
     found = verify(case_of(name, mode=mode, **CHUNK), seed=0)
     assert found["against"] == "softmax_attention"
@@ -150,9 +150,14 @@ def test_a_causal_mask_over_fewer_keys_than_queries_is_unsupported() -> None:
         assert reason == "the last query of a causal mask is the last key: give kv_len of seq_len or more"
 
 
-def test_a_chunk_has_the_flops_of_all_its_pairs() -> None:
-    facts = collect_metrics(case_of("masked", **CHUNK), seed=0)
-    assert facts["flops"] == 2 * 4 * 12 * 20 * 16
+@pytest.mark.parametrize(
+    ("name", "mode", "times"),
+    [("masked", "forward", 4), ("last_queries_by_bias", "forward", 4), ("last_queries_by_bias", "train", 14)],
+)
+def test_a_chunk_has_the_flops_of_all_its_pairs(name: str, mode: str, times: int) -> None:
+    facts = collect_metrics(case_of(name, mode=mode, **CHUNK), seed=0)
+    assert facts["flops"] == 2 * times * 12 * 20 * 16
+    assert facts["facts_unknown"] == []
 
 
 def test_padding_reaches_a_function_that_takes_a_mask() -> None:
