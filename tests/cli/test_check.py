@@ -17,6 +17,7 @@ from study.check import baselines
 
 from harness.cli.commands import main
 from harness.core.config import compose
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.case_grid import grid
 from harness.study.check.baseline import Baseline, write_baseline
 from harness.study.check.check import Remeasurement
@@ -116,7 +117,7 @@ class Pretender:
 
     def __init__(self, config: object, scratch: Path, console: object, timed: bool) -> None:
         self.first, self.second, self.timed = scratch / "first", scratch / "second", timed
-        self.session = nullcontext(SimpleNamespace(layers=SimpleNamespace(options=lambda impl, env: None)))
+        self.session = nullcontext(SimpleNamespace(described=SimpleNamespace(within=lambda impl, env: Layer())))
 
     def take(self, cases: object, out: Path) -> Baseline:
         return self.found.pop(0)
