@@ -225,7 +225,7 @@ def test_a_function_that_does_not_state_its_other_layout_is_told_so(name: str, m
 def test_an_error_that_is_not_of_shapes_is_told_no_layout() -> None:
     with pytest.raises(ValueError, match="a window of whole tiles") as found:
         verify(case_of("of_whole_tiles"), seed=0)
-    assert outcome_of_exception(found.value)["reason"].endswith("a window of whole tiles (functions.py:350)")
+    assert outcome_of_exception(found.value)["reason"].endswith("a window of whole tiles (functions.py:357)")
 
 
 @pytest.mark.parametrize("mode", ["forward", "backward"])
