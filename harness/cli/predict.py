@@ -97,7 +97,6 @@ def predictions(
     where: SizeRequest, of_laws: Sequence[tuple[FittedLaw, Prediction]], unknown: Mapping[str, str]
 ) -> list[Table | str]:
     """The predictions at a size, the layers without one or beyond their limits, and the warnings, equal ones merged."""
-    columns = {"impl": "layer", "cost": "", "value": "n", "with 95 %": "n", "": ""}
     rows = []
     metrics_of: dict[str, list[str]] = {}
     for law, prediction in of_laws:
@@ -106,14 +105,13 @@ def predictions(
         for warning in prediction.warnings:
             metrics_of.setdefault(f"{impl}: {warning}", []).append(metric)
     warnings = [f"{text} ({', '.join(metrics)})" for text, metrics in metrics_of.items()]
-    return [f"At {where}:", Table(columns, rows), *map(": ".join, unknown.items()), *warnings]
+    table = Table({"impl": "layer", "cost": "", "value": "n", "with 95 %": "n", "": ""}, rows)
+    return [f"At {where}:", table, *map(": ".join, unknown.items()), *warnings]
 
 
 def _cells(metric: str, cost: Prediction) -> tuple[str, str, str]:
     shown = _SHOWN[metric]
-    kind = "exact law" if cost.exact else "predicted"
-    if cost.measured:
-        kind = "measured"
+    kind = "measured" if cost.measured else cost.basis or "predicted"
     if cost.lo == cost.hi:
         return shown(cost.value), "", kind
     return "" if cost.too_uncertain else shown(cost.value), _between(cost, shown), kind
@@ -125,8 +123,10 @@ def no_recommendation(recommended: Recommendation, memory: int | None) -> str:
         return ""
     if recommended.too_large and memory is not None:
         needed, impl = min((layer.memory.hi, layer.impl) for layer in recommended.too_large if layer.memory)
-        least = f"{impl} needs least, up to {formatting.size(needed)}"
-        return f"no layer is sure to fit into memory={formatting.size(memory)}: {least}"
+        return (
+            f"no layer is sure to fit into memory={formatting.size(memory)}: {impl} needs least, up to "
+            f"{formatting.size(needed)}"
+        )
     return f"no prediction is possible there: {recommended.unknown[0][0]}: {recommended.unknown[0][1]}"
 
 
@@ -140,7 +140,8 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
     for at, layer in enumerate(recommended.ranked):
         warnings = [f"time: {warning}" for warning in layer.time.warnings]
         if layer.memory:
-            warnings += [f"memory: {warning}" for warning in layer.memory.warnings]
+            remarks = (*layer.memory.warnings, layer.memory.basis)
+            warnings += [f"memory: {remark}" for remark in remarks if remark]
         else:
             warnings.append("no law of memory")
         for warning in warnings:
@@ -150,15 +151,17 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
         value, between, kind = _cells("time", layer.time)
         rows.append((layer.impl, value, between, share, needs, kind))
     columns = {"impl": "layer", "time": "n", "between": "n", "P(fastest)": "n", "memory": "n", "": ""}
-    warnings = [f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items()]
     table = Table(columns, rows, title="by expected time" if len(rows) > 1 else "").without_empty("P(fastest)")
+    warnings = (f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items())
     return [*_recommended(recommended, where, memory), table, *warnings, *recommended.unlike]
 
 
 def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
     first, share, ratio = recommended.ranked[0], recommended.share, recommended.ratio
-    between = _between(first.time, formatting.seconds)
-    text = [f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call ({between})."]
+    text = [
+        f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call "
+        f"({_between(first.time, formatting.seconds)})."
+    ]
     if first.time.too_uncertain:
         text = [f"No recommendation at {where}: every layer's time is {_TOO_UNCERTAIN}. Measure closer sizes."]
     elif share is None or ratio is None:
@@ -179,8 +182,10 @@ def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | 
         text.append(f"{faster}; {recommended.how_sure}: the fastest with probability {share:.2f}{but}.")
     for layer in recommended.too_large:
         if layer.memory and memory is not None:
-            needs = f"may need {formatting.size(layer.memory.hi)}, more than {formatting.size(memory)}"
-            text.append(f"Left out: {layer.impl}, which {needs}.")
+            text.append(
+                f"Left out: {layer.impl}, which may need {formatting.size(layer.memory.hi)}, more than "
+                f"{formatting.size(memory)}."
+            )
     return text + [f"Left out: {impl}: {why}." for impl, why in recommended.unknown]
 
 

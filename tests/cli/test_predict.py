@@ -123,7 +123,7 @@ def test_layers_are_ordered_by_expected_time_with_the_probability_of_each() -> N
 def over_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run over n and m, beside one without a source: 20 µs and 4nmd FLOPs at 10¹¹/s."""
     run = tmp_path_factory.mktemp("sources") / "run"
-    sources = [Case("sdpa.fused", n, 64, 1, kv_len=m) for n in SIZES for m in (256, 64, 1024, 0)]
+    sources = [Case("sdpa.fused", n, 64, 1, kv_len=m) for n in SIZES for m in (256, 64, 128, 1024, 0)]
     write(run, sources)
     file = run / "rows" / "host-1.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -148,7 +148,7 @@ def test_a_source_that_was_not_measured_is_predicted(
     assert out.startswith(f"At n = 512, d = 64, h = 1, batch 1 (forward, source of {m}, float32, cpu, 1 ")
     flops, time = (next(line for line in out.splitlines() if f" {cost} " in line) for cost in ("flops", "time"))
     assert formatting.count(4 * 512 * m * 64) in flops
-    assert ("exact law" in flops) == (m <= 1024)  # beyond the measured sources, the law may end
+    assert ("law, exact at the measured" in flops) == (m <= 1024)  # beyond the measured sources, the law may end
     assert formatting.seconds(2e-5 + 4 * 512 * m * 64 / 1e11) in time
 
 
@@ -168,7 +168,7 @@ def test_without_a_source_the_cases_without_one_are_predicted(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "has kv_len=0,64,256,1024: choose one, such as kv_len=0"),
+        ([], "has kv_len=0,64,128,256,1024: choose one, such as kv_len=0"),
         (["kv_len=-1"], "kv_len=-1"),
     ],
 )

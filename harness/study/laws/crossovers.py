@@ -298,7 +298,7 @@ class _Compared(NamedTuple):
                 for metric in metrics
                 for line in self.lines
             )
-            if all(count.exact for count in counts):
+            if all(count.basis for count in counts):
                 middle = math.log(one.value / other.value)
                 lo = min(middle - reach, -log_distance(one.lo, other.hi))
                 return [CostRatio(n, middle, lo, max(middle + reach, log_distance(other.lo, one.hi)))]

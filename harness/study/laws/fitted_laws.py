@@ -46,7 +46,8 @@ FAR = 2.0
 class Prediction:
     """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured.
 
-    `exact` says whether a determined exact law gives the cost to the last digit.
+    `basis` says what gives one number at a size that was not measured: a law or a claim that is exact at the measured
+    ones. It is empty otherwise.
     """
 
     value: float
@@ -54,7 +55,7 @@ class Prediction:
     hi: float
     measured: bool
     warnings: tuple[str, ...] = ()
-    exact: bool = False
+    basis: str = ""
 
     @property
     def too_uncertain(self) -> bool:
@@ -222,8 +223,11 @@ class _Piece:
             found = predict(*corner)
             costs += [known_costs[corner]] if corner in known_costs else [found.lo, found.hi]
         lo, hi = min(costs), max(costs)
-        is_exact = self.law.exact and self.law.determined and lo == hi and not steps
-        return Prediction(predicted.value, lo, hi, False, (*warnings, *steps), is_exact)
+        basis = ""
+        if self.law.exact and self.law.determined and lo == hi and not steps:
+            origin = "by the layer's claim" if self.fitted.series.declared else "law"
+            basis = f"{origin}, exact at the measured sizes"
+        return Prediction(predicted.value, lo, hi, False, (*warnings, *steps), basis)
 
     def _warnings(self, at: Mapping[str, float]) -> list[str]:
         warnings = []
@@ -268,26 +272,30 @@ class _Piece:
         if is_open:
             return (below, above), ""
         key = self._key(axis)
-        step, offset, is_doubling = _spacing(values)
+        step, offset, ratio = _spacing(values)
         known = f"{abs(offset)} {'more' if offset > 0 else 'less'} than " if offset else ""
-        known += f"{'powers of two times' if is_doubling else 'multiples of'} {step}"
+        known += f"powers of {ratio} times {step}" if ratio else f"multiples of {step}"
         why = f"exact at {known} of {key} only: measure {key}={wanted:g} too, as steps may lie between"
         if is_time:
-            why = why.replace("exact", "measured", 1) if is_doubling and below < wanted < above else ""
-        if is_doubling and (not is_time or any(term.log for term in self.law.terms)):
-            step <<= max(int(wanted - offset) // step, 1).bit_length() - 1
-        lower = (wanted - offset) // step * step + offset
-        upper = wanted if lower == wanted else lower + step
+            why = why.replace("exact", "measured", 1) if ratio and below < wanted < above else ""
+        lower = (wanted - offset) // step * step
+        upper = -((offset - wanted) // step) * step
+        if ratio and (not is_time or any(term.log for term in self.law.terms)):
+            lower, upper = 0, step
+            while upper + offset < wanted:
+                lower, upper = upper, upper * ratio
+        lower, upper = max(lower + offset, 1), upper + offset
         if wanted in (below, above) and not is_time:
-            return (min(max(lower, 1), below), max(upper, above)), ""
+            return (min(lower, below), max(upper, above)), ""
         if upper == wanted or self.fitted.series.declared:
             return (wanted,), ""
-        return (max(lower, 1), upper), why
+        return (lower, upper), why
 
 
-def _spacing(values: Sequence[float]) -> tuple[int, int, bool]:
-    """The step and the offset of values that are `offset + step·k`, and whether each k is a power of two.
+def _spacing(values: Sequence[float]) -> tuple[int, int, int]:
+    """The step and the offset of values that are `offset + step·k`, and the least ratio of neighbours.
 
+    The ratio is 0 unless each k is a power of two. At sizes four times apart, steps at twice them do not show.
     Tokens and one more or less, as 65, 129 and 257, tell nothing of padding: a law in n has taken it in.
     """
     sizes = [int(value) for value in values]
@@ -297,8 +305,8 @@ def _spacing(values: Sequence[float]) -> tuple[int, int, bool]:
         step = math.gcd(*(size - offset for size in sizes)) or 1
         multiples = [(size - offset) // step for size in sizes]
         if all(k > 0 and not k & (k - 1) for k in multiples):
-            return step, offset, True
-    return step, offset % step, False
+            return step, offset, min(larger // k for k, larger in pairwise(multiples))
+    return step, offset % step, 0
 
 
 def _either(below: Prediction, above: Prediction) -> Prediction:

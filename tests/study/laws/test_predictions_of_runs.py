@@ -71,7 +71,7 @@ def test_two_axes_that_vary_only_together_tell_no_law_of_either() -> None:
 def test_a_time_between_sizes_that_double_may_be_that_of_padding_as_a_warning_says() -> None:
     (why,) = law().predict(1000, 256, 8, 1).warnings
     assert why == (
-        "measured at powers of two times 64 of seq_len only: measure seq_len=1000 too, as steps may lie between"
+        "measured at powers of 2 times 64 of seq_len only: measure seq_len=1000 too, as steps may lie between"
     )
 
 
@@ -171,8 +171,8 @@ def test_an_exact_law_is_exact_between_the_measured_sizes_alone(metric: str, n: 
     run = lines(cases, lambda c: 1e-6, lambda c: windowed(c.seq_len))
     found = law("their:Layer", metric, [replace(line, flops=line.peak_bytes) for line in run])
     inside, outside = found.predict(320, 64, 1, 1), found.predict(n, 64, 1, 1)
-    assert (inside.lo, inside.value, inside.hi, inside.exact) == (8 * 320**2,) * 3 + (True,)
-    assert not outside.exact
+    assert (inside.lo, inside.value, inside.hi, inside.basis) == (8 * 320**2,) * 3 + (LAW,)
+    assert not outside.basis
     assert windowed(2048) == outside.lo < windowed(n) < outside.hi
     assert outside.value == pytest.approx(8 * n**2)
     [warning] = outside.warnings
@@ -196,6 +196,8 @@ def test_between_powers_of_two_a_law_with_a_logarithm_predicts_the_values_there(
     assert lo <= said.value <= hi
 
 
+LAW = "law, exact at the measured sizes"
+CLAIM = "by the layer's claim, exact at the measured sizes"
 MEASURED = [(n, d) for n in (64, 128, 192, 512) for d in (64, 128, 192)]
 
 
@@ -213,7 +215,7 @@ def test_tokens_and_one_more_tell_nothing_of_multiples() -> None:
 
     found = memory_at(padded, [(n, 64) for n in (65, 129, 193, 257, 513, 1025)])
     between = found.predict(256, 64, 1, 1)
-    assert not between.exact
+    assert not between.basis
     assert between.lo <= padded(256, 64) <= between.hi
     assert "exact at 1 more than multiples of 64 of seq_len only" in " ".join(between.warnings)
     assert found.predict(385, 64, 1, 1).value == padded(385, 64)
@@ -237,13 +239,13 @@ def test_sizes_that_double_tell_nothing_of_padding_to_a_power_of_two(axis: str, 
 
     at = (192, 64, 1, 1) if axis == "seq_len" else (64, 192, 1, 1)
     said = counts((), False).predict(*at)
-    assert (said.lo, said.hi, said.exact) == (8 * 128 * 64, 8 * 256 * 64, False)
+    assert (said.lo, said.hi, said.basis) == (8 * 128 * 64, 8 * 256 * 64, "")
     assert said.warnings == (
-        f"exact at powers of two times 64 of {axis} only: measure {axis}=192 too, as steps may lie between",
+        f"exact at powers of 2 times 64 of {axis} only: measure {axis}=192 too, as steps may lie between",
     )
     assert counts((192,), False).predict(*at).measured
     # The layer's own formula says that there is no padding. No formula says so of memory.
-    assert counts((), True).predict(*at).exact == (metric == "flops")
+    assert counts((), True).predict(*at).basis == (CLAIM if metric == "flops" else "")
     # Beyond the measured sizes too, the next power of two bounds the cost.
     beyond = counts((), False).predict(*(5 * side if side == 192 else side for side in at))
     assert beyond.lo <= 8 * 1024 * 64 <= beyond.hi
@@ -254,8 +256,8 @@ def test_sizes_that_double_and_some_more_tell_nothing_of_padding_to_a_power_of_t
     found = memory_at(lambda n, d: 8 * power(n), [(n + more, 64) for n in (64, 128, 256, 512)])
     said = found.predict(192 + more, 64, 1, 1)
     assert said.lo <= 8 * power(192 + more) <= said.hi
-    assert not said.exact
-    assert f"exact at {words} than powers of two times 64 of seq_len only" in " ".join(said.warnings)
+    assert not said.basis
+    assert f"exact at {words} than powers of 2 times 64 of seq_len only" in " ".join(said.warnings)
 
 
 def blocks(size: int, of: int) -> int:
@@ -266,12 +268,17 @@ def blocks(size: int, of: int) -> int:
 @pytest.mark.parametrize(
     ("cost", "written", "lengths", "n", "known_as"),
     [
-        # Padding to blocks of 128 is in the term in n: n² + 127 n at one more than powers of two times 128.
-        (lambda n: n * blocks(n, 128), "n² + 127 n", (129, 257, 513, 1025), 600, "1 more than powers of two times 128"),
-        (lambda n: n * blocks(n, 128), "n² + n", (127, 255, 511, 1023), 520, "1 less than powers of two times 128"),
+        # Padding to blocks of 128 is in the term in n: n² + 127 n at one more than powers of 2 times 128.
+        (lambda n: n * blocks(n, 128), "n² + 127 n", (129, 257, 513, 1025), 600, "1 more than powers of 2 times 128"),
+        (lambda n: n * blocks(n, 128), "n² + n", (127, 255, 511, 1023), 520, "1 less than powers of 2 times 128"),
         (lambda n: n * blocks(n, 128), "n² + 127 n", (129, 385, 641, 897), 600, "129 more than multiples of 256"),
         # The next power of two is 2 n − 2 here, and the sizes lie a factor of four apart.
-        (lambda n: 8 * power(n), "16 n − 16", (65, 257, 1025), 449, "1 more than powers of two times 64"),
+        (lambda n: 8 * power(n), "16 n − 16", (65, 257, 1025), 449, "1 more than powers of 4 times 64"),
+        # Powers of four leave the same remainder by 48: 96, 288 and 1,056 tokens are n + 32 each, but 128 are 144.
+        (lambda n: 8 * blocks(n, 48), "8 n + 256", (64, 256, 1024), 128, "powers of 4 times 64"),
+        # These sizes are squares, and the next one after 128 is 144. Twice a square is none.
+        (lambda n: 8 * (math.isqrt(n - 1) + 1) ** 2, "8 n", (64, 256, 1024), 128, "powers of 4 times 64"),
+        (lambda n: 8 * (math.isqrt(n - 1) + 1) ** 2, "8 n", (64, 256, 4096), 512, "powers of 4 times 64"),
     ],
 )
 def test_padding_that_a_law_has_taken_in_is_within_its_interval(
@@ -280,7 +287,7 @@ def test_padding_that_a_law_has_taken_in_is_within_its_interval(
     found = memory_at(lambda n, d: cost(n), [(length, 64) for length in lengths])
     assert (str(found.law), found.law.determined) == (written, True)
     said = found.predict(n, 64, 1, 1)
-    assert not said.exact
+    assert not said.basis
     assert said.lo <= cost(n) <= said.hi
     assert f"exact at {known_as} of seq_len only: measure seq_len={n} too" in " ".join(said.warnings)
 
@@ -289,7 +296,7 @@ def test_padding_of_the_width_that_a_law_has_taken_in_is_within_its_interval() -
     found = memory_at(lambda n, d: n * d * blocks(d, 64), [(n, d) for n in (64, 128, 257) for d in (72, 136, 264)])
     assert (str(found.law), found.law.determined) == ("n·d² + 56 n·d", True)
     said = found.predict(64, 100, 1, 1)
-    assert (said.lo, said.hi, said.exact) == (64 * 72 * 128, 64 * 136 * 192, False)
+    assert (said.lo, said.hi, said.basis) == (64 * 72 * 128, 64 * 136 * 192, "")
     assert said.lo <= 64 * 100 * blocks(100, 64) <= said.hi
     assert found.predict(64, 520, 1, 1).value == 64 * 520 * blocks(520, 64)
 
@@ -335,7 +342,7 @@ def test_between_multiples_of_the_measured_sizes_common_divisor_steps_may_hide(
     assert str(found.law) == written
     assert found.law.determined
     said = found.predict(*at, 1, 1)
-    assert (said.lo, said.hi, said.exact) == (lo, hi, False)
+    assert (said.lo, said.hi, said.basis) == (lo, hi, "")
     assert said.lo <= cost(*at) <= said.hi
     key, value = only, dict(zip(("seq_len", "d_model"), at, strict=True))[only]
     advice = f"measure {key}={value} too, as steps may lie between"
@@ -355,21 +362,21 @@ def test_steps_of_counts_that_have_no_exact_law_are_within_the_interval() -> Non
 
 def test_an_exact_law_is_known_at_multiples_of_the_common_divisor_alone_even_if_it_is_constant() -> None:
     steps = memory_at(lambda n, d: 1000 * (n // 64)).predict(256, 64, 1, 1)
-    assert (steps.lo, steps.value, steps.hi, steps.exact, steps.warnings) == (4000, 4000, 4000, True, ())
+    assert (steps.lo, steps.value, steps.hi, steps.basis, steps.warnings) == (4000, 4000, 4000, LAW, ())
     # Elsewhere, padding takes 2,000 more.
     copied = memory_at(lambda n, d: 7000 + 2000 * (n % 64 > 0))
-    assert copied.predict(320, 64, 1, 1).exact
+    assert copied.predict(320, 64, 1, 1).basis == LAW
     other = copied.predict(100, 64, 1, 1)
-    assert (other.value, other.exact) == (7000, False)
+    assert (other.value, other.basis) == (7000, "")
     assert other.warnings == (
         "exact at multiples of 64 of seq_len only: measure seq_len=100 too, as steps may lie between",
     )
     doubled = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128, 256)]).predict(100, 64, 1, 1)
-    assert (doubled.lo, doubled.hi, doubled.exact) == (7000, 7000, False)
+    assert (doubled.lo, doubled.hi, doubled.basis) == (7000, 7000, "")
     constant = memory_at(lambda n, d: 7000, [(n, d) for n in (64, 128, 257) for d in (64, 96, 129)]).predict(
         100, 100, 1, 1
     )
-    assert (constant.lo, constant.hi, constant.exact, constant.warnings) == (7000, 7000, True, ())
+    assert (constant.lo, constant.hi, constant.basis, constant.warnings) == (7000, 7000, LAW, ())
     odd = memory_at(lambda n, d: 8 * n * d, [(n, d) for n in (64, 128, 257) for d in (64, 96, 129)])
     assert odd.predict(100, 100, 1, 1).lo == 8 * 100 * 100 == odd.predict(100, 100, 1, 1).hi
 
@@ -387,12 +394,12 @@ def test_an_undetermined_law_of_exact_costs_is_known_where_it_was_measured_alone
     assert found.law.exact
     assert not found.law.determined
     said = found.predict(96, 64, 1, 1)
-    assert (said.lo, said.hi, said.exact) == (24 * 64**2, 24 * 128**2, False)
+    assert (said.lo, said.hi, said.basis) == (24 * 64**2, 24 * 128**2, "")
     assert kind(found, said) == "predicted"
     constant = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128)])
     assert kind(constant, constant.predict(96, 64, 1, 1)) == "predicted"
     three = memory_at(lambda n, d: 7000, [(n, 64) for n in (64, 128, 257)])
-    assert kind(three, three.predict(96, 64, 1, 1)) == "exact law"
+    assert kind(three, three.predict(96, 64, 1, 1)) == LAW
 
 
 def test_an_undetermined_law_of_flops_has_an_interval_beyond_the_measured_sizes() -> None:
