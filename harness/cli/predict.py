@@ -13,7 +13,6 @@ from rich.console import Console
 from harness.core.config.key_value_options import Key, bytes_in, read_keys, whole
 from harness.core.model import formatting
 from harness.core.model.errors import UsageError, notify
-from harness.core.model.formatting import BYTE_UNITS, NumberText
 from harness.core.model.sweep_axes import SETTINGS
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import read_run_directory
@@ -34,7 +33,9 @@ _KEYS = (
     *(Key(name) for name in SETTINGS if name != "kv_len"),
     Key("kv_len", whole, least=0),
 )
-_MEMORY = Key("memory", bytes_in, most=2**63, takes=f"bytes from 1 on, or a number with {', '.join(BYTE_UNITS)}")
+_MEMORY = Key(
+    "memory", bytes_in, most=2**63, takes=f"bytes from 1 on, or a number with {', '.join(formatting.BYTE_UNITS)}"
+)
 
 
 def _read(
@@ -189,7 +190,7 @@ def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | 
     return text + [f"Left out: {impl}: {why}." for impl, why in recommended.unknown]
 
 
-def _between(cost: Prediction, shown: NumberText) -> str:
+def _between(cost: Prediction, shown: formatting.NumberText) -> str:
     if cost.too_uncertain:
         return _TOO_UNCERTAIN
     return "one trial" if cost.hi == math.inf else f"{shown(cost.lo)} to {shown(cost.hi)}"

@@ -24,7 +24,6 @@ from harness.core.model.errors import UsageError, did_you_mean, notify
 from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of, without, without_defaults
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case, device_kind
 from harness.core.results import row_files
-from harness.core.results.row_files import StoredRow
 
 from .executor import Executor
 from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
@@ -310,7 +309,7 @@ class Session:
         past: ResumeState | None = None,
         grow: str | None = None,
         order: int = 0,
-        first: Sequence[StoredRow] = (),
+        first: Sequence[row_files.StoredRow] = (),
         expected: ExpectedTime | None = None,
     ) -> Scheduler:
         """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""

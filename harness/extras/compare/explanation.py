@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core.model import formatting
-from harness.core.model.formatting import NumberText
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
 from harness.study.report.document import Section, Sentence, Table
@@ -282,6 +281,6 @@ def _both(was: int, now: int) -> str:
     return f"{was:,} → {now:,}" if was != now else f"{was:,}"
 
 
-def _change(was: int, now: int, text: NumberText) -> str:
+def _change(was: int, now: int, text: formatting.NumberText) -> str:
     """`+12` or `−12`; `=` for no change."""
     return "=" if was == now else f"{'+' if now > was else '−'}{text(abs(now - was))}"

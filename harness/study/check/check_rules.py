@@ -185,10 +185,12 @@ def judge_claim(was: ClaimKept, now: ClaimKept | None) -> Finding:
 def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:
     """Map a metric to the change of its exponents, as in `; its exponent in n 1.00 → 2.00`.
 
-    Only exponents that differ as printed are mentioned.
+    Only exponents of determined laws that differ as printed are mentioned.
     """
     changes: dict[str, str] = {}
     for metric in was.keys() & now.keys():
+        if not (was[metric].determined and now[metric].determined):
+            continue
         for axis in was[metric].axes:
             before, after = was[metric].exponent(axis), now[metric].exponent(axis)
             texts = [signed_exponent(exponent.value) for exponent in (before, after) if exponent]
@@ -215,7 +217,7 @@ def judge_law(
 
     All cases that the cost model covers were measured again. If `now` is None, the only outcome is `unmeasured`.
     `judge_exponent` explains `grown` and, for each axis, `eased(axis)`. A time is judged only if both its cost models
-    are determined.
+    are determined, and an exact cost without them only if the intervals of its exponents are apart.
     """
     metric = name.what
     if now is None:
@@ -232,13 +234,14 @@ def judge_law(
         verdict, why = finding
         if is_time and after and verdict is Verdict.WORSE and after.lo <= max(_growth(was.law, axis)):
             verdict, why = Verdict.UNDECIDED, f"its fastest term takes more, or the others less: the law was {was.law}"
-        if vague and (is_time or why == _EASED):
+        is_open = before and after and before.lo <= after.hi and after.lo <= before.hi
+        if vague and (is_time or why == _EASED or (is_open and verdict is not Verdict.EQUIVALENT)):
             verdict, why = Verdict.UNDECIDED, f"the law of {metric} is not determined {vague[0]}"
         elif not (vague or is_time or verdict is Verdict.WORSE) and _growth(now.law, axis) > _growth(was.law, axis):
             verdict, why = Verdict.WORSE, f"it changes its scaling: the law was {was.law}, is {now.law}"
         quantity, texts = f"exponent of {metric} in {axis}", (exponent_text(before), exponent_text(after))
         if verdict is not Verdict.EQUIVALENT and not why:
-            laws = f"; the law was {was.law}, is {now.law}" if was.law != now.law else ""
+            laws = f"; the law was {was.law}, is {now.law}" if was.law != now.law and not vague else ""
             why = f"{quantity} {texts[0]} → {texts[1]}{laws}"
         yield Outcome(name.subject, quantity, verdict, *texts, f"{why}{note}" if why else "")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.core.model import formatting
-from harness.core.model.formatting import NumberText
 from harness.core.results.columns import CaseResult
 from harness.study.laws.roofline import WIDEST
 from impls.registry import IMPLS
@@ -47,7 +46,11 @@ def size_axis(sizes: Iterable[float], title: str = "sequence length n") -> Axis:
 
 
 def value_axis(
-    values: Collection[float], text: NumberText, title: str = "", room: float = ROOM, ladders: Ladders = DECIMAL
+    values: Collection[float],
+    text: formatting.NumberText,
+    title: str = "",
+    room: float = ROOM,
+    ladders: Ladders = DECIMAL,
 ) -> Axis:
     """An axis that contains all `values`, with the ticks of the densest ladder that is not too dense."""
     lo, hi = min(values) / room, max(values) * room

@@ -96,6 +96,25 @@ def test_less_memory_that_grows_faster_changes_its_scaling(
     assert outcomes["peak memory"].verdict.outcome == "improved"
 
 
+@pytest.mark.parametrize("now", [(2, 5, 3, 5), (2, 2, 2, 4), (5, 5, 5, 8), (9, 12, 17, 23)])
+def test_of_an_undetermined_law_no_exponent_is_judged_that_may_be_as_before(now: tuple[int, ...]) -> None:
+    cases = [Case("rnn.torch", n, 32, 1) for n in (64, 128, 256, 512)]
+
+    def of(depths: tuple[int, ...]) -> Baseline:
+        measured = [
+            replace(line, depth=depth)
+            for line, depth in zip(lines(cases, attention_time, CONSTANT_TOO), depths, strict=True)
+        ]
+        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+
+    was = of((5, 5, 5, 5))
+    outcomes = [one for one in judge_baseline(was, of(now), cases, timed=False) if "depth" in one.quantity]
+    grown = [one.verdict.outcome for one in outcomes if one.quantity == "depth"]
+    assert grown.count("regression") == sum(depth > 5 for depth in now)
+    assert [one.verdict.outcome for one in outcomes if one.quantity == "exponent of depth in n"] == ["undecided"]
+    assert not any("its exponent" in one.reason or ", is " in one.reason for one in outcomes)
+
+
 def test_one_operation_more_is_a_regression_and_one_less_an_improvement() -> None:
     assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=15))] == ["regression"] * 3
     assert [one.verdict.outcome for one in wanting(baseline(), changed(ops=13))] == ["improved"] * 3

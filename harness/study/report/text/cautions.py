@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.core.config.machine import Machine, clock_advice, gpu_state_of, lock_advice, part
 from harness.core.model import formatting
-from harness.core.model.formatting import printable
 from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.sweep_axes import AXES, GROWING, SIZES, Case
 from harness.core.results.columns import CaseResult
@@ -200,7 +199,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
     text = []
     for kind, is_concerned in concerns.items():
         if alike := [*filter(is_concerned, lines)]:
-            why = f": {printable(alike[0].suspect or '')}" if kind == "suspect" else ""
+            why = f": {formatting.printable(alike[0].suspect or '')}" if kind == "suspect" else ""
             text.append(f"{formatting.counted(len(alike), 'case')} {kind} ({_cases(alike[:1])}{why})")
     text += ["speeds above the machine's peak"] if above_roof else []
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
