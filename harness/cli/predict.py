@@ -153,7 +153,7 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
         rows.append((layer.impl, value, between, share, needs, kind))
     columns = {"impl": "layer", "time": "n", "between": "n", "P(fastest)": "n", "memory": "n", "": ""}
     table = Table(columns, rows, title="by expected time" if len(rows) > 1 else "").without_empty("P(fastest)")
-    warnings = (f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items())
+    warnings = [f"{', '.join(impls)}: {warning}" for warning, impls in impls_of.items()]
     return [*_recommended(recommended, where, memory), table, *warnings, *recommended.unlike]
 
 
