@@ -62,7 +62,7 @@ class Observation(NamedTuple):
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`: see `PackedWeights`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
-    - `written`: knows whether it did so in memory that is not torch's.
+    - `by_arrays`: whether it did so by arrays of another library, such as numpy, whose memory torch does not count.
     - `is_read_by_python`: see `Depth`.
     """
 
@@ -71,7 +71,7 @@ class Observation(NamedTuple):
     facts: Answer
     packed_bytes: int | None
     past_torch: bool
-    written: UntrackedWrites
+    by_arrays: bool
     is_read_by_python: bool
 
 
@@ -130,7 +130,7 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
         return padded, lengths
 
     def note_outside(*_: Any, **__: Any) -> None:
-        storages.is_read_outside = True
+        storages.is_read_outside = storages.has_arrays = True
 
     def note_numbers(tensor: Tensor) -> None:
         is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
@@ -171,8 +171,7 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
     written = UntrackedWrites(storages)
     fallback = Fallback()
     packed = PackedWeights()
-    counts = (flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add)
-    seen = observe_call(work, storages, counts)
+    seen = observe_call(work, storages, [flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add])
     work_done, full = flops.work or (None, None)
     read_bytes, moved_bytes, output_bytes = traffic.totals(seen.outputs)
     read_bytes += packed.bytes() or 0
@@ -190,7 +189,8 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, written, depth.is_read_by_python)
+    by_arrays = past_torch and storages.has_arrays
+    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, by_arrays, depth.is_read_by_python)
 
 
 # A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
@@ -434,8 +434,8 @@ def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> It
         yield f"peak_bytes, first_call_bytes: {unlike or _UNLIKE_CALLS}"
     elif why_uncounted:
         yield f"peak_bytes: {why_uncounted}, which does not count"
-    elif seen and seen.past_torch and seen.written.somebody_elses:
-        yield "peak_bytes: memory that torch has not allocated is a part of it, as numpy's is"
+    elif seen and seen.by_arrays:
+        yield "peak_bytes: arrays of another library, as of numpy, take part in the call, and torch does not count them"
     elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
         yield (
             "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "

@@ -258,15 +258,12 @@ class Fallback:
 
     def add(self, operation: Operation) -> None:
         """Inspect one operation."""
-        if operation.traits.name == _MATH_ALONE and _faster_allowed(operation.args[0].device.type):
+        if operation.traits.name != _MATH_ALONE:
+            return
+        backends = torch.backends.cuda  # as `sdpa_kernel` sets them; the CPU has only flash
+        of_gpus = backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()
+        if backends.flash_sdp_enabled() or (of_gpus and not operation.args[0].is_cpu):
             self.reason = "scaled_dot_product_attention fell back to math, which materialises the scores"
-
-
-def _faster_allowed(device: str) -> bool:
-    """Return whether a backend other than math is enabled, as `sdpa_kernel` sets it. The CPU has only flash."""
-    backends = torch.backends.cuda
-    of_gpus = backends.mem_efficient_sdp_enabled() or backends.cudnn_sdp_enabled()
-    return backends.flash_sdp_enabled() or (device != "cpu" and of_gpus)
 
 
 class PackedWeights:
@@ -277,10 +274,7 @@ class PackedWeights:
 
     def add(self, operation: Operation) -> None:
         """Note the objects among the operation's arguments."""
-        parts = [*operation.args, *operation.kwargs.values()]
-        for part in parts:  # the list grows
-            if isinstance(part, list):
-                parts += part
+        parts = tree_leaves([operation.args, operation.kwargs])
         # Each dispatch wraps an object anew. Its hash is the address of what is wrapped.
         self._objects |= {hash(part): part for part in parts if isinstance(part, torch.ScriptObject)}
 

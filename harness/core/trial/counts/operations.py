@@ -138,6 +138,7 @@ class Storages:
 
     def __init__(self) -> None:
         self.is_read_outside = False
+        self.has_arrays = False  # of another library, as of numpy: made from a tensor, or a tensor from one of them
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.sized_by_data: set[int] = set()
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
@@ -412,14 +413,13 @@ class UntrackedWrites:
     What existed before may have any content. A new storage that no operation created, and that is freed again, was made
     outside.
     Python computes with a fraction that the call has computed. It may do so if a tensor of several numbers follows on
-    numbers that left, unless they are whole and existed before. `somebody_elses`: memory not of torch entered the call.
+    numbers that left, unless they are whole and existed before.
     """
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
         self._made: set[int] = set()
         self._read: set[int] = set()
-        self.somebody_elses = False
 
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""
@@ -435,7 +435,7 @@ class UntrackedWrites:
             if out.untyped_storage().resizable():
                 self._made.add(self._storages.key(out))
             else:
-                self.somebody_elses = True
+                self._storages.has_arrays = True
         if operation.traits.leaves_unwritten:
             self._storages.unwritten |= operation.fresh
             if operation.fresh and "empty" in operation.traits.name:

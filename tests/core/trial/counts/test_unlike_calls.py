@@ -55,12 +55,17 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         # The workspace is never there twice.
         ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
-        ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None}),
+        ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None, "peak_bytes": None}),
+        # The table of pairs is numpy's alone.
+        ("OuterByNumpy", "forward", {"flops": None, "peak_bytes": None, "transient_bytes": None}),
+        ("OuterByDlpack", "forward", {"flops": None, "peak_bytes": None}),
+        ("OuterByArray", "train", {"flops": None, "peak_bytes": None, "saved_bytes": None}),
         ("ByList", "forward", {"flops": None, "depth": None, "min_bytes": None}),
         ("ByNumbers", "forward", {"flops": None, "depth": None}),
-        ("ScaledByItem", "forward", {"flops": 2 * N * D * D, "depth": None}),
+        # The product and its quotient, and the divisor in double and in single precision.
+        ("ScaledByItem", "forward", {"flops": 2 * N * D * D, "depth": None, "peak_bytes": 2 * X + 8 + FLOAT}),
         ("OrderedByList", "forward", {"flops": None, "depth": None}),
-        ("ByDlpack", "forward", {"flops": None, "depth": None}),
+        ("ByDlpack", "forward", {"flops": None, "depth": None, "peak_bytes": None}),
         ("ReadsItsLengths", "forward", {"flops": 2 * N * D * D, "depth": 3}),  # |x|, compare, any
         ("FillsWithTrue", "forward", {"depth": 5}),  # compare, convert, add, fill; the product with the mask
         ("ShapedAfter", "forward", {"depth": 2}),
@@ -78,7 +83,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("ProductsOfPrefixes", "train", {"flops": 6 * N * D * D, "ops": None, "depth": None, "min_bytes": None}),
         # Moved: the rows and their gradient, twice. Read: x, w, the output's gradient, the order. Outputs: y, dx, dw.
         ("OtherOrder", "train", {"min_bytes": 4 * X + 2 * X + W + 8 * N + 2 * X + W, "read_bytes": 2 * X + W + 8 * N}),
-        ("ReadsWholeNumbers", "forward", {"ops": 3}),  # a view, the product, and a view
+        ("ReadsWholeNumbers", "forward", {"ops": 3, "peak_bytes": X}),  # a view, the product, and a view
     ],
 )
 def test_a_fact_is_right_or_unknown(runner: Executor, layer: str, mode: str, right: dict[str, int | None]) -> None:

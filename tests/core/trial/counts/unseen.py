@@ -41,7 +41,7 @@ class WrittenByHand(OwnLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.empty_like(x)
-        y.detach().numpy()[:] = x.detach().numpy()
+        ctypes.memmove(y.data_ptr(), x.data_ptr(), x.nbytes)
         return self.mix(y)
 
 
