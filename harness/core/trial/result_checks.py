@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from harness.core.layers.layer_lookup import is_foreign, load_class
+from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
@@ -131,8 +131,12 @@ def _widened(value: Any) -> Any:
 def in_float64(case: Case, draws: bool = False) -> Iterator[None]:
     """Run a reference, uncompiled, in `InFloat64` unless the layer is the harness's own and draws no numbers."""
     # A layer that is asked for float64 shall compute in it, unless it is an approximation.
-    is_exact = case.dtype == "float64" and not layer_protocol.allowed_error(load_class(case.impl))
-    mode = InFloat64(getattr(torch, case.dtype), is_exact) if draws or is_foreign(case.impl) else nullcontext()
+    is_exact = case.dtype == "float64" and not layer_protocol.allowed_error(layer_lookup.load_class(case.impl))
+    mode = (
+        InFloat64(getattr(torch, case.dtype), is_exact)
+        if draws or layer_lookup.is_foreign(case.impl)
+        else nullcontext()
+    )
     with uncompiled_calls(), mode:
         yield
 
