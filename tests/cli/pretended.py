@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from harness.core.layers.layer_lookup import Layer
 from harness.core.model.case_grid import grid
 from harness.core.model.sweep_axes import Case
 from harness.core.results.stored_run import StoredRun, read_run_directory
@@ -48,7 +50,7 @@ class PretendedRunner(Executor):
         if case is None:
             return _MACHINE["torch"]
         if purpose == "describe":
-            found = {"family": "own", "has_heads": True, "files": {}}
+            found = asdict(Layer(has_heads=True))
             return found if case.impl == "own:Layer" else {"status": "error", "reason": "absent"}
         if purpose == "verify" and case.dtype == "float64":
             return {"status": "incorrect", "reason": "off by\na lot"}

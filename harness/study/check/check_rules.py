@@ -185,15 +185,13 @@ def judge_claim(was: ClaimKept, now: ClaimKept | None) -> Finding:
 def growth(was: Mapping[str, LawKept], now: Mapping[str, LawKept]) -> dict[str, str]:
     """Map a metric to the change of its exponents, as in `; its exponent in n 1.00 → 2.00`.
 
-    Only exponents of determined laws that differ as printed are mentioned.
+    Only exponents that differ as printed are mentioned. That of an undetermined law is a question mark.
     """
     changes: dict[str, str] = {}
     for metric in was.keys() & now.keys():
-        if not (was[metric].determined and now[metric].determined):
-            continue
         for axis in was[metric].axes:
-            before, after = was[metric].exponent(axis), now[metric].exponent(axis)
-            texts = [signed_exponent(exponent.value) for exponent in (before, after) if exponent]
+            sides = [(law, law.exponent(axis)) for law in (was[metric], now[metric])]
+            texts = [signed_exponent(of.value) if law.determined else "?" for law, of in sides if of]
             if len(set(texts)) == 2:
                 changes[metric] = f"{changes.get(metric, '')}; its exponent in {axis} {' → '.join(texts)}"
     return changes
