@@ -44,9 +44,9 @@ import torch
 
 from harness.core.model.sweep_axes import Case
 from harness.core.stats.estimate import value_of_trial
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.timing import cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.workload import build
 
 TURNS = int(os.environ.get("HARNESS_BENCH_TURNS", "7"))

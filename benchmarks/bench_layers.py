@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from benchmarks.bare import WRAPPED
 from benchmarks.paired import ratio
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.workload import Workload, build
 
 D, H = 256, 8

@@ -2,19 +2,22 @@
 
 The function `_x_y` adds the options of the command `x-y` to a parser. Its docstring is the text of its `--help`, where
 the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the module of each command.
+
+Options that several commands have are first, with the forms that mean the same, and forms of other tools that get a
+hint. Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
 
 import argparse
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from harness.core.model.errors import UsageError
-from harness.core.model.extra_tables import entries, referenced
-from harness.core.model.sweep_axes import AXES, SETTINGS
+from harness.core.model.extra_tables import Out, entries, referenced
+from harness.core.model.sweep_axes import AXES, LETTERS, SETTINGS
 
-from . import option_forms as forms
 from .commands import COMMANDS
 
 # The keys of `predict` and `recommend` beside their own.
@@ -29,6 +32,87 @@ _FILLED = {
     "AXES": "\n  ".join(f"{axis.name + '=' + ('|'.join(axis.values) or '…'):<39}{axis.help}" for axis in AXES.values()),
     "SIZES": _SIZES,
 }
+# A path that Hydra's grammar reads as it is: neither a number nor null.
+_PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
+# A name, `=` and a value, of which two or all are arguments of their own.
+_APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
+
+
+def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help=what)
+
+
+def add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
+    parser.add_argument(dest, nargs="*", metavar="key=value", help=help)
+
+
+def add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
+    add_keys(parser, "overrides", help)
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
+
+
+def add_out(
+    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+) -> None:
+    """Add `-o`, `--out`. The key `out=` is the same."""
+    help = f"{help}; or out={metavar}"
+    parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
+
+
+def add_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per outcome")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome as JSON")
+
+
+def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with flags for the keys `out=` and `baseline=`, for commands that have a flag only."""
+    outs = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
+    out = COMMANDS[command].out
+    if out is not None and len(outs) > 1:
+        raise UsageError(f"{outs[0]} {outs[-1]}: out is given twice")
+    if out is Out.FLAG and "out=" in arguments:
+        raise UsageError("out=: name a file or a directory")
+    keys = [*(["out="] if out is Out.FLAG else []), *(["baseline="] if command == "report" else [])]
+    return [f"--{text}" if text.startswith(tuple(keys)) else text for text in arguments]
+
+
+def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
+    """The options with the key `out=` for the flag `--out`, for commands that have keys."""
+    out = COMMANDS[command].out
+    if out is Out.OVERRIDE and options.out is not None:
+        # Only backslashes before a quote are special to Hydra.
+        escaped = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), options.out)
+        plain = _PLAIN_PATH.fullmatch(options.out)
+        options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
+    elif out is Out.KEY and options.out is not None:
+        options.keys.append(f"out={options.out}")
+    return options
+
+
+def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
+    if apart := _APART.search("\0".join(arguments)):
+        raise UsageError(f"write {apart[1]}={apart[2] or apart[3]}, without spaces around '='")
+    for index, text in enumerate(arguments):
+        flag, equals, value = text.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if not flag.startswith("--") or flag in parser._option_string_actions or name not in _settings():
+            continue
+        if not equals:
+            following = [*arguments[index + 1 : index + 2], "…"][0]
+            value = "…" if following.startswith("-") else following
+        raise UsageError(f"{flag} is not a flag: write {name}={value}")
+
+
+def _settings() -> list[str]:
+    from harness.core.config.schema import keys  # slow to load, and only mistakes need it
+
+    return [*AXES, *LETTERS, *keys(for_sweep=True)]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,8 +149,8 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     Raises UsageError for invalid arguments. Ends the process after `--help`.
     """
     parser = parser_of(command)
-    forms.check_spelling(arguments, parser)
-    return forms.with_output_key(command, parser.parse_intermixed_args(forms.with_output_flag(command, arguments)))
+    check_spelling(arguments, parser)
+    return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
 
 
 def _sweep(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +189,8 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done; 2 usage error; 3 some case is incorrect, in error, killed or unfinished; 130 interrupted
     --dry-run exits with 3 too, if a case is known to fail
     """
-    forms.add_overrides(parser)
-    forms.add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
+    add_overrides(parser)
+    add_out(parser, "a new directory, or a run to continue; default: results/<time>", kind=str)
     parser.add_argument("--dry-run", action="store_true", help="print the grid and the expected time; time nothing")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --dry-run: list every case")
     parser.add_argument("--cfg", action="store_true", help="print the composed configuration; measure nothing")
@@ -115,7 +199,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", choices=("ncu", "nsys", "torch"), help="profile three calls of one case instead; measure nothing"
     )
-    forms.add_open(parser)
+    add_open(parser)
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
@@ -128,11 +212,11 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error
     """
-    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    forms.add_out(parser, "where to write; default: into the run")
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_out(parser, "where to write; default: into the run")
     parser.add_argument("--no-plots", action="store_true", help="write only tables and reports, which saves seconds")
     parser.add_argument("--baseline", metavar="LAYER", help="give times relative to this layer too")
-    forms.add_open(parser)
+    add_open(parser)
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +260,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error; 3 some case failed
     """
-    forms.add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
+    add_overrides(parser, "the axes of sweep, such as impl=… dtype=…")
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
 
 
@@ -191,7 +275,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0, whatever the progress; 2 usage error, or a directory that is not a run
     """
-    forms.add_run(parser)
+    add_run(parser)
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -207,8 +291,8 @@ def _predict(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or the run allows no prediction at any of the sizes
     """
-    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    forms.add_keys(parser)
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_keys(parser)
 
 
 def _recommend(parser: argparse.ArgumentParser) -> None:
@@ -224,8 +308,8 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or no layer fits
     """
-    forms.add_run(parser, "a run's directory, or a pytest-benchmark JSON")
-    forms.add_keys(parser)
+    add_run(parser, "a run's directory, or a pytest-benchmark JSON")
+    add_keys(parser)
 
 
 def _baseline(parser: argparse.ArgumentParser) -> None:
@@ -241,8 +325,8 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
 
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
-    forms.add_run(parser)
-    forms.add_out(parser, "where to write; default: standard output", "FILE")
+    add_run(parser)
+    add_out(parser, "where to write; default: standard output", "FILE")
     parser.set_defaults(known_bad=())
 
 
@@ -276,7 +360,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
     measured; 130 interrupted
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a file that `python -m harness baseline` wrote")
-    forms.add_keys(parser, "overrides")
-    forms.add_out(parser, "keep the new measurement here, as a run", kind=str)
+    add_keys(parser, "overrides")
+    add_out(parser, "keep the new measurement here, as a run", kind=str)
     parser.add_argument("--exact", action="store_true", help="check only what repeats exactly, and time nothing")
-    forms.add_outputs(parser)
+    add_outputs(parser)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.commands import COMMANDS
-from harness.cli.option_forms import with_output_flag
-from harness.cli.parsers import parse_options
+from harness.cli.parsers import parse_options, with_output_flag
 from harness.core.config import compose
 from harness.core.config.key_value_options import Key, read_keys
 from harness.core.model.errors import UsageError

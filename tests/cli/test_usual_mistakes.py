@@ -20,7 +20,7 @@ from harness.core.model.sweep_axes import OWN_ENVIRONMENT
 from harness.core.results.run_directory import check_new
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
-from harness.core.trial.device import INSTALL
+from harness.core.trial.device_kinds import TorchDevice, XpuDevice
 from harness.study.laws.predict import laws_requested
 
 POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
@@ -192,9 +192,13 @@ def test_a_directory_that_root_cannot_write_to_either_is_refused_before_anything
             "device=cuda: torch sees no CUDA device here; check the driver by 'nvidia-smi', and the variable "
             "CUDA_VISIBLE_DEVICES, or type 'device=cpu'",
         ),
-        ("cuda", INSTALL["cuda"], f"device=cuda: torch sees no CUDA device here; {INSTALL['cuda']}"),
+        ("cuda", TorchDevice.install, f"device=cuda: torch sees no CUDA device here; {TorchDevice.install}"),
         ("mps", None, "device=mps: torch sees no MPS device here; type 'device=cpu'"),
-        ("xpu", INSTALL["xpu"], f"device=xpu: torch sees no XPU device here; {INSTALL['xpu']}; type 'device=cpu'"),
+        (
+            "xpu",
+            XpuDevice.install,
+            f"device=xpu: torch sees no XPU device here; {XpuDevice.install}; type 'device=cpu'",
+        ),
     ],
 )
 def test_a_gpu_that_torch_cannot_use_is_told_from_another_build_of_torch(

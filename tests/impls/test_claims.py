@@ -18,8 +18,8 @@ from harness.core.model.own_axes import (
 )
 from harness.core.model.polynomial import parse
 from harness.core.model.sweep_axes import Case
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.counts.collect import Observation, collect_metrics, trace_call
-from harness.core.trial.device import allocator_peak
 from harness.core.trial.workload import build
 from harness.study.claims.claim_rules import CONFIRMED, judge_memory
 from impls.registry import IMPLS

@@ -19,7 +19,7 @@ from syrupy import SnapshotAssertion
 
 from harness.cli.commands import COMMANDS, main
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import INSTALL
+from harness.core.trial.device_kinds import TorchDevice
 from harness.study.check.baseline import write_baseline
 
 pytestmark = pytest.mark.usefixtures("forked_servers")
@@ -221,7 +221,7 @@ def _short(text: str) -> str:
     Arguments that are long on purpose get an ellipsis.
     """
     text = re.sub("fatal: .*", "GIT'S MESSAGE", text)
-    text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {INSTALL['cuda']}", ""))
+    text = re.sub(r"and \d+ more", "and N more", text.replace(f"; {TorchDevice.install}", ""))
     for long in (DIGITS, LETTERS, "word " * 129):
         text = text.replace(long, f"{long[:8]}…")
     return text.rstrip("\n").replace("\n", "\\n")

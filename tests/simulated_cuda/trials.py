@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from harness.core.model.sweep_axes import Case
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.counts.collect import collect_metrics
 from harness.core.trial.counts.operations import Observer
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.timing.cuda import sample_cuda
-from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.timing.timed_trial import measure_time, take_turns
 from harness.core.trial.workload import build
 

@@ -15,7 +15,7 @@ from core.trial.timing.cuda.simulated_gpu import Kernel
 from simulated_cuda import process
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.timing.device_kinds import FLUSH_FACTOR
+from harness.core.trial.device_kinds import FLUSH_FACTOR
 from harness.core.trial.workload import build
 
 # Which lines a cache keeps settles within some dozens of calls. A hot batch has more.

@@ -16,7 +16,8 @@ import torch
 
 from harness.core.model.sweep_axes import Case
 
-from .device import WAITS, free_memory, module_of
+from .device import WAITS
+from .device_kinds import GPU_KINDS
 from .sandbox import Answer
 from .workload import Call, Unsupported, exact_float32
 
@@ -251,17 +252,13 @@ def last_cache_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _cache_bytes(kind: str) -> int | None:
-    if kind == "cpu":
-        return last_cache_bytes()
-    if kind == "mps":
-        return None
-    return getattr(module_of(kind).get_device_properties(torch.device(kind)), "L2_cache_size", None)
+    return last_cache_bytes() if kind == "cpu" else GPU_KINDS[kind].cache_size()
 
 
 def _memory(case: Case, memory_limit: int | None) -> int:
     """Return the bytes that the trial may use."""
     if case.device != "cpu":
-        return free_memory(case.device)
+        return GPU_KINDS[case.device].free_memory()
     return memory_limit if memory_limit is not None else 2**30
 
 

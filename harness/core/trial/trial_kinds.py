@@ -20,9 +20,11 @@ from harness.core.model.extra_tables import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
 
-from . import compilation, device, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
+from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
+from .device import is_rocm
+from .device_kinds import GPU_KINDS
 from .sandbox import Answer, Request
 from .timing.timed_trial import missing_parts
 
@@ -62,8 +64,8 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
 
     `packages` has the versions of the distributions that hold the top-level `modules`, where these are known.
     """
-    seen = device.devices()
-    kind = next((kind for kind in device.GPUS if seen[kind]["count"]), None)
+    seen = {kind: gpu.describe() for kind, gpu in GPU_KINDS.items()}
+    kind = next((kind for kind in seen if seen[kind]["count"]), None)
     cudnn = None
     with contextlib.suppress(RuntimeError):  # another version than torch was built with
         cudnn = torch.backends.cudnn.version()
@@ -78,7 +80,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
         "python": platform.python_version(),
         "packages": _distributions(modules),
         "gpu": seen[kind]["names"][0] if kind else None,
-        "gpu_memory_bytes": device.total_memory(kind) if kind else None,
+        "gpu_memory_bytes": GPU_KINDS[kind].total_memory() if kind else None,
         "gpus": seen[kind]["names"] if kind else [],
         "devices": seen,
         **({"gpu_states": _gpu_states(seen["cuda"])} if kind == "cuda" else {}),
@@ -93,7 +95,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
 def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
     states: dict[str, dict[str, Any]] = {}
-    if device.is_rocm():
+    if is_rocm():
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
         state = nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(index)))

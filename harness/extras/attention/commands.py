@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.commands import CASES_FAILED, DONE
-from harness.cli.option_forms import add_keys, add_out
+from harness.cli.parsers import add_keys, add_out
 from harness.core.config.key_value_options import Key, layer, read_keys, whole
 from harness.core.layers.layer_lookup import indivisible_size
 from harness.core.model.case_grid import collapsed

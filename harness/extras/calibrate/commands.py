@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from harness.cli.commands import DONE
-from harness.cli.option_forms import add_out, add_overrides
+from harness.cli.parsers import add_out, add_overrides
 from harness.core.model.errors import UsageError
 
 if TYPE_CHECKING:

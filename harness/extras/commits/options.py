@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from harness.cli.option_forms import add_out, add_overrides
+from harness.cli.parsers import add_out, add_overrides
 
 
 def _bisect(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli.option_forms import add_out, add_outputs, add_overrides
+from harness.cli.parsers import add_out, add_outputs, add_overrides
 from harness.core.config.key_value_options import Key
 from harness.core.config.schema import SweepConfig
 from harness.core.model.errors import UsageError

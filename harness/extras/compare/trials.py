@@ -24,10 +24,10 @@ import torch
 
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.trial import compilation, layer_protocol
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.counts.collect import hidden_part, observe_call, told
 from harness.core.trial.counts.flops import Flops
 from harness.core.trial.counts.operations import Operation, Storages, UntrackedWrites, tensors_of
-from harness.core.trial.device import allocator_peak
 from harness.core.trial.sandbox import Answer
 from harness.core.trial.timing.timed_trial import take_turns
 from harness.core.trial.workload import Unsupported, Workload, build

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from harness.cli.commands import DONE
-from harness.cli.option_forms import add_out, add_run
+from harness.cli.parsers import add_out, add_run
 from harness.core.model.errors import UsageError, did_you_mean, notify, usage_error_about
 from harness.core.model.extra_tables import entries
 from harness.core.model.formatting import counted

@@ -10,9 +10,9 @@ from core.trial.timing.cuda.test_gauge import FACTS
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
-from harness.core.trial.device import allocator_peak, counted_peak, uncounted
+from harness.core.trial.call_memory import allocator_peak
+from harness.core.trial.device_kinds import FLUSH_FACTOR, TorchDevice
 from harness.core.trial.timing.cuda import sample_cuda
-from harness.core.trial.timing.device_kinds import FLUSH_FACTOR, TorchDevice
 from impls.registry import IMPLS
 
 pytestmark = [
@@ -70,14 +70,14 @@ def test_memory_beyond_the_gpus_is_out_of_memory(on_gpu: Executor) -> None:
 
 
 def test_the_bytes_that_are_requested_in_a_block_are_counted_exactly() -> None:
-    if (why := uncounted("cuda")) is not None:
+    if (why := TorchDevice.uncounted()) is not None:
         pytest.skip(why)
     kept = torch.empty(1000, dtype=torch.uint8, device="cuda")
-    with counted_peak("cuda") as peak:
-        for numbers in (300, 70_001):  # one after the other, beside what is kept
-            torch.empty(numbers, dtype=torch.uint8, device="cuda")
-        del kept
-    assert peak() == 70_001
+    before = TorchDevice.start_peak()
+    for numbers in (300, 70_001):  # one after the other, beside what is kept
+        torch.empty(numbers, dtype=torch.uint8, device="cuda")
+    del kept
+    assert TorchDevice.requested_bytes("peak") - before == 70_001
 
 
 def test_work_of_a_known_length_is_timed_as_the_host_sees_it_and_twice_the_work_takes_twice_as_long() -> None:

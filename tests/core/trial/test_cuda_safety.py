@@ -18,11 +18,10 @@ from harness.cli.layers import _VERIFY_DEFAULTS
 from harness.core.config.compose import compose
 from harness.core.config.machine import keep_gpus_initialised, versions_text
 from harness.core.model.sweep_axes import Case
-from harness.core.trial import compilation, device, fork_server, trial_kinds
+from harness.core.trial import call_memory, compilation, device, fork_server, trial_kinds
 from harness.core.trial.counts import collect
-from harness.core.trial.device import uncounted
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.nvml import _GPU_STATE, gpu_state
-from harness.core.trial.timing.device_kinds import TorchDevice
 from harness.core.trial.timing.timed_trial import pipelined_call_s
 from harness.core.trial.trial_kinds import outcome_of_exception
 from harness.core.trial.workload import Unsupported
@@ -64,7 +63,7 @@ print("untouched", len(layer_lookup.IMPLS))
 def test_the_harness_keeps_the_methods_of_events_that_a_layer_replaces(
     monkeypatch: pytest.MonkeyPatch, kind: str, method: str
 ) -> None:
-    monkeypatch.setattr(device.module_of(kind).Event, method, None)
+    monkeypatch.setattr(getattr(torch, kind).Event, method, None)
     assert getattr(device.EVENTS[kind], method) is not None
 
 
@@ -186,7 +185,7 @@ def test_an_allocator_that_does_not_count_is_named(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
-    found = uncounted("cuda")
+    found = TorchDevice.uncounted()
     assert found is None if said is None else said in str(found)
 
 
@@ -198,7 +197,7 @@ def test_older_versions_of_torch_count_no_workspace_of_a_library(
 ) -> None:
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "")
     monkeypatch.delenv("CUBLASLT_WORKSPACE_SIZE")
-    device.leave_out_workspaces(version)
+    call_memory.leave_out_workspaces(version)
     assert os.environ.get("CUBLASLT_WORKSPACE_SIZE") == size
 
 
@@ -208,7 +207,7 @@ def test_facts_on_a_gpu_count_no_workspace_of_a_library(monkeypatch: pytest.Monk
     def build(case: Case, seed: int) -> None:
         raise Unsupported("the workspace was set before the layer is built" if seen else "it was not")
 
-    monkeypatch.setattr(device, "leave_out_workspaces", seen.append)
+    monkeypatch.setattr(call_memory, "leave_out_workspaces", seen.append)
     monkeypatch.setattr(collect, "build", build)
     monkeypatch.setattr(collect.environment, "set_allocator", lambda allocator: None)
     with pytest.raises(Unsupported, match="was set before"):
@@ -319,7 +318,7 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
     monkeypatch.setattr(trial_kinds.nvml, "gpu_state", lambda where: {"asked": where[0][1]})
     monkeypatch.setattr(trial_kinds.gpus, "borrowed_because", lambda: "a container")
-    of_cuda = device.devices()["cuda"]
+    of_cuda = TorchDevice.describe()
     assert of_cuda["uuids"] == ["GPU-b2", "MIG-c3", "GPU-a1"]
     states = trial_kinds._gpu_states(of_cuda)
     assert {one["borrowed"] for one in states.values()} == {"a container"}
@@ -330,7 +329,7 @@ def test_each_gpu_that_torch_sees_is_described_by_its_uuid_in_cudas_order(monkey
         ("GPU-a1", 2, "GPU-a1"),
     ]
     monkeypatch.setattr(torch.version, "hip", "6.2")
-    assert device.devices()["cuda"]["uuids"] == [None, None, None]
+    assert TorchDevice.describe()["uuids"] == [None, None, None]
     assert trial_kinds._gpu_states(of_cuda) == {}
 
 

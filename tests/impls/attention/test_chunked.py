@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from harness.core.model.sweep_axes import Case
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.counts.collect import trace_call
-from harness.core.trial.device import allocator_peak
 from harness.core.trial.workload import build
 from impls.attention.chunked import BlockwiseAttention, ChunkedAttention
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.workload import build
 from impls.attention.plain import PackedAttention
 from impls.attention.window import WindowAttention

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from harness.core.layers.layer_lookup import claims_of_impl
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.workload import build
 from impls.blocks import blocks
 from impls.blocks.blocks import CausalEncoder, Encoder, sinusoids

@@ -8,7 +8,7 @@ from attention.watch import watched
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial.device import allocator_peak
+from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.workload import Unsupported, build
 from impls.attention.fused import FlashAttention, FusedAttention
 from impls.attention.plain import PackedAttention

@@ -26,7 +26,8 @@ from torch import Tensor, UntypedStorage
 from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
-from harness.core.trial.device import MemoryRange, allocator_peak, memory_of, size_of
+from harness.core.trial.call_memory import allocator_peak
+from harness.core.trial.device import MemoryRange, memory_of, size_of
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 

@@ -1,7 +1,6 @@
 """All deterministic facts of a case, taken in a trial of their own.
 
-Peak memory is what one call needs beyond what existed before it: without weights and input, but including the output.
-It is measured in two ways, by torch's allocator (`allocator_peak`) and by the operating system (`resident_peak`).
+Peak memory is what one call needs beyond weights and input, with its output (see `harness.core.trial.call_memory`).
 
 | key | meaning |
 | --- | --- |
@@ -44,7 +43,8 @@ from torch import Tensor
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import EQUAL, Case
 from harness.core.results.columns import RECORDED_SIZES
-from harness.core.trial import compilation, device, environment, layer_protocol, peak_rates, result_checks
+from harness.core.trial import call_memory, compilation, device, environment, layer_protocol, peak_rates, result_checks
+from harness.core.trial.device_kinds import DEVICES
 from harness.core.trial.packed_sequences import lengths_facts
 from harness.core.trial.sandbox import Answer, one_line
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
@@ -245,10 +245,10 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     held_before = before.size + device.size_of(grown) - device.size_of(weights) + device.bytes_of(tensors_of(y))
     resident, works_again = None, False  # a GPU's driver has threads of its own
     if kind == "cpu":  # before the profiler starts a thread, which wakes now and then
-        resident, works_again = others.work_during(lambda: device.resident_peak(work.call))
+        resident, works_again = others.work_during(lambda: call_memory.resident_peak(work.call))
     has_threads &= works_again
     work.forget()
-    traced, operations, blocks, _ = device.allocator_peak(work.call, kind, work.forget)
+    traced, operations, blocks, _ = call_memory.allocator_peak(work.call, kind, work.forget)
     kept = partial(after_call.kept_by_further_calls, work, after)
     kept_bytes, is_uneven, after = told(kept, "kept_bytes", unknown) or (None, False, after)
     if after.untold > before.untold:
@@ -258,7 +258,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     first_call_bytes = max(0, after.size - held_before - (kept_bytes or 0))
     if first_call_bytes:  # the peak of a call that may free it and make it anew
         for _ in range(2):  # the second one sees what of the first is freed
-            traced = device.allocator_peak(work.call, kind, work.forget).peak
+            traced = call_memory.allocator_peak(work.call, kind, work.forget).peak
     saved = 0
     if work.gradient is not None:
         save = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
@@ -274,11 +274,11 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
         "first_call_bytes": first_call_bytes,
         "kept_bytes": None if has_threads else kept_bytes,
         "peak_resident_bytes": resident,
-        "peak_traced_bytes": None if device.uncounted(kind) else traced,
+        "peak_traced_bytes": None if DEVICES[kind].uncounted() else traced,
     }
     if blocks is not None:
         facts["page_fault_s"] = peak_rates.page_fault_s()
-        facts["mapped_bytes"] = device.mapped_bytes(blocks, case.allocator)
+        facts["mapped_bytes"] = call_memory.mapped_bytes(blocks, case.allocator)
         facts["block_sizes"] = dumps(sorted(blocks.items(), reverse=True)[:RECORDED_SIZES])
     return Memory(facts, y, operations, has_threads, is_uneven)
 
@@ -308,7 +308,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     with contextlib.suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
     if case.device == "cuda":
-        device.leave_out_workspaces(torch.__version__)
+        call_memory.leave_out_workspaces(torch.__version__)
     others = after_call.OtherThreads()
     work = build(case, seed)
     changed = [*work.inputs, *work.varying]
@@ -428,7 +428,7 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
 
 def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> Iterator[str]:
     """As `_reasons_of_call`, for the peak: one line at most."""
-    unlike, why_uncounted = _why_unlike(memory, seen), device.uncounted(case.device)
+    unlike, why_uncounted = _why_unlike(memory, seen), DEVICES[case.device].uncounted()
     resident, traced = memory.facts["peak_resident_bytes"], memory.facts["peak_traced_bytes"]
     if unlike or memory.is_uneven:
         yield f"peak_bytes, first_call_bytes: {unlike or _UNLIKE_CALLS}"
@@ -436,7 +436,7 @@ def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> It
         yield f"peak_bytes: {why_uncounted}, which does not count"
     elif seen and seen.by_arrays:
         yield "peak_bytes: arrays of another library, as of numpy, take part in the call, and torch does not count them"
-    elif device.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
+    elif call_memory.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
         yield (
             "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
             "`peak_traced_bytes`): the layer allocates outside torch"

@@ -41,12 +41,12 @@ from statistics import median
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
+from harness.core.trial.device_contract import Device
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line
 from harness.core.trial.workload import Call, Remake
 
 from . import sampler
 from .cuda_sampling import MISSES_ONCE_HELD, Clock, Held, Sampling
-from .device_contract import Device
 from .sampler import Samples, rounded
 
 # Shares of the budget, in addition to the samples: for calls back to back, for samples of a hot cache and of a cold one

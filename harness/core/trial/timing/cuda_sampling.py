@@ -9,10 +9,10 @@ from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
+from harness.core.trial.device_contract import Device
 from harness.core.trial.environment import warm_up
 
 from . import sampler
-from .device_contract import Device
 from .sampler import MIN_SAMPLES, Samples, rounded
 
 # The GPU's queue is held until all samples of a batch are enqueued. If this is impossible, the queue runs free.

@@ -20,14 +20,15 @@ from harness.core.trial import environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
+from harness.core.trial.device_contract import Device, missing
+from harness.core.trial.device_kinds import GPU_KINDS
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
-from . import cuda_sampling, device_kinds, sampler
+from . import cuda_sampling, sampler
 from .cuda import sample_cuda
-from .device_contract import Device, missing
 from .sampler import Samples, rounded, take_samples
 
 # The other side has used the caches, and its threads spin for a while after their last work. Therefore calls of this
@@ -149,7 +150,7 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    return device_kinds.DEVICES[case.device]()
+    return GPU_KINDS[case.device]()
 
 
 def as_graph(device: Device, work: Workload, case: Case) -> Call:
@@ -229,7 +230,7 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
     samples.during = environment.usage().since(before)
-    return samples, {"probe_s": median(readings), "cpu_mhz": environment.cpu_mhz(), "gpu": device.name, **extras}
+    return samples, {"probe_s": median(readings), "cpu_mhz": environment.cpu_mhz(), "gpu": device.name_of(), **extras}
 
 
 def probe_of(case: Case | None) -> Answer:

@@ -9,7 +9,7 @@ import torch
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
-from harness.core.trial.device import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
+from harness.core.trial.call_memory import allocator_peak, mapped_bytes, peak_of_changes, resident_peak
 from harness.core.trial.peak_rates import page_fault_s
 from harness.core.trial.workload import build
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
+from harness.core.trial.call_memory import exceeds_traced
 from harness.core.trial.counts.collect import collect_metrics
 from harness.core.trial.counts.operations import Observer, Storages, UntrackedWrites
-from harness.core.trial.device import exceeds_traced
 
 CASE = Case("attention.packed", 16, 8, 2)
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from core.trial.timing.cuda.simulated_gpu import Kernel, SimEvent, SimGpu
 
-from harness.core.trial import device
-from harness.core.trial.timing import device_kinds
+from harness.core.trial import device, device_kinds
 
 
 def device_on(gpu: SimGpu, patch: pytest.MonkeyPatch) -> device_kinds.TorchDevice:

@@ -16,9 +16,10 @@ from typing import Any
 
 from core.trial.timing.cuda.records import write
 
-from harness.core.trial.timing import cuda, device_kinds
+from harness.core.trial import device_kinds
+from harness.core.trial.device_kinds import FLUSH_FACTOR, TorchDevice
+from harness.core.trial.timing import cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.device_kinds import FLUSH_FACTOR, TorchDevice
 
 Clock = Callable[[], float]
 _LAUNCHES, _AT_ONCE = 4000, 200

@@ -18,10 +18,10 @@ from core.trial.timing.cuda.recorder import record
 from core.trial.timing.cuda.records import gpu_of, read, recorded_files
 from core.trial.timing.cuda.simulated_gpu import SimClock, SimGpu
 
-from harness.core.trial.timing import device_kinds
+from harness.core.trial import device_kinds
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.timing.cuda import sample_cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.device_kinds import TorchDevice
 
 # An array of 2 GiB, for which torch has no room in the memory that it has taken.
 NEW_NUMBERS = 2**29

@@ -9,9 +9,10 @@ from core.trial.timing.cuda import test_capture as capturing
 from core.trial.timing.cuda import test_sample as contract
 from core.trial.timing.cuda.simulated_gpu import SimEvent
 
-from harness.core.trial.timing import cuda, cuda_sampling, device_kinds
+from harness.core.trial import device_kinds
+from harness.core.trial.device_kinds import TorchDevice
+from harness.core.trial.timing import cuda, cuda_sampling
 from harness.core.trial.timing.cuda_sampling import Held, Sampling
-from harness.core.trial.timing.device_kinds import TorchDevice
 
 Patch = pytest.MonkeyPatch
 

@@ -1,10 +1,10 @@
 """What the sampler needs of a GPU: one queue, its events, its caches, its clock rate and its gauge.
 
 Each part may be missing: `lacks` then says why. The sampler leaves the columns that need the part empty. Whoever adds a
-device writes a class with these methods, and adds its kind to `DEVICES` and `harness.core.trial.device`.
+device writes a class with these methods in `harness.core.trial.device_kinds`, and its line of `GPU_KINDS`.
 
-Peak memory is not a part of this contract, because trials that count it are not timed. `counted_peak` in
-`harness.core.trial.device` counts it, and `uncounted` says why a device has no count.
+Peak memory is not a part of this contract, because trials that count it are not timed. The class's `counted_peak`
+counts it, and `uncounted` says why a device has no count.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,8 +48,8 @@ class Device(Protocol):
     gauge: Gauge
     flush_bytes: int
 
-    @property
-    def name(self) -> str: ...
+    def name_of(self) -> str:
+        """The name of the GPU."""
 
     @property
     def lacks(self) -> Mapping[str, str]: ...

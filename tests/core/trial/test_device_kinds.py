@@ -11,10 +11,11 @@ from core.trial.timing.cuda.simulated_gpu import SimGpu
 
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import device as devices
-from harness.core.trial.timing import device_kinds, timed_trial
+from harness.core.trial import device_kinds
+from harness.core.trial.device_kinds import GPU_KINDS, MpsDevice, TorchDevice, XpuDevice
+from harness.core.trial.timing import timed_trial
 from harness.core.trial.timing.cuda import sample_cuda
 from harness.core.trial.timing.cuda_sampling import Sampling
-from harness.core.trial.timing.device_kinds import MpsDevice, TorchDevice, XpuDevice
 
 
 def on(gpu: SimGpu, patch: pytest.MonkeyPatch, kind: str) -> TorchDevice:
@@ -144,15 +145,15 @@ def test_a_reference_of_an_apple_gpus_layer_runs_where_float64_is() -> None:
 
 
 def test_devices_that_are_not_there_are_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in devices.GPUS:
-        monkeypatch.setattr(devices.module_of(kind), "is_available", lambda: False)
+    for kind in GPU_KINDS:
+        monkeypatch.setattr(getattr(torch, kind), "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    found = devices.devices()
+    found = {kind: device.describe() for kind, device in GPU_KINDS.items()}
     assert {kind: one["count"] for kind, one in found.items()} == {"cuda": 0, "xpu": 0, "mps": 0}
     assert "install a CUDA build" in found["cuda"]["lacking"]
     monkeypatch.setattr(torch.version, "hip", "6.2")
-    assert devices.devices()["cuda"]["lacking"] is None
+    assert TorchDevice.describe()["lacking"] is None
 
 
 def test_the_peak_of_an_xpu_is_what_its_allocator_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +161,9 @@ def test_the_peak_of_an_xpu_is_what_its_allocator_counted(monkeypatch: pytest.Mo
     module = SimpleNamespace(
         synchronize=lambda: None, reset_peak_memory_stats=lambda: None, memory_stats=lambda: dict(told)
     )
-    monkeypatch.setattr(devices, "module_of", lambda kind: module)
-    with devices.counted_peak("xpu") as peak:
-        told["requested_bytes.all.peak"] = 350
-    assert peak() == 250
-    assert devices.uncounted("xpu") is None
-    assert devices.uncounted("mps") == "torch keeps no peak of an Apple GPU's memory"
+    monkeypatch.setattr(XpuDevice, "module", lambda: module)
+    before = XpuDevice.start_peak()
+    told["requested_bytes.all.peak"] = 350
+    assert XpuDevice.requested_bytes("peak") - before == 250
+    assert XpuDevice.uncounted() is None
+    assert MpsDevice.uncounted() == "torch keeps no peak of an Apple GPU's memory"

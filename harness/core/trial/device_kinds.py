@@ -1,4 +1,6 @@
-"""Torch's GPUs as the sampler sees them (`harness.core.trial.timing.device_contract`), a class for each kind.
+"""Torch's devices, a class for each kind: which are available, their memory, and what the sampler needs of a GPU.
+
+What that is, `harness.core.trial.device_contract` says.
 
 Intel's and Apple's have not been run on such a device yet: tests simulate them. They have no kernel of a known
 duration. A product of matrices holds the queue instead, repeated as often as needed. Whether that was long enough is
@@ -13,11 +15,10 @@ from typing import Any
 
 import torch
 
-from harness.core.trial.device import EVENTS, WAITS, device_name, is_rocm
-from harness.core.trial.nvml import NvmlGauge, addresses
-from harness.core.trial.workload import Call, Remake, Unsupported
-
+from .device import EVENTS, WAITS, is_rocm
 from .device_contract import NoGauge
+from .nvml import NvmlGauge, addresses
+from .workload import Call, Remake, Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
 _HIGHEST_SM_CLOCK_MHZ = 3200.0
@@ -36,6 +37,8 @@ _PROBE_HOLD_S = 0.5e-3
 _CALLS_BEFORE_CAPTURE = 2
 # CUDA's error for all that follows the error in a capture.
 _AFTER_FAILURE = "previous error during capture"
+# The allocator's count of the bytes that were requested, not of the blocks that served them.
+_REQUESTED = "requested_bytes.all."
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,25 @@ def _cause(error: Exception) -> Exception:
     return error
 
 
+class _WithoutCounter:
+    """The memory of a device whose allocator keeps no peak."""
+
+    @classmethod
+    def requested_bytes(cls, which: str = "current") -> int:
+        """0: nothing is counted."""
+        return 0
+
+    start_peak = requested_bytes
+
+
+class CpuDevice(_WithoutCounter):
+    """The CPU. The profiler counts its memory instead (`call_memory.allocator_peak`)."""
+
+    @classmethod
+    def uncounted(cls) -> None:
+        """None: its memory is counted."""
+
+
 class TorchDevice:
     """Torch's current CUDA device: its current stream, executed in order. A test's device simulates time.
 
@@ -71,6 +93,85 @@ class TorchDevice:
     """
 
     kind, graph = "cuda", "CUDAGraph"
+    # How to get a torch for the device. A torch without it cannot see the device.
+    install = "this torch is a CPU build: install a CUDA build of torch (see pytorch.org), then the harness"
+
+    @classmethod
+    def module(cls) -> Any:
+        """Torch's module of this kind of GPU, such as `torch.cuda`."""
+        return getattr(torch, cls.kind)
+
+    @classmethod
+    def is_built(cls) -> bool:
+        """Whether this torch is built for the kind."""
+        return torch.version.cuda is not None or is_rocm()
+
+    @classmethod
+    def name_of(cls, index: int = 0) -> str:
+        """The name of a GPU, such as `NVIDIA H100`."""
+        return str(cls.module().get_device_name(index))
+
+    @classmethod
+    def uuid_of(cls, index: int) -> str | None:
+        """The UUID of a GPU, as CUDA_VISIBLE_DEVICES and NVML take it: `GPU-…`, or `MIG-…` for a slice of a GPU.
+
+        None on ROCm, and in older versions of torch. `index` counts the devices that torch sees.
+        """
+        properties = torch.cuda.get_device_properties(index)
+        uuid = str(getattr(properties, "uuid", "")).rpartition("GPU-")[2]
+        if not uuid or is_rocm():
+            return None
+        return f"{'MIG' if ' MIG ' in f'{properties.name} ' else 'GPU'}-{uuid}"
+
+    @classmethod
+    def describe(cls) -> dict[str, Any]:
+        """What torch sees of this kind: the number of GPUs and their names, and `lacking` if there are none.
+
+        `lacking` is what to install. It is None if torch is built for the kind, so that the device or its driver is
+        missing. `uuids` identify NVIDIA's GPUs, in the same order, where torch tells them. This initialises the
+        devices, so a process that is forked must not call it.
+        """
+        count = cls.module().device_count() if cls.module().is_available() else 0
+        lacking = None if count or cls.is_built() else cls.install
+        uuids = [cls.uuid_of(index) for index in range(count)] if cls.kind == "cuda" else []
+        return {"count": count, "names": list(map(cls.name_of, range(count))), "uuids": uuids, "lacking": lacking}
+
+    @classmethod
+    def total_memory(cls) -> int:
+        """The bytes of the GPU's memory, or of the part of the machine's that an Apple GPU may use."""
+        return int(cls.module().get_device_properties(torch.device(cls.kind)).total_memory)
+
+    @classmethod
+    def free_memory(cls) -> int:
+        """The bytes of the GPU's memory that are free now."""
+        return int(cls.module().mem_get_info()[0])
+
+    @classmethod
+    def cache_size(cls) -> int | None:
+        """The bytes of the GPU's last cache; None if torch does not tell it."""
+        properties = cls.module().get_device_properties(torch.device(cls.kind))
+        return getattr(properties, "L2_cache_size", None)
+
+    @classmethod
+    def uncounted(cls) -> str | None:
+        """What keeps torch's allocator from counting the GPU's memory, or None: another allocator, or none."""
+        if torch.cuda.get_allocator_backend() != "native":
+            return f"torch uses the allocator {torch.cuda.get_allocator_backend()}"
+        is_off = os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0")
+        return "PYTORCH_NO_CUDA_MEMORY_CACHING is set" if is_off else None
+
+    @classmethod
+    def requested_bytes(cls, which: str = "current") -> int:
+        """The bytes of the GPU's memory that are requested now, or their `peak` since `start_peak`."""
+        cls.module().synchronize()
+        return int(cls.module().memory_stats()[_REQUESTED + which])
+
+    @classmethod
+    def start_peak(cls) -> int:
+        """Count the peak anew from now on. Return the bytes that are requested now."""
+        before = cls.requested_bytes()
+        cls.module().reset_peak_memory_stats()
+        return before
 
     def __init__(self) -> None:
         self.lacks: dict[str, str] = {}
@@ -105,15 +206,6 @@ class TorchDevice:
             end = self.mark()
             self.sync()
         return float(start.elapsed_time(end)) / 1e3
-
-    @property
-    def name(self) -> str:
-        """The name of the GPU."""
-        return device_name(self.kind)
-
-    @property
-    def _module(self) -> Any:
-        return getattr(torch, self.kind)
 
     def mark(self) -> Any:
         """Enqueue an event and return it."""
@@ -162,7 +254,7 @@ class TorchDevice:
         the call is one that it makes on this stream (see `Device.capture`). Raises what the call raises while it is
         captured: a call that waits for the GPU or copies from the host cannot be captured.
         """
-        gpu = self._module
+        gpu = self.module()
         graph, stream, before = getattr(gpu, self.graph)(), gpu.Stream(), gpu.current_stream()
         pool, failure = gpu.graph_pool_handle(), None
         stream.wait_stream(before)
@@ -188,9 +280,9 @@ class TorchDevice:
     def _forget(self, graph: Any, pool: Any) -> None:
         """Leave a capture that failed, so that torch can draw random numbers, free memory and capture again."""
         graph.reset()
-        device = self._module.current_device()
+        device = self.module().current_device()
         # Up to torch 2.12, random numbers stay in the capture. A copy of their state takes part in none.
-        generator = self._module.default_generators[device]
+        generator = self.module().default_generators[device]
         generator.graphsafe_set_state(generator.clone_state())
         # Up to torch 2.11, the allocator stays in it too. Newer versions end this themselves, and not a second time.
         names = [f"_{self.kind}_{end}" for end in ("endAllocateToPool", "endAllocateCurrentStreamToPool")]
@@ -202,7 +294,7 @@ class TorchDevice:
     def _square(self, size: int) -> Any:
         """A square matrix in half precision."""
         # Apple's GPUs have bfloat16 or not, by their age. All GPUs have float16.
-        has_bf16 = self.kind != "mps" and self._module.is_bf16_supported()
+        has_bf16 = self.kind != "mps" and self.module().is_bf16_supported()
         dtype = torch.bfloat16 if has_bf16 else torch.float16
         return torch.ones(size, size, dtype=dtype, device=self.kind)
 
@@ -240,6 +332,11 @@ class _HeldByProducts(TorchDevice):
 
     cache_bytes: int
 
+    @classmethod
+    def uncounted(cls) -> str | None:
+        """None: torch's allocator counts the memory."""
+        return None
+
     def _look(self) -> int:
         self.gauge = NoGauge(f"torch.{self.kind} tells neither clock rate nor energy")
         self.lacks |= {
@@ -270,7 +367,13 @@ class XpuDevice(_HeldByProducts):
     """Torch's current XPU device: a GPU of Intel's."""
 
     kind, graph = "xpu", "XPUGraph"
+    install = "this torch is not built for it: 'pip install torch --index-url https://download.pytorch.org/whl/xpu'"
     cache_bytes = 408 * 2**20
+
+    @classmethod
+    def is_built(cls) -> bool:
+        """Whether this torch is built for the kind."""
+        return bool(torch.xpu._is_compiled())
 
     def _look(self) -> int:
         if not hasattr(torch.xpu, self.graph):
@@ -278,16 +381,46 @@ class XpuDevice(_HeldByProducts):
         return super()._look()
 
 
-class MpsDevice(_HeldByProducts):
-    """Torch's Apple GPU."""
+class MpsDevice(_WithoutCounter, _HeldByProducts):
+    """Torch's Apple GPU. It has no name of its own, and a part of the machine's memory."""
 
     kind = "mps"
+    install = "this torch is not built for it: MPS needs macOS on Apple silicon"
     cache_bytes = 96 * 2**20
+
+    @classmethod
+    def is_built(cls) -> bool:
+        """Whether this torch is built for the kind."""
+        return bool(torch.backends.mps.is_built())
+
+    @classmethod
+    def name_of(cls, index: int = 0) -> str:
+        """A name for all of them."""
+        return "Apple GPU"
+
+    @classmethod
+    def total_memory(cls) -> int:
+        """The bytes of the machine's memory that the GPU may use."""
+        return int(torch.mps.recommended_max_memory())
+
+    @classmethod
+    def free_memory(cls) -> int:
+        """The bytes of this memory that are free now."""
+        return cls.total_memory() - int(torch.mps.current_allocated_memory())
+
+    @classmethod
+    def cache_size(cls) -> None:
+        """None: torch does not tell it."""
+
+    @classmethod
+    def uncounted(cls) -> str:
+        """Why no peak is counted."""
+        return "torch keeps no peak of an Apple GPU's memory"
 
     def _look(self) -> int:
         self.lacks["capture"] = "torch.mps has no graphs"
         return super()._look()
 
 
-# The class of each kind of device. The CPU needs none.
-DEVICES = {"cuda": TorchDevice, "xpu": XpuDevice, "mps": MpsDevice}
+GPU_KINDS = {"cuda": TorchDevice, "xpu": XpuDevice, "mps": MpsDevice}
+DEVICES: dict[str, type[CpuDevice | TorchDevice]] = {"cpu": CpuDevice, **GPU_KINDS}
