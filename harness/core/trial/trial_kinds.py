@@ -23,7 +23,6 @@ from harness.core.results.row import kind_of
 from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
-from .device import is_rocm
 from .device_kinds import GPU_KINDS
 from .sandbox import Answer, Request
 from .timing.timed_trial import missing_parts
@@ -95,7 +94,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
 def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
     states: dict[str, dict[str, Any]] = {}
-    if is_rocm():
+    if torch.version.hip is not None:
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
         state = nvml.gpu_state(nvml.addresses(torch.cuda.get_device_properties(index)))

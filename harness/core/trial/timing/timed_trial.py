@@ -16,12 +16,11 @@ from time import monotonic, perf_counter
 import torch
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial import environment, reuse_between_calls
+from harness.core.trial import device_kinds, environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
 from harness.core.trial.device_contract import Device, missing
-from harness.core.trial.device_kinds import GPU_KINDS
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
@@ -150,7 +149,7 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
 
 def open_device(case: Case) -> Device:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    return GPU_KINDS[case.device]()
+    return device_kinds.GPU_KINDS[case.device]()
 
 
 def as_graph(device: Device, work: Workload, case: Case) -> Call:
