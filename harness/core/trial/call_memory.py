@@ -13,8 +13,7 @@ import torch
 
 from harness.core.model.sweep_axes import MAPPED_FROM_BYTES
 
-from . import sandbox
-from .device_kinds import DEVICES
+from . import device_kinds, sandbox
 
 # How much may be resident beside torch's blocks before memory outside torch is suspected. Small blocks stay on the heap
 # when freed: the project's layers reached 1.84 times a traced peak above 10 MiB, and 17 MiB more than the traced peak.
@@ -44,7 +43,7 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
 
     On a CPU, memory that is freed counts if it was handed out under the profiler, by this call or an earlier one.
     """
-    kind = DEVICES[device]
+    kind = device_kinds.DEVICES[device]
     gc.collect()
     with torch.autograd.profiler.profile(profile_memory=True) as recorded:
         before = kind.start_peak()
