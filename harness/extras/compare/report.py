@@ -57,8 +57,8 @@ class Amount:
 class ComparedCase:
     """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
 
-    `is_excused`: the head is not to blame for that, and another attempt would end the same way. `kernels` is a
-    sentence if both sides are of one layer that ran different kernels.
+    `is_excused`: other pairs were timed, the head is not to blame, and another attempt would end the same way.
+    `kernels` is a sentence if both sides are of one layer that ran different kernels.
     """
 
     base: Case
@@ -77,8 +77,10 @@ class ComparedCase:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on time."""
-        return self.time.verdict if self.time is not None else Verdict.UNMEASURED
+        """The verdict on time. A pair that can never be measured is not the head's failure."""
+        if self.time is not None:
+            return self.time.verdict
+        return Verdict.UNDECIDED if self.is_excused else Verdict.UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ def compare_sides(
         was, now = base.get(a), head.get(b)
         peaks, flops = _amount(was, now, "peak_bytes"), _amount(was, now, "flops")
         if number not in times:
-            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            # If nothing at all could be timed, nothing passes.
+            is_excused = bool(measured.controls) and _is_excused(was, now)
+            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), is_excused))
             continue
         backends = {"on the base": was and was.backend, "on the head": now and now.backend}
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
@@ -157,11 +161,6 @@ def _scaling_sentences(pairs: Sequence[tuple[Case, Case]], measured: MeasuredBlo
             yield f"{pair_label(heads[-1], bases[-1])}: its scaling differs: the ratio of the times goes as {power}."
 
 
-def is_invalidated(pair: ComparedCase, control: str) -> bool:
-    """Whether the pair is undecided while a control failed: its time then has no verdict."""
-    return control == FAILED and pair.verdict is Verdict.UNDECIDED
-
-
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
     before, after = getattr(was, column, None), getattr(now, column, None)
     finding = judge_count(column, before, after) if before is not None else None
@@ -193,7 +192,7 @@ def outcomes_of(comparison: Comparison) -> list[Outcome]:
 
     If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
     """
-    return [outcome for pair in comparison.compared for outcome in _outcomes(pair, comparison.control)]
+    return [outcome for pair in comparison.compared for outcome in _outcomes(pair)]
 
 
 def pair_label(case: Case, base: Case | None = None) -> str:
@@ -209,9 +208,9 @@ def pair_label(case: Case, base: Case | None = None) -> str:
     return str(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
 
 
-def _outcomes(pair: ComparedCase, control: str) -> Iterator[Outcome]:
+def _outcomes(pair: ComparedCase) -> Iterator[Outcome]:
     name = pair.label
-    yield _time_outcome(name, pair, control)
+    yield _time_outcome(name, pair)
     amounts = ("peak memory", pair.memory, formatting.size), ("flops", pair.flops, formatting.count)
     for quantity, amount, text in amounts:
         if amount.was is None:
@@ -226,14 +225,11 @@ def _outcomes(pair: ComparedCase, control: str) -> Iterator[Outcome]:
             yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
 
 
-def _time_outcome(name: str, pair: ComparedCase, control: str) -> Outcome:
+def _time_outcome(name: str, pair: ComparedCase) -> Outcome:
+    verdict = pair.verdict
     if pair.time is None:
-        # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
-        # passes.
-        excused = pair.is_excused and control != NONE
-        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", pair.reason)
-    verdict = Verdict.UNMEASURED if is_invalidated(pair, control) else pair.verdict
-    reason = f"{pair.verdict.time}: {pair.time.reason}"
+        return Outcome(name, TIME, verdict, "", "", pair.reason)
+    reason = f"{verdict.time}: {pair.time.reason}"
     if verdict is Verdict.UNDECIDED:
         reason = f"{reason}; {smallest_visible_difference(pair.time)}"
     return Outcome(name, TIME, verdict, "", ratio_text(pair.time.evidence), reason)
