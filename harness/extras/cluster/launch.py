@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +344,7 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
     session.executor.drop()
     config, out, run = target.config, target.path, target.path.resolve()
     plan = shard_files.read_plan(run)
-    if plan is None or {*chain(*plan)} != {*cases}:
+    if plan is None or set[Case]().union(*plan) != set(cases):
         plan = shard_files.shards_of(cases, config.launcher.apart)
         shard_files.write_plan(run, plan)
     shards = [Shard(run, index, config, session.layers, sys.path, gpus) for index in range(len(plan))]

@@ -21,9 +21,8 @@ from harness.study.check.check_rules import Outcome, Verdict, judge_count
 from harness.study.check.reporters import COLORS, GateReport
 from harness.study.report.document import Cell, Row, Table, grouped, show
 
-from . import paired_verdicts
 from .paired_evidence import Rules, pseudomedian, ratio_text, signed_rank_interval, walsh_averages
-from .paired_verdicts import Control, MeasuredBlocks, PairedResult
+from .paired_verdicts import Control, MeasuredBlocks, PairedResult, controls_of, invalidated, verdicts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +54,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class ComparedCase:
-    """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
+    """One pair. `time` is None if a side could not be measured at all. `reason` is that of the verdict on time.
 
     `is_excused`: other pairs were timed, the head is not to blame, and another attempt would end the same way.
     `kernels` is a sentence if both sides are of one layer that ran different kernels.
@@ -104,7 +103,7 @@ class Comparison:
         """
         if not self.controls:
             return NONE
-        return FAILED if paired_verdicts.invalidated([control for _, control in self.controls]) else HELD
+        return FAILED if invalidated([control for _, control in self.controls]) else HELD
 
 
 def compare_sides(
@@ -119,7 +118,7 @@ def compare_sides(
 
     `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
-    times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
+    times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
     compared = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
@@ -131,8 +130,9 @@ def compare_sides(
             continue
         backends = {"on the base": was and was.backend, "on the head": now and now.backend}
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
-        compared.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
-    controls = [(pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)]
+        time = times[number]
+        compared.append(ComparedCase(a, b, time, peaks, flops, time.reason, kernels=kernels))
+    controls = [(pairs[timed[control.case]][0], control) for control in controls_of(measured, rules)]
     of_timed = [pairs[number] for number in timed]
     return Comparison(tuple(compared), tuple(controls), scaling=tuple(_scaling_sentences(of_timed, measured, rules)))
 
@@ -226,13 +226,12 @@ def _outcomes(pair: ComparedCase) -> Iterator[Outcome]:
 
 
 def _time_outcome(name: str, pair: ComparedCase) -> Outcome:
-    verdict = pair.verdict
-    if pair.time is None:
-        return Outcome(name, TIME, verdict, "", "", pair.reason)
-    reason = f"{verdict.time}: {pair.time.reason}"
-    if verdict is Verdict.UNDECIDED:
-        reason = f"{reason}; {smallest_visible_difference(pair.time)}"
-    return Outcome(name, TIME, verdict, "", ratio_text(pair.time.evidence), reason)
+    verdict, reason, ratio = pair.verdict, pair.reason, ""
+    if pair.time is not None:
+        ratio, reason = ratio_text(pair.time.evidence), f"{verdict.time}: {reason}"
+        if verdict is Verdict.UNDECIDED:
+            reason = f"{reason}; {smallest_visible_difference(pair.time)}"
+    return Outcome(name, TIME, verdict, "", ratio, reason)
 
 
 def smallest_visible_difference(time: PairedResult) -> str:
@@ -271,16 +270,17 @@ def comparison_table(comparison: Comparison, properties: Mapping[str, str] | Non
 
 def _row(pair: ComparedCase, control: str) -> dict[str, Any]:
     time = pair.time
-    of_time: dict[str, Any] = {"blocks": 0, "reason": pair.reason or None}
+    of_time: dict[str, Any] = {"blocks": 0}
     if time is not None:
         ends = {"ratio": time.evidence.ratio, "ratio_lo": time.evidence.lo, "ratio_hi": time.evidence.hi}
         ends["smallest_detectable"] = time.smallest_detectable
         numbers = {name: float(f"{value:.6g}") for name, value in ends.items() if math.isfinite(value)}
-        of_time = {**numbers, "blocks": time.blocks, "reason": time.reason or None}
+        of_time = {**numbers, "blocks": time.blocks}
     return {
         **pair.head.as_dict(),
         **of_time,
         "verdict": pair.verdict.time,
+        "reason": pair.reason or None,
         "control": control,
         "base": pair.base.impl,
         "base_options": pair.base.options,
@@ -340,9 +340,8 @@ def _comparison_row(pair: ComparedCase) -> Row:
 def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     """Sentences to print below the table."""
     for pair in comparison.compared:
-        why = pair.time.reason if pair.time is not None else pair.reason
         if pair.verdict is not Verdict.EQUIVALENT:
-            yield f"{pair.label}: {pair.verdict.time}: {why}."
+            yield f"{pair.label}: {pair.verdict.time}: {pair.reason}."
     yield from dict.fromkeys(pair.kernels for pair in comparison.compared if pair.kernels)
     for case, control in comparison.controls:
         if control.failure is not None:
