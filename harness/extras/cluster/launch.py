@@ -29,6 +29,7 @@ from harness.core.model.background_process import search_path
 from harness.core.model.errors import UsageError, notify
 from harness.core.model.formatting import counted
 from harness.core.model.sweep_axes import Case
+from harness.core.results.summarise import summarise_run
 from harness.core.run.output_directory import OutputDirectory
 from harness.core.run.session import Session
 
@@ -343,11 +344,17 @@ def launch(target: OutputDirectory, session: Session, cases: Sequence[Case], con
     session.executor.drop()
     config, out, run = target.config, target.path, target.path.resolve()
     plan = shard_files.read_plan(run)
-    if plan is None:
+    if plan is None or set[Case]().union(*plan) != set(cases):
         plan = shard_files.shards_of(cases, config.launcher.apart)
         shard_files.write_plan(run, plan)
     shards = [Shard(run, index, config, session.layers, sys.path, gpus) for index in range(len(plan))]
-    left = [shard for shard in shards if config.retry or not shard_files.is_ended(run, shard.index)]
+    lines = summarise_run(run, config.precision)[0]
+    left = [
+        shard
+        for shard in shards
+        # Rows of an ended shard may be lost.
+        if config.retry or not shard_files.is_ended(run, shard.index) or target.unfinished(plan[shard.index], lines, {})
+    ]
     busy = [shard for shard in left if _is_under_way(shard)]
     missing = [shard for shard in left if shard not in busy]
     tell = console.out

@@ -238,8 +238,9 @@ class _Search:
         of_bad = self._while_unclear(last, _ENDS, lambda step: step.is_seen(apart) or step.is_excluded(apart))
         longer = shlex.join([f"minutes={2 * self.request.minutes:g}", f"out={self.out}"])
         if len(of_bad) < _ENDS[0]:
-            why = f"the time was up before both ends were compared. Repeat the command with {longer}"
-            findings.problem = f"undecided: {why}"
+            findings.problem = (
+                f"undecided: the time was up before both ends were compared. Repeat the command with {longer}"
+            )
             return
         itself, difference = Step.of(control), Step.of(of_bad)
         sought = f"difference of {100 * self.request.threshold:g} %"

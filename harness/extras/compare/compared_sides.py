@@ -39,7 +39,7 @@ from .explanation import Explanation, trace_pair
 from .interleaved import ComparisonScreen, Pair, PairTimer, Sides, Timing, is_block_row
 from .paired_evidence import Rules
 from .paired_verdicts import MeasuredBlocks
-from .report import FLOAT64, HELD, TIME, Comparison, compare_sides, pair_label, versions_sentences
+from .report import FLOAT64, TIME, Comparison, compare_sides, pair_label, versions_sentences
 from .side_settings import SideSettings
 from .worktree import LEFT_OUT, LayerFiles, Worktree, choice_sentences, touched_layers, worktree
 
@@ -162,7 +162,7 @@ def measure_comparison(
 def explain_slower(comparison: Comparison, sides: Sides, out: Path) -> Iterator[Explanation]:
     """Where each confirmed slower pair differs. All timing has ended by now, and each call has its own process."""
     for number, pair in enumerate(comparison.compared, start=1):
-        if pair.verdict is Verdict.WORSE and comparison.control == HELD:
+        if pair.verdict is Verdict.WORSE:
             base = "base", f"{number}_base", sides.base, pair.base
             head = "head", f"{number}_head", sides.head, pair.head
             yield trace_pair(f"Where to look, head compared with base: {pair.label}", (base, head), out)

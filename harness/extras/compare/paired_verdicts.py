@@ -271,7 +271,7 @@ def invalidated(controls: Sequence[Control]) -> str:
 
 
 def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
-    """A verdict for every case. If the controls failed, no case is called slower, faster or equivalent.
+    """A verdict for every case. If the controls failed, every case is unmeasured.
 
     The interval of a case that was measured again is chosen so that it agrees with the test. Either end of the interval
     is a one-sided test, and each discovery had to pass alpha · discoveries / tested cases (Benjamini and Yekutieli
@@ -294,7 +294,7 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
             shown = evidence_of(blocks.again, its_rules, misses)
         verdict, reason = _verdict(blocks, side, confirmed, shown, its_rules)
         if why_not and verdict is not Verdict.UNMEASURED:
-            verdict, reason = Verdict.UNDECIDED, f"{why_not}: it measured as {verdict.time}"
+            verdict, reason = Verdict.UNMEASURED, f"{why_not}: it measured as {verdict.time}"
         least = smallest_detectable(deciding, tested, its_rules)
         if blocks.flagged:  # the second measurement may end with too few blocks to tell
             least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))

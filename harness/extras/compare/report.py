@@ -21,9 +21,8 @@ from harness.study.check.check_rules import Outcome, Verdict, judge_count
 from harness.study.check.reporters import COLORS, GateReport
 from harness.study.report.document import Cell, Row, Table, grouped, show
 
-from . import paired_verdicts
 from .paired_evidence import Rules, pseudomedian, ratio_text, signed_rank_interval, walsh_averages
-from .paired_verdicts import Control, MeasuredBlocks, PairedResult
+from .paired_verdicts import Control, MeasuredBlocks, PairedResult, controls_of, invalidated, verdicts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,10 +54,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class ComparedCase:
-    """One pair. `time` is None if a side could not be measured at all; `reason` then says why.
+    """One pair. `time` is None if a side could not be measured at all. `reason` is that of the verdict on time.
 
-    `is_excused`: the head is not to blame for that, and another attempt would end the same way. `kernels` is a
-    sentence if both sides are of one layer that ran different kernels.
+    `is_excused`: other pairs were timed, the head is not to blame, and another attempt would end the same way.
+    `kernels` is a sentence if both sides are of one layer that ran different kernels.
     """
 
     base: Case
@@ -77,8 +76,10 @@ class ComparedCase:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on time."""
-        return self.time.verdict if self.time is not None else Verdict.UNMEASURED
+        """The verdict on time. A pair that can never be measured is not the head's failure."""
+        if self.time is not None:
+            return self.time.verdict
+        return Verdict.UNDECIDED if self.is_excused else Verdict.UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Comparison:
         """
         if not self.controls:
             return NONE
-        return FAILED if paired_verdicts.invalidated([control for _, control in self.controls]) else HELD
+        return FAILED if invalidated([control for _, control in self.controls]) else HELD
 
 
 def compare_sides(
@@ -117,18 +118,21 @@ def compare_sides(
 
     `timed` are the numbers of the pairs in `measured`, in its order. `base` and `head` map each case to its line.
     """
-    times = dict(zip(timed, paired_verdicts.verdicts_of(measured, rules), strict=True))
+    times = dict(zip(timed, verdicts_of(measured, rules), strict=True))
     compared = []
     for number, (a, b) in enumerate(pairs):
         was, now = base.get(a), head.get(b)
         peaks, flops = _amount(was, now, "peak_bytes"), _amount(was, now, "flops")
         if number not in times:
-            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), _is_excused(was, now)))
+            # If nothing at all could be timed, nothing passes.
+            is_excused = bool(measured.controls) and _is_excused(was, now)
+            compared.append(ComparedCase(a, b, None, peaks, flops, _why_not(was, now), is_excused))
             continue
         backends = {"on the base": was and was.backend, "on the head": now and now.backend}
         kernels = formatting.kernels_sentence(a.impl, backends) if a.impl == b.impl else ""
-        compared.append(ComparedCase(a, b, times[number], peaks, flops, kernels=kernels))
-    controls = [(pairs[timed[control.case]][0], control) for control in paired_verdicts.controls_of(measured, rules)]
+        time = times[number]
+        compared.append(ComparedCase(a, b, time, peaks, flops, time.reason, kernels=kernels))
+    controls = [(pairs[timed[control.case]][0], control) for control in controls_of(measured, rules)]
     of_timed = [pairs[number] for number in timed]
     return Comparison(tuple(compared), tuple(controls), scaling=tuple(_scaling_sentences(of_timed, measured, rules)))
 
@@ -155,11 +159,6 @@ def _scaling_sentences(pairs: Sequence[tuple[Case, Case]], measured: MeasuredBlo
         if (lo > 0 or hi < 0) and np.corrcoef(log_n, np.mean(logs, axis=1))[0, 1] ** 2 > _LEAST_EXPLAINED:
             power = f"n^{pseudomedian(averages):.2g} ({lo:.2g} to {hi:.2g}) from n={heads[0].seq_len} on"
             yield f"{pair_label(heads[-1], bases[-1])}: its scaling differs: the ratio of the times goes as {power}."
-
-
-def is_invalidated(pair: ComparedCase, control: str) -> bool:
-    """Whether the pair is undecided while a control failed: its time then has no verdict."""
-    return control == FAILED and pair.verdict is Verdict.UNDECIDED
 
 
 def _amount(was: CaseResult | None, now: CaseResult | None, column: str) -> Amount:
@@ -193,7 +192,7 @@ def outcomes_of(comparison: Comparison) -> list[Outcome]:
 
     If only the head's value is unknown, the outcome of a timed pair is `unmeasured`.
     """
-    return [outcome for pair in comparison.compared for outcome in _outcomes(pair, comparison.control)]
+    return [outcome for pair in comparison.compared for outcome in _outcomes(pair)]
 
 
 def pair_label(case: Case, base: Case | None = None) -> str:
@@ -209,9 +208,9 @@ def pair_label(case: Case, base: Case | None = None) -> str:
     return str(case) + (" allocator=default" if case.allocator == "default" and case.device == "cpu" else "")
 
 
-def _outcomes(pair: ComparedCase, control: str) -> Iterator[Outcome]:
+def _outcomes(pair: ComparedCase) -> Iterator[Outcome]:
     name = pair.label
-    yield _time_outcome(name, pair, control)
+    yield _time_outcome(name, pair)
     amounts = ("peak memory", pair.memory, formatting.size), ("flops", pair.flops, formatting.count)
     for quantity, amount, text in amounts:
         if amount.was is None:
@@ -226,17 +225,13 @@ def _outcomes(pair: ComparedCase, control: str) -> Iterator[Outcome]:
             yield Outcome(name, quantity, Verdict.UNMEASURED, was, "", "known of the base, and not of the head")
 
 
-def _time_outcome(name: str, pair: ComparedCase, control: str) -> Outcome:
-    if pair.time is None:
-        # A pair that can never be measured is not the head's failure. But if nothing at all could be timed, nothing
-        # passes.
-        excused = pair.is_excused and control != NONE
-        return Outcome(name, TIME, Verdict.UNDECIDED if excused else Verdict.UNMEASURED, "", "", pair.reason)
-    verdict = Verdict.UNMEASURED if is_invalidated(pair, control) else pair.verdict
-    reason = f"{pair.verdict.time}: {pair.time.reason}"
-    if verdict is Verdict.UNDECIDED:
-        reason = f"{reason}; {smallest_visible_difference(pair.time)}"
-    return Outcome(name, TIME, verdict, "", ratio_text(pair.time.evidence), reason)
+def _time_outcome(name: str, pair: ComparedCase) -> Outcome:
+    verdict, reason, ratio = pair.verdict, pair.reason, ""
+    if pair.time is not None:
+        ratio, reason = ratio_text(pair.time.evidence), f"{verdict.time}: {reason}"
+        if verdict is Verdict.UNDECIDED:
+            reason = f"{reason}; {smallest_visible_difference(pair.time)}"
+    return Outcome(name, TIME, verdict, "", ratio, reason)
 
 
 def smallest_visible_difference(time: PairedResult) -> str:
@@ -275,16 +270,17 @@ def comparison_table(comparison: Comparison, properties: Mapping[str, str] | Non
 
 def _row(pair: ComparedCase, control: str) -> dict[str, Any]:
     time = pair.time
-    of_time: dict[str, Any] = {"blocks": 0, "reason": pair.reason or None}
+    of_time: dict[str, Any] = {"blocks": 0}
     if time is not None:
         ends = {"ratio": time.evidence.ratio, "ratio_lo": time.evidence.lo, "ratio_hi": time.evidence.hi}
         ends["smallest_detectable"] = time.smallest_detectable
         numbers = {name: float(f"{value:.6g}") for name, value in ends.items() if math.isfinite(value)}
-        of_time = {**numbers, "blocks": time.blocks, "reason": time.reason or None}
+        of_time = {**numbers, "blocks": time.blocks}
     return {
         **pair.head.as_dict(),
         **of_time,
         "verdict": pair.verdict.time,
+        "reason": pair.reason or None,
         "control": control,
         "base": pair.base.impl,
         "base_options": pair.base.options,
@@ -344,9 +340,8 @@ def _comparison_row(pair: ComparedCase) -> Row:
 def comparison_sentences(comparison: Comparison) -> Iterator[str]:
     """Sentences to print below the table."""
     for pair in comparison.compared:
-        why = pair.time.reason if pair.time is not None else pair.reason
         if pair.verdict is not Verdict.EQUIVALENT:
-            yield f"{pair.label}: {pair.verdict.time}: {why}."
+            yield f"{pair.label}: {pair.verdict.time}: {pair.reason}."
     yield from dict.fromkeys(pair.kernels for pair in comparison.compared if pair.kernels)
     for case, control in comparison.controls:
         if control.failure is not None:

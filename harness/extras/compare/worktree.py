@@ -190,14 +190,18 @@ def place_of(commit: Commit) -> tuple[int, str]:
     return int(number), _git(top, "log", "-1", "--format=%cI", commit.hash, refused=name)
 
 
-def has_uncommitted_changes() -> bool:
-    """Whether a tracked file of the repository in the current directory differs from its commit."""
-    return bool(_git(_repository("HEAD"), "status", "--porcelain", "--untracked-files=no", refused="git status"))
+def has_uncommitted_changes(untracked: str = "normal") -> bool:
+    """Whether a file of the repository in the current directory differs from its commit.
+
+    A new file counts, unless it is ignored or `untracked` is `no`.
+    """
+    files = f"--untracked-files={untracked}"
+    return bool(_git(_repository("HEAD"), "status", "--porcelain", files, refused="git status"))
 
 
 def unmeasured_changes(commits: Sequence[Commit]) -> list[str]:
     """A sentence that uncommitted changes are not measured, if HEAD is one of the commits and there are any."""
-    if commit_of("HEAD") in commits and has_uncommitted_changes():
+    if commit_of("HEAD") in commits and has_uncommitted_changes("no"):
         return ["the working tree has uncommitted changes: they are not measured"]
     return []
 

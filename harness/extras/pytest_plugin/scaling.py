@@ -23,6 +23,7 @@ from harness.study.claims.claim_rules import exponent_text
 from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
 from harness.study.laws.laws import Law, Range, exponent_of
 from harness.study.laws.series import point_of, series_of
+from harness.study.report.text.cost_models import break_text
 
 from .shared_measurements import PytestSession, Request, one_case, precision_named, read_request
 
@@ -141,8 +142,11 @@ class Quantity:
 
     @property
     def law(self) -> str:
-        """The cost model as text, in the letters of the sizes that vary: `8 n·d² + 4 n²·d`."""
-        return str(self._found().law)
+        """The cost model as text, in the letters of the sizes that vary: `8 n·d² + 4 n²·d`, or `8 n from n = 256 on`.
+
+        An undetermined one says so.
+        """
+        return _law_text(self._found())
 
     @property
     def values(self) -> dict[Any, float]:
@@ -155,7 +159,7 @@ class Quantity:
         values = {
             tuple(sizes_by_letter(by)[letter] for letter in letters): value for by, value in self._measured().items()
         }
-        return {by[0]: value for by, value in values.items()} if len(letters) == 1 else dict(values)
+        return {by[0]: value for by, value in values.items()} if len(letters) == 1 else values
 
     @property
     def exponent(self) -> Exponent:
@@ -166,8 +170,7 @@ class Quantity:
         """The exponent at the largest sizes and its 95 % interval."""
         lately = self._exponent_of(self._found())
         if lately is None:
-            axis = self._request.axis
-            pytest.fail(f"{self._name}: {axis} takes one value, and a law needs {_FEWEST}")
+            pytest.fail(f"{self._name}: {self._request.axis} takes one value, and a law needs {_FEWEST}")
         return lately
 
     @property
@@ -293,9 +296,14 @@ class Quantity:
         return exponent_of(fitted.law, self._request.letter, *fitted.series.largest.size)
 
     def _text(self, fitted: FittedLaw) -> str:
-        text = str(fitted.law) if fitted.law.determined else f"{fitted.law} (undetermined)"
-        exponent = self._exponent_of(fitted)
+        text, exponent = _law_text(fitted), self._exponent_of(fitted)
         return f"{text}, exponent {exponent_text(exponent)}" if exponent else text
+
+
+def _law_text(fitted: FittedLaw) -> str:
+    """The cost model, whether it is determined and, if another one holds at smaller sizes, from where on it holds."""
+    text = f"{fitted.law} {break_text(fitted)}".rstrip()
+    return text if fitted.law.determined else f"{text} (undetermined)"
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ class PytestSession:
         return self._session_for().has_heads(impl)
 
     def axes_text(self, impl: str) -> str | None:
-        """The layer's own axes that are sizes, as `own_axes.axes_text` returns them."""
-        return self._session_for().described.within(impl).own_axes
+        """The layer's own axes that are sizes, as `own_axes.axes_text` returns them. Raises as `has_heads` does."""
+        return self._session_for().describe(impl).own_axes
 
     def has_gpu(self, kind: str) -> bool:
         """Whether torch sees a device of this kind, such as `cuda`."""
@@ -330,9 +330,7 @@ def read_request(
     own = own_axes.axes_of_text(text)
     axes_of_laws = (*OVER, *own)
     if axis not in axes_of_laws:
-        raise UsageError(
-            f"axis={axis!r}: a law is along {', '.join(axes_of_laws)}{did_you_mean(str(axis), axes_of_laws)}"
-        )
+        raise UsageError(f"unknown axis {axis!r}{did_you_mean(str(axis), axes_of_laws)}")
     if axis in given:
         raise UsageError(f"{axis} is the axis: its sizes are over=…")
     if over is None and axis in own:
@@ -374,9 +372,9 @@ def _axes(layer: object, given: Mapping[str, Any], may_vary: Collection[str] = (
     """
     name = impl_name_of(layer)
     given = long_names(given)
-    unknown = [axis for axis in given if axis not in AXES or axis == "impl"]
+    names = [axis for axis in AXES if axis != "impl"]
+    unknown = [axis for axis in given if axis not in names]
     if unknown:
-        names = [axis for axis in AXES if axis != "impl"]
         option = f'(an option of the layer: options="{unknown[0]}={given[unknown[0]]}")'
         raise UsageError(f"there is no axis {unknown[0]!r}{did_you_mean(unknown[0], names)} {option}")
     values = {axis: list(value) if isinstance(value, tuple | range) else value for axis, value in given.items()}

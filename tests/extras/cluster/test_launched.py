@@ -85,6 +85,18 @@ def test_each_setting_is_a_shard_and_all_are_one_run(capsys: pytest.CaptureFixtu
     assert timed_rounds() == before
 
 
+def test_a_shard_whose_rows_are_lost_is_measured_again_and_so_is_a_case_that_no_shard_has() -> None:
+    assert main(["sweep", *QUICK]) == 0
+    files = sorted(Path("run/rows").iterdir())
+    files[0].unlink()
+    plan = Path("run/shards/plan.json")
+    shards = json.loads(plan.read_text())
+    plan.write_text(json.dumps([shards[0], shards[1][1:]]))
+    assert main(["sweep", *QUICK]) == 0
+    assert measured() == IN_TWO
+    assert files[1].exists()
+
+
 def test_a_shard_that_is_killed_is_finished_by_the_next_command() -> None:
     slow = changed(
         QUICK, "precision.trial_s=0.1", "precision.min_rounds=5", "precision.max_rounds=5", "launcher.attempts=1"

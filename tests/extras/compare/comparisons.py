@@ -64,3 +64,15 @@ def of_lines(base: CaseResult | None, head: CaseResult | None, timed: Blocks | N
         {CASE: head} if head else {},
         RULES,
     )
+
+
+def beside_a_timed_pair(base: CaseResult, head: CaseResult) -> Comparison:
+    """Of two pairs: `CASE`, which was timed, and another case with these lines, which was not."""
+    return compare_sides(
+        [(CASE, CASE), (base.case, head.case)],
+        [0],
+        MeasuredBlocks([blocks(1.0)], {0: blocks(1.0)}),
+        {CASE: line(CASE), base.case: base},
+        {CASE: line(CASE), head.case: head},
+        RULES,
+    )

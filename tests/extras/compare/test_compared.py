@@ -1,14 +1,15 @@
 """What becomes of a pair: its time by blocks, its memory and FLOPs by counts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from extras.compare.comparisons import CASE, blocks, comparison, line, of_lines
+from extras.compare.comparisons import CASE, beside_a_timed_pair, blocks, comparison, line, of_lines
 
 from harness.core.model.errors import UsageError
 from harness.extras.compare.compared_sides import Log
 from harness.extras.compare.interleaved import is_block_row
-from harness.extras.compare.report import FAILED, HELD, NONE, is_invalidated
+from harness.extras.compare.report import FAILED, HELD, NONE, comparison_table, outcomes_of
 
 
 def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_order() -> None:
@@ -22,8 +23,8 @@ def test_the_verdict_of_time_is_that_of_the_blocks_and_the_cases_keep_their_orde
 def test_a_control_that_fails_or_cannot_be_measured_disarms(control: object) -> None:
     found = comparison([blocks(1.2, again=1.2), blocks(1.0, failure="head: oom: too large")], control)  # type: ignore[arg-type]
     assert found.control == FAILED
-    assert [one.verdict.time for one in found.compared] == ["undecided", "unmeasured"]
-    assert [is_invalidated(one, found.control) for one in found.compared] == [True, False]
+    assert [one.verdict.time for one in found.compared] == ["unmeasured", "unmeasured"]
+    assert list(comparison_table(found).verdict) == ["unmeasured", "unmeasured"]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,17 @@ def test_what_could_not_be_timed_is_unmeasured() -> None:
 def test_a_head_is_excused_only_for_what_it_is_not_to_blame_for_and_would_be_so_again(
     base: str, head: str, excused: bool
 ) -> None:
-    (one,) = of_lines(line(CASE, base, "so"), line(CASE, head, "so"), None).compared
-    assert one.is_excused == excused
+    lost = replace(CASE, seq_len=4096)
+    of_base, of_head = line(lost, base, "so"), line(lost, head, "so")
+    found = beside_a_timed_pair(of_base, of_head)
+    assert found.compared[1].is_excused == excused
+    # The screen, comparison.csv, and the outcomes of JSON and JUnit have one verdict.
+    verdict = "undecided" if excused else "unmeasured"
+    assert list(comparison_table(found).verdict) == ["equivalent", verdict]
+    times = [outcome.verdict.time for outcome in outcomes_of(found) if outcome.quantity == "time"]
+    assert times == ["equivalent", verdict]
+    assert [pair.verdict.time for pair in found.compared] == times
+    assert not of_lines(of_base, of_head, None).compared[0].is_excused, "nothing was timed: nothing passes"
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,17 @@ def test_two_commits_are_explained_and_the_working_tree_as_it_is(capsys: pytest.
     assert "'HEAD' is a commit: name the layer" in capsys.readouterr().err
 
 
+def test_a_new_file_is_of_the_working_tree_and_not_of_head(capsys: pytest.CaptureFixture) -> None:
+    git("init", "-b", "main")
+    git("add", ".")
+    git("commit", "-m", "layers")
+    Path("new_layers.py").write_text(LAYERS)
+    assert main(["explain", "HEAD", ".", "impl=explained_layers:Plain", *SIZES]) == 0
+    assert "Nothing exact differs" in capsys.readouterr().out
+    assert main(["explain", "HEAD", ".", "impl=new_layers:Plain", *SIZES[:-1], "out=other"]) == 2
+    assert "HEAD: impl 'new_layers:Plain': ModuleNotFoundError" in capsys.readouterr().err
+
+
 def test_an_axis_that_is_left_out_has_its_largest_default_value(tmp_path: Path) -> None:
     (tmp_path / "preset").mkdir()
     (tmp_path / "preset" / "falling.yaml").write_text("# @package _global_\nseq_len: [128, 64]\n")

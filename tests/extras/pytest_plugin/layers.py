@@ -53,3 +53,19 @@ class Steps(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         blocks = -(-x.shape[1] // 48)
         return x + torch.ones(blocks * (2 if blocks > 7 else 1), 48, x.shape[2]).sum() * 0
+
+
+class TwiceFrom200(nn.Module):
+    """2nd² FLOPs, and 4nd² for 200 tokens and more."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.proj(x)
+        return self.proj(y) if x.shape[1] >= 200 else y
+
+
+class AxisWithoutDefault(Averaging):
+    axes = {"window": "w"}  # noqa: RUF012

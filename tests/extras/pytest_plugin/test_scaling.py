@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from extras.pytest_plugin.layers import Attention, Averaging, Broken, Outer, Steps
+from extras.pytest_plugin.layers import (
+    Attention,
+    Averaging,
+    AxisWithoutDefault,
+    Broken,
+    Outer,
+    Steps,
+    TwiceFrom200,
+)
 from syrupy import SnapshotAssertion
 
 from harness.extras.pytest_plugin.scaling import LayerFactsOf, Scaling
@@ -68,6 +76,18 @@ def test_counts_that_no_exact_law_gives_are_judged_by_their_exponent(scaling: Sc
     assert len(law.memory.values) == 7  # the sizes in between were looked at
     with pytest.raises(pytest.fail.Exception, match=r"undetermined: .*its exponent is known, and more sizes may tell"):
         assert law.memory.is_linear
+
+
+def test_a_law_says_from_which_size_on_it_holds(scaling: Scaling) -> None:
+    law = scaling(TwiceFrom200, over=(32, 64, 128, 256, 512, 1024), d_model=16)
+    assert law.flops.values == {n: 512 * n if n < 200 else 1024 * n for n in (32, 64, 128, 256, 512, 1024)}
+    assert law.flops.law == "1,024 n from n = 256 on"
+    assert "1,024 n from n = 256 on, exponent" in repr(law.flops)
+
+
+def test_an_own_axis_without_a_default_is_named(scaling: Scaling) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"axes\['window'\] is 'w': it must be"):
+        scaling(AxisWithoutDefault, axis="window", over=(2, 4, 8))
 
 
 def test_the_facts_of_one_call(layer_facts: LayerFactsOf) -> None:
