@@ -191,6 +191,8 @@ class _Piece:
         return LETTERS.get(axis) or f"layer.{self.fitted.series.names[axis]}"
 
     def predict(self, *size: Any) -> Prediction:
+        if not self.law.coefficients:
+            raise ValueError(f"{self.fitted.series.metric} has no law: {self.law.reason}")
         predict = self.predictor
         at = sizes_by_letter(size)
         # No law can predict the cost along an axis of which one value was measured.
@@ -264,7 +266,8 @@ class _Piece:
         """
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"
-        is_open = len(values) < FEWEST_SIZES if is_time else not (self.law.exact and self.law.determined)
+        is_told = self.law.exact and self.law.determined and axis not in self.law.trends
+        is_open = len(values) < FEWEST_SIZES if is_time else not is_told
         if wanted in values or (is_time and all(term.without(axis) == term for term in self.law.terms)):
             return (wanted,), ""
         below = max((value for value in values if value < wanted), default=wanted)
@@ -316,7 +319,7 @@ def _either(below: Prediction, above: Prediction) -> Prediction:
 
 
 def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
-    """Return the law of every series whose costs are above 0, in the order of the lines, then of `METRICS`."""
+    """Return the law of every series with a cost above 0, in the order of the lines, then of `METRICS`."""
     return [fitted for members in series_groups(lines).values() for fitted in laws_of_layer(members)]
 
 
@@ -330,6 +333,8 @@ def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
             one, law = found
+            if metric == "time" and "flops" in counted and (work := counted["flops"][1]).exact:
+                law = law.open_along(dict.fromkeys(work.trends, work.reason))
             size = one.largest.size
             along = {axis: exponent_of(law, axis, *size) for axis in ("n", "d", *one.names)}
             own = {axis: known for axis in one.names if (known := along[axis])}
@@ -367,16 +372,24 @@ def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
-    """Return the law of a series; None if a cost is 0 or nothing was measured.
+    """Return the law of a series; None if every cost is 0 or nothing was measured.
+
+    A series with some costs of 0 has an undetermined law without terms.
 
     Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
     exact counts, as long as these explain it.
     """
-    if not one.points or any(point.value <= 0 for point in one.points):
+    if not one.values.any():
         return None
+    if not one.values.all():
+        n = min(point.n for point in one.points if not point.value)
+        return Law((), (), False, f"it is 0 at n = {n}, and a law needs costs above 0")
     if one.metric == "time":
         return fit_pieces(one.sizes, one.values, one.errors, expected, one.faults)
-    return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
+    law = exact_pieces(one.sizes, [int(point.value) for point in one.points])
+    if law and law.determined and one.declared:
+        return replace(law, trends={}, reason="")
+    return law or fit_pieces(one.sizes, one.values)
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
