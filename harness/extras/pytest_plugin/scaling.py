@@ -20,7 +20,7 @@ from harness.core.results.columns import CaseResult
 from harness.core.results.row import FACTS
 from harness.study.check.check_rules import Verdict
 from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
-from harness.study.laws.laws import Law, Range, exponent_of, exponent_text
+from harness.study.laws.laws import Range, exponent_of, exponent_text
 from harness.study.laws.series import point_of, series_of
 
 from .shared_measurements import PytestSession, Request, one_case, precision_named, read_request
@@ -58,10 +58,6 @@ def _checked(
     return lines
 
 
-# The cost model of a quantity that is 0 everywhere, such as the FLOPs of a layer that only moves data.
-_NOTHING = Law((), (), determined=True, reason="", exact=True)
-
-
 def _fit(lines: Sequence[CaseResult], metric: str) -> FittedLaw | None:
     """The cost model of one quantity; None if the quantity is unknown at some size."""
     series = series_of(lines, metric)
@@ -70,7 +66,7 @@ def _fit(lines: Sequence[CaseResult], metric: str) -> FittedLaw | None:
     for fitted in laws_of_layer(lines):
         if fitted.series.metric == metric:
             return fitted
-    return FittedLaw(series, law_of(series) or _NOTHING, (), None, None)
+    return FittedLaw(series, law_of(series), (), None, None)
 
 
 class Exponent(float):
@@ -285,7 +281,7 @@ class Quantity:
         return {point.size: point.value for point in self._found().series.points}
 
     def _exponent_of(self, fitted: FittedLaw) -> Range | None:
-        """None if the axis takes one value."""
+        """None if the axis takes one value. A quantity may be 0 everywhere, such as the FLOPs of a copy."""
         if not fitted.law.coefficients:
             return Range(0.0, 0.0, 0.0)
         return exponent_of(fitted.law, self._request.letter, *fitted.series.largest.size)

@@ -438,10 +438,8 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
 
 def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
-    claimed = [
-        (line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*line.sequence_size))) for line in lines
-    ]
-    ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
+    claimed = [(line, line.batch_size * float(claim.value(*line.sequence_size))) for line in lines]
+    ratios = [(line.peak_bytes or 0) / _ITEM_BYTES[line.dtype] / words for line, words in claimed if words > 0]
     if not ratios:
         return "it claims no memory"
     least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" for ratio in (min(ratios), max(ratios)))

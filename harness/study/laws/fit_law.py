@@ -303,12 +303,8 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
         law = _covering_powers(problem, chosen, law, each)
     # The law is determined along the first axis. Along the others, too few values leave the exponent open.
     untold = {each: _untold(problem, law, each) for each in axes[1:]}
-    law = replace(
-        law,
-        hidden=_hidden(problem, law),
-        rivals=tuple(replace(rival, known=problem.known) for rival in law.rivals),
-        known=problem.known,
-    )
+    rivals = tuple(replace(rival, known=problem.known) for rival in law.rivals)
+    law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=problem.known)
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)

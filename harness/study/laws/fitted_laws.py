@@ -3,7 +3,6 @@
 A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
 """
 
-import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,7 +94,7 @@ class FittedLaw:
             if point.size == size:
                 return Prediction(point.value, point.lo, point.hi, measured=True)
         position = self._position(size)
-        pieces = [piece for piece in self._pieces if piece.after < position < piece.until]
+        pieces = [piece for piece in self.pieces if piece.after < position < piece.until]
         found = [piece.predict(*size) for piece in pieces]
         one = found[0] if len(found) == 1 else _either(*found)
         smaller = [point for point in self._rising if is_at_most(point.size, size)]
@@ -109,21 +108,15 @@ class FittedLaw:
         value = max([one.value, *dearer])
         return replace(one, value=value, lo=max([one.lo, *(end for _, end in least)]), hi=max(one.hi, value))
 
-    def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
-        """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
-        for piece in self._pieces:
-            with contextlib.suppress(ValueError):
-                yield piece.law, piece.points
-
     @cached_property
-    def _pieces(self) -> list["_Piece"]:
+    def pieces(self) -> list["Piece"]:
         """The pieces of the series between the law's breaks. Between two pieces, both predict."""
         edges = [0.0, *(found.position for found in self.law.breaks), math.inf]
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         for start, until in pairwise(edges):
             points = tuple(point for point in self.series.points if start <= self._position(point.size) < until)
             after = max(self._position(point.size) for point in pieces[-1].points) if pieces else 0.0
-            pieces.append(_Piece(self, points, after, until))
+            pieces.append(Piece(self, points, after, until))
         return pieces
 
     def _position(self, size: Size) -> float:
@@ -155,7 +148,7 @@ def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """The points between two breaks of a law. The piece predicts costs between `after` and `until`, both excluded."""
 
     fitted: FittedLaw
@@ -165,13 +158,10 @@ class _Piece:
 
     @cached_property
     def law(self) -> Law:
-        """The law of the piece; the last one has the series' own. Raises ValueError if none is known."""
+        """The law of the piece; the last one has the series' own."""
         if self.until == math.inf:
             return self.fitted.law
-        below = law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
-        if below is None:
-            raise ValueError(f"no law is known of n below {self.until:g}")
-        return below
+        return law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
 
     @cached_property
     def measured(self) -> dict[str, list[float]]:
@@ -326,9 +316,8 @@ def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
 def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
     """Yield the law of each series of one layer in one setting."""
     counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
-    expected = _expected(
-        [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
-    )
+    exact = [law for _, law in counted.values() if law.exact]
+    expected = _expected(exact, heads=len({line.num_heads for line in lines}) > 1)
     for metric in METRICS:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
@@ -357,10 +346,12 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
 
 def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
     one = series_of(lines, metric)
-    law = law_of(one, expected) if one else None
-    if law and metric == "time" and (reason := _no_host_in_common(lines)):
+    if one is None or not one.values.any():
+        return None
+    law = law_of(one, expected)
+    if metric == "time" and (reason := _no_host_in_common(lines)):
         law = replace(law, determined=False, reason=reason)
-    return (one, law) if one and law else None
+    return one, law
 
 
 def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
@@ -371,17 +362,13 @@ def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
     return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
 
 
-def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
-    """Return the law of a series; None if every cost is 0 or nothing was measured.
-
-    A series with some costs of 0 has an undetermined law without terms.
+def law_of(one: Series, expected: Sequence[Term] = ()) -> Law:
+    """Return the law of a series. If some of its costs are 0, the law is undetermined and has no terms.
 
     Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
     exact counts, as long as these explain it.
     """
-    if not one.values.any():
-        return None
-    if not one.values.all():
+    if one.values.any() and not one.values.all():
         n = min(point.n for point in one.points if not point.value)
         return Law((), (), False, f"it is 0 at n = {n}, and a law needs costs above 0")
     if one.metric == "time":

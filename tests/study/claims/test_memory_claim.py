@@ -127,9 +127,9 @@ def test_memory_that_grows_with_the_cube_of_n_is_refuted_by_few_tokens() -> None
 @pytest.mark.parametrize("cost", [quadratic, lambda n, d, h: quadratic(n, d, h) + n % 7])
 @pytest.mark.parametrize("widths", [(64, 128), (64, 128, 256)])
 def test_memory_of_all_pairs_refutes_a_claim_of_the_order_nd_at_usual_sizes(
-    count: Cost, widths: tuple[int, ...]
+    cost: Cost, widths: tuple[int, ...]
 ) -> None:
-    of = measured("their:Layer", memory=count, widths=widths)
+    of = measured("their:Layer", memory=cost, widths=widths)
     assert judge_memory(of, parse("nd")).verdict == REFUTED
 
 

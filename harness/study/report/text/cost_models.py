@@ -72,7 +72,8 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
     groups: dict[tuple[Cell, ...], list[Row]] = {}
     for fitted in laws:
         law, error = fitted.law, fitted.law.cv_error
-        kinds = ("exact at the measured sizes" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
+        exact = "exact at the measured sizes" if law.exact else ""
+        kinds = exact, break_text(fitted), "" if law.determined else "undetermined"
         aside, details = " ".join(filter(None, kinds)), coefficient_texts(fitted)
         row = (
             Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
