@@ -143,9 +143,8 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
         return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
     most = max(line.depth_declared or 0 for line in lines)
-    declared = (
-        f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
-    )
+    unseen = f" (up to {most} of these operations are declared by fused kernels and cannot be observed)"
+    declared = unseen if most else ""
     longest = max(along_n, key=lambda one: (not one.doubt, len(one.depths)))
     one = min((order for order in found if order.beside), key=lambda order: bool(order.doubt), default=longest)
     if not one.beside and not one.doubt:
