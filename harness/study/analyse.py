@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -102,8 +103,6 @@ def _compared_kinds(rows: list[_Row]) -> list[_Row]:
 
 def _error(fitted: FittedLaw, held_out: Sequence[HeldOut]) -> float | None:
     """The median absolute error of the predictions of this series; None if none of its cases was held out."""
-    own = fitted.series
-    errors = [
-        abs(one.error) for one in held_out if (one.impl, one.setting, one.metric) == (own.impl, own.setting, own.metric)
-    ]
+    name = attrgetter("impl", "setting", "metric")
+    errors = [abs(case.error) for case in held_out if name(case) == name(fitted.series)]
     return median(errors) if errors else None

@@ -16,10 +16,9 @@ from syrupy import SnapshotAssertion
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
 from harness.study.analyse import Analysis, analyse
-from harness.study.claims.claim_rules import exponent_text
 from harness.study.laws.crossovers import Crossover
 from harness.study.laws.fitted_laws import laws_table as csv_of_laws
-from harness.study.laws.laws import Range
+from harness.study.laws.laws import Range, exponent_text
 from harness.study.report.report_data import Contents, next_steps, report_markdown, show_answer
 from harness.study.report.text.cost_models import laws_table
 

@@ -19,9 +19,8 @@ from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.columns import CaseResult
 from harness.core.results.row import FACTS
 from harness.study.check.check_rules import Verdict
-from harness.study.claims.claim_rules import exponent_text
 from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
-from harness.study.laws.laws import Law, Range, exponent_of
+from harness.study.laws.laws import Range, exponent_of, exponent_text
 from harness.study.laws.series import point_of, series_of
 from harness.study.report.text.cost_models import break_text
 
@@ -60,22 +59,15 @@ def _checked(
     return lines
 
 
-# The cost model of a quantity that is 0 everywhere, such as the FLOPs of a layer that only moves data.
-_NOTHING = Law((), (), determined=True, reason="", exact=True)
-
-
 def _fit(lines: Sequence[CaseResult], metric: str) -> FittedLaw | None:
-    """The cost model of one quantity; None if the quantity is unknown at some size, or has no cost model."""
+    """The cost model of one quantity; None if the quantity is unknown at some size."""
     series = series_of(lines, metric)
     if series is None or len(series.points) < len(lines):
         return None
     for fitted in laws_of_layer(lines):
         if fitted.series.metric == metric:
             return fitted
-    law = law_of(series)
-    if law is None and any(point.value for point in series.points):
-        return None
-    return FittedLaw(series, law or _NOTHING, (), None, None)
+    return FittedLaw(series, law_of(series), (), None, None)
 
 
 class Exponent(float):
@@ -282,6 +274,8 @@ class Quantity:
             if self._known is None:
                 unknown = next((line.facts_unknown for line in lines if line.facts_unknown), "no value was measured")
                 pytest.fail(f"{self._name} is not known: {unknown}")
+            if str(self._known.law) == "?":
+                pytest.fail(f"{self._name} has no law: {self._known.law.reason}")
             self._source.tell(self._metric, self._text(self._known))
         return self._known
 
@@ -290,7 +284,7 @@ class Quantity:
         return {point.size: point.value for point in self._found().series.points}
 
     def _exponent_of(self, fitted: FittedLaw) -> Range | None:
-        """None if the axis takes one value."""
+        """None if the axis takes one value. A quantity may be 0 everywhere, such as the FLOPs of a copy."""
         if not fitted.law.coefficients:
             return Range(0.0, 0.0, 0.0)
         return exponent_of(fitted.law, self._request.letter, *fitted.series.largest.size)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from harness.core.model import formatting, own_axes
-from harness.core.model.polynomial import Polynomial, Size, Term, constant, sizes_by_letter
+from harness.core.model.polynomial import Polynomial, Size, Term, constant, own_letter, sizes_by_letter
 from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
 from harness.core.results.columns import CaseResult
@@ -34,8 +34,6 @@ FREE_FACTOR = 2.0
 RESOLUTION = 0.1
 # A larger share of the memory, on top of what the claim explains, may be a faster term that is still small.
 _EXCESS = 0.001
-# With a wider interval than this (±0.25), an exponent could be that of another order.
-WIDEST = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,24 +62,6 @@ def exponent_at(claim: Polynomial, axis: str, size: Size) -> Range:
 def _growing_terms(of: Polynomial) -> list[Term]:
     """The positive terms. A subtracted one, as in 12nd² − 2d², is of lower order. A sum of 0 counts as constant."""
     return [term for term, value in of.coefficients.items() if value > 0] or [Term()]
-
-
-def exponent_value(found: Range, is_determined: bool = True) -> str:
-    """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
-    return formatting.signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
-
-
-def exponent_text(found: Range | None, is_determined: bool = True) -> str:
-    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``.
-
-    One that is not determined is `? (0.00 to 3.00)`.
-    """
-    if found is None:
-        return ""
-    value = exponent_value(found, is_determined)
-    if found.hi - found.lo < 0.005:  # both ends would be written alike
-        return value
-    return f"{value} ({formatting.between(found.lo, found.hi, formatting.signed_exponent)})"
 
 
 # A CUDA attention kernel pads head sizes to a multiple of this and computes on the padding, so FLOPs include it.
@@ -163,9 +143,8 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         known = [f"{line.depth} at n = {line.seq_len}" for line in lines if line.depth is not None]
         return Judgement(known[-1] if known else "", UNDETERMINED, "its depth is not known at two n or more")
     most = max(line.depth_declared or 0 for line in lines)
-    declared = (
-        f" (up to {most} of these operations are declared by fused kernels and cannot be observed)" if most else ""
-    )
+    unseen = f" (up to {most} of these operations are declared by fused kernels and cannot be observed)"
+    declared = unseen if most else ""
     longest = max(along_n, key=lambda one: (not one.doubt, len(one.depths)))
     one = min((order for order in found if order.beside), key=lambda order: bool(order.doubt), default=longest)
     if not one.beside and not one.doubt:
@@ -207,6 +186,8 @@ _HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may
 # Why a depth that is constant or of order log n does not refute a claim of a power of n, up to `_BLOCK` tokens.
 _HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
 _BLOCK = 512
+# Why memory that grows by up to one power of n more than claimed does not refute the claim, below 2 · `_BLOCK` tokens.
+_HIDES_WINDOW = f": larger n than {_BLOCK} would tell, as a window or block may end there"
 # The law of a depth that rises by an operation in each of so many tokens has whole coefficients.
 _PARTS = 64
 # A depth of another order bends away from the claimed one by a power of n that lasts: at least this share of the one
@@ -323,33 +304,11 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     along = {axis: found for axis in axes if (found := _exponents(known, axis, claim))}
     if not along:
         return Judgement("", UNDETERMINED, "no size was varied by a factor of two")
-    bounds = _growths(_growing_terms(claim), max(line.seq_len for line in known), own)
-    sizes = Sizes.of(line.size for line in known)
-    law = exact_pieces(sizes, [line.peak_bytes or 0 for line in known])
-    if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
-        terms = _growing_terms(law.polynomial)
-        growths = _growths(terms, sizes.n.max(), own)
-        faster = [term for term, growth in zip(terms, growths, strict=True) if not _is_within(growth, bounds)]
-        since = f" from n = {law.breaks[-1].n:g} on" if law.breaks else ""
-        measured, verdict = f"{law} bytes{since}", REFUTED if faster else CONFIRMED
-        reason = f"{faster[0]} grows faster than the claim" if faster else "no term grows faster than the claim"
-    else:
-        measured = "·".join(f"{axis}^{formatting.signed_exponent(found[0])}" for axis, found in along.items())
-        verdict, reason = _compare_exponents(along, bounds, axes)
-        # Two sizes cannot tell a term of the order of an axis that is not in the claim from a faster one on a constant.
-        excess = {axis: last - claim.growth(axis)[0] for axis, (last, *_) in along.items()}
-        growing = [axis for axis in excess if RESOLUTION < excess[axis] < 1 - RESOLUTION]
-        few = [axis for axis in ("n", *growing) if len(np.unique(sizes.axis(axis))) < FEWEST_SIZES]
-        if verdict == CONFIRMED and few:
-            verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of {few[0]} do not tell how it grows"
-        # A claimed term that falls, as d²/h does, makes a sum steeper.
-        steep = (
-            _is_steepening(known, axis, power)
-            for axis, power in zip(axes, bounds.max(axis=0), strict=True)
-            if all(term.power(axis) >= 0 for term in claim.terms)
-        )
-        if verdict == CONFIRMED and any(steep):
-            verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
+    measured, verdict, reason = _judge_order(known, along, claim, axes)
+    if verdict == REFUTED and max(line.seq_len for line in known) < 2 * _BLOCK:
+        _, verdict, _ = _judge_order(known, along, claim * own_letter("n"), axes)
+        if verdict != REFUTED:
+            verdict, reason = UNDETERMINED, f"{reason}{_HIDES_WINDOW}"
     unvaried = [axis for axis in axes if claim.growth(axis)[0] and axis not in along]
     of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
     rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
@@ -358,6 +317,44 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         verdict, reason = UNDETERMINED, "; ".join([*doubts, reason])
     alone = "".join(f", at {letter} = {size:g} alone" for letter, size in fixed)
     return Judgement(measured, verdict, f"{reason}{alone}; {_words_text(known, claim)}")
+
+
+def _judge_order(
+    lines: Sequence[CaseResult], along: Mapping[str, Sequence[float]], claim: Polynomial, axes: Sequence[str]
+) -> tuple[str, str, str]:
+    """The measured growth of memory, the verdict on a claim of its order, and the reason.
+
+    The exact law refutes nothing by the powers of an axis of which it knows two values.
+    """
+    sizes = Sizes.of(line.size for line in lines)
+    bounds = _growths(_growing_terms(claim), sizes.n.max(), axes[3:])
+    law = exact_pieces(sizes, [line.peak_bytes or 0 for line in lines])
+    if law is not None and law.determined and {*law.varied} <= {*along, "b"}:
+        measured = f"{law} bytes from n = {law.breaks[-1].n:g} on" if law.breaks else f"{law} bytes"
+        terms = _growing_terms(law.polynomial)
+        if all(_is_within(growth, bounds) for growth in _growths(terms, sizes.n.max(), axes[3:])):
+            return measured, CONFIRMED, "no term grows faster than the claim"
+        told = [term.along({*law.varied} - law.trends.keys()) for term in terms]
+        for term, growth in zip(told, _growths(told, sizes.n.max(), axes[3:]), strict=True):
+            if not _is_within(growth, bounds):
+                return measured, REFUTED, f"{term} grows faster than the claim"
+    measured = "·".join(f"{axis}^{formatting.signed_exponent(found[0])}" for axis, found in along.items())
+    verdict, reason = _compare_exponents(along, bounds, axes)
+    # Two sizes cannot tell a term of the order of an axis that is not in the claim from a faster one on a constant.
+    excess = {axis: last - claim.growth(axis)[0] for axis, (last, *_) in along.items()}
+    growing = [axis for axis in excess if RESOLUTION < excess[axis] < 1 - RESOLUTION]
+    few = [axis for axis in ("n", *growing) if len(np.unique(sizes.axis(axis))) < FEWEST_SIZES]
+    if verdict == CONFIRMED and few:
+        verdict, reason = UNDETERMINED, f"fewer than {FEWEST_SIZES} values of {few[0]} do not tell how it grows"
+    # A claimed term that falls, as d²/h does, makes a sum steeper.
+    steep = (
+        _is_steepening(lines, axis, power)
+        for axis, power in zip(axes, bounds.max(axis=0), strict=True)
+        if all(term.power(axis) >= 0 for term in claim.terms)
+    )
+    if verdict == CONFIRMED and any(steep):
+        verdict, reason = UNDETERMINED, f"{reason}: larger sizes would tell"
+    return measured, verdict, reason
 
 
 def _growths(terms: Iterable[Term], n: float, own: Sequence[str]) -> Floats:
@@ -440,10 +437,8 @@ def _exponents(lines: Iterable[CaseResult], axis: str, claim: Polynomial) -> lis
 
 def _words_text(lines: Iterable[CaseResult], claim: Polynomial) -> str:
     """The smallest and largest number of measured words for each claimed word, as text."""
-    claimed = [
-        (line, _ITEM_BYTES[line.dtype] * line.batch_size * float(claim.value(*line.sequence_size))) for line in lines
-    ]
-    ratios = [(line.peak_bytes or 0) / size for line, size in claimed if size > 0]
+    claimed = [(line, line.batch_size * float(claim.value(*line.sequence_size))) for line in lines]
+    ratios = [(line.peak_bytes or 0) / _ITEM_BYTES[line.dtype] / words for line, words in claimed if words > 0]
     if not ratios:
         return "it claims no memory"
     least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}" for ratio in (min(ratios), max(ratios)))

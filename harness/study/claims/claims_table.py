@@ -12,13 +12,13 @@ from harness.core.model.errors import UsageError
 from harness.core.model.polynomial import Polynomial, own_letter, parse
 from harness.core.model.sweep_axes import SETTINGS, Setting
 from harness.core.results.columns import CaseResult
-from harness.study.laws.fitted_laws import FittedLaw
-from harness.study.laws.laws import Range, exponent_of
+from harness.study.laws.fitted_laws import FittedLaw, laws_by_series
+from harness.study.laws.laws import WIDEST, Range, exponent_of, exponent_text
 from harness.study.laws.series import series_groups
 from impls.registry import IMPLS
 
 from . import claim_rules
-from .claim_rules import UNDETERMINED, Judgement, exponent_text
+from .claim_rules import UNDETERMINED, Judgement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[Cla
 
     Time is judged in every mode that has a claim of work.
     """
-    fitted = {(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
+    fitted = laws_by_series(laws)
     found = []
     for (impl, setting), members in series_groups(lines).items():
         of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
@@ -185,11 +185,11 @@ def judge_time(
 
 def _compare_time(found: Range, expected: Range) -> tuple[str, str]:
     """The verdict on a measured exponent, and the reason for any doubt."""
-    if not found.hi - found.lo <= claim_rules.WIDEST:
+    if not found.hi - found.lo <= WIDEST:
         return UNDETERMINED, "the interval is too wide to tell"
     if found.lo <= expected.hi + claim_rules.RESOLUTION and found.hi >= expected.lo - claim_rules.RESOLUTION:
         anything = f"anything from {expected.lo:.2f} to {expected.hi:.2f} would agree, larger n would tell"
-        is_open = expected.hi - expected.lo > claim_rules.WIDEST
+        is_open = expected.hi - expected.lo > WIDEST
         return (UNDETERMINED, anything) if is_open else (claim_rules.CONFIRMED, "")
     if found.hi < expected.lo:
         # Time cannot keep growing more slowly than the work. Other costs still dominate at these sizes.

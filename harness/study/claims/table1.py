@@ -160,7 +160,7 @@ _KINDS = (
 # A user's layer is of the kind of most layers of its family.
 _OF_FAMILY = {"attention": "self-attention", "sdpa": "self-attention", "rnn": "recurrent", "conv": "convolutional"}
 # Terms of a claim: those of the projections, and of r tokens met by each position.
-_PROJECTIONS, _MEETS_R = Term(n=1, d=2), Term(n=1, d=1)
+_PROJECTIONS, _MEETS_R = parse("nd² + nd").terms
 # The verdict that decides over several settings. One refuted setting refutes a claim, which must hold in all of them.
 _WORST_FIRST = (REFUTED, CONFIRMED, UNDETERMINED)
 

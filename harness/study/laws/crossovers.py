@@ -375,11 +375,8 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     for line in lines:
         heads.setdefault(line.impl, set()).add(line.num_heads)
     several = any(seen != {1} for seen in heads.values())
-    return {
-        impl
-        for impl, seen in heads.items()
-        if (not IMPLS[impl].has_heads if impl in IMPLS else several and seen == {1})
-    }
+    foreign = {impl for impl, seen in heads.items() if several and seen == {1} and impl not in IMPLS}
+    return foreign | {impl for impl in heads if impl in IMPLS and not IMPLS[impl].has_heads}
 
 
 def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:

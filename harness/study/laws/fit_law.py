@@ -303,21 +303,15 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
         law = _covering_powers(problem, chosen, law, each)
     # The law is determined along the first axis. Along the others, too few values leave the exponent open.
     untold = {each: _untold(problem, law, each) for each in axes[1:]}
-    unbounded = {each: (-np.inf, np.inf) for each, why in untold.items() if why}
-    law = replace(
-        law,
-        hidden=_hidden(problem, law),
-        trends={**law.trends, **unbounded},
-        rivals=tuple(replace(rival, known=problem.known) for rival in law.rivals),
-        known=problem.known,
-    )
+    rivals = tuple(replace(rival, known=problem.known) for rival in law.rivals)
+    law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=problem.known)
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
     reason = too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
-    return replace(law, determined=not reason, reason=reason or "; ".join(filter(None, untold.values())))
+    return replace(law, determined=not reason, reason=reason).open_along(untold)
 
 
 def _untold(problem: _Problem, law: Law, axis: str) -> str:

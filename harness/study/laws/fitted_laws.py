@@ -3,7 +3,6 @@
 A law has fitted terms, says how sure they are, and predicts the costs at other sizes.
 """
 
-import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,7 +94,7 @@ class FittedLaw:
             if point.size == size:
                 return Prediction(point.value, point.lo, point.hi, measured=True)
         position = self._position(size)
-        pieces = [piece for piece in self._pieces if piece.after < position < piece.until]
+        pieces = [piece for piece in self.pieces if piece.after < position < piece.until]
         found = [piece.predict(*size) for piece in pieces]
         one = found[0] if len(found) == 1 else _either(*found)
         smaller = [point for point in self._rising if is_at_most(point.size, size)]
@@ -109,21 +108,15 @@ class FittedLaw:
         value = max([one.value, *dearer])
         return replace(one, value=value, lo=max([one.lo, *(end for _, end in least)]), hi=max(one.hi, value))
 
-    def pieces_with_laws(self) -> Iterator[tuple[Law, tuple[Point, ...]]]:
-        """Yield the law and the points of each piece of the series between the law's breaks, if a law is known."""
-        for piece in self._pieces:
-            with contextlib.suppress(ValueError):
-                yield piece.law, piece.points
-
     @cached_property
-    def _pieces(self) -> list["_Piece"]:
+    def pieces(self) -> list["Piece"]:
         """The pieces of the series between the law's breaks. Between two pieces, both predict."""
         edges = [0.0, *(found.position for found in self.law.breaks), math.inf]
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         for start, until in pairwise(edges):
             points = tuple(point for point in self.series.points if start <= self._position(point.size) < until)
             after = max(self._position(point.size) for point in pieces[-1].points) if pieces else 0.0
-            pieces.append(_Piece(self, points, after, until))
+            pieces.append(Piece(self, points, after, until))
         return pieces
 
     def _position(self, size: Size) -> float:
@@ -155,7 +148,7 @@ def laws_by_series(laws: Iterable[FittedLaw]) -> Laws:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """The points between two breaks of a law. The piece predicts costs between `after` and `until`, both excluded."""
 
     fitted: FittedLaw
@@ -165,13 +158,10 @@ class _Piece:
 
     @cached_property
     def law(self) -> Law:
-        """The law of the piece; the last one has the series' own. Raises ValueError if none is known."""
+        """The law of the piece; the last one has the series' own."""
         if self.until == math.inf:
             return self.fitted.law
-        below = law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
-        if below is None:
-            raise ValueError(f"no law is known of n below {self.until:g}")
-        return below
+        return law_of(replace(self.fitted.series, points=self.points), self.fitted.expected)
 
     @cached_property
     def measured(self) -> dict[str, list[float]]:
@@ -191,6 +181,8 @@ class _Piece:
         return LETTERS.get(axis) or f"layer.{self.fitted.series.names[axis]}"
 
     def predict(self, *size: Any) -> Prediction:
+        if not self.law.coefficients:
+            raise ValueError(f"{self.fitted.series.metric} has no law: {self.law.reason}")
         predict = self.predictor
         at = sizes_by_letter(size)
         # No law can predict the cost along an axis of which one value was measured.
@@ -264,7 +256,8 @@ class _Piece:
         """
         values = self.measured[axis]
         is_time = self.fitted.series.metric == "time"
-        is_open = len(values) < FEWEST_SIZES if is_time else not (self.law.exact and self.law.determined)
+        is_told = self.law.exact and self.law.determined and axis not in self.law.trends
+        is_open = len(values) < FEWEST_SIZES if is_time else not is_told
         if wanted in values or (is_time and all(term.without(axis) == term for term in self.law.terms)):
             return (wanted,), ""
         below = max((value for value in values if value < wanted), default=wanted)
@@ -316,20 +309,21 @@ def _either(below: Prediction, above: Prediction) -> Prediction:
 
 
 def fit_laws(lines: Iterable[CaseResult]) -> list[FittedLaw]:
-    """Return the law of every series whose costs are above 0, in the order of the lines, then of `METRICS`."""
+    """Return the law of every series with a cost above 0, in the order of the lines, then of `METRICS`."""
     return [fitted for members in series_groups(lines).values() for fitted in laws_of_layer(members)]
 
 
 def laws_of_layer(lines: Sequence[CaseResult]) -> Iterator[FittedLaw]:
     """Yield the law of each series of one layer in one setting."""
     counted = {metric: found for metric in COUNTS if (found := _with_law(lines, metric, ()))}
-    expected = _expected(
-        [law for _, law in counted.values() if law.exact], heads=len({line.num_heads for line in lines}) > 1
-    )
+    exact = [law for _, law in counted.values() if law.exact]
+    expected = _expected(exact, heads=len({line.num_heads for line in lines}) > 1)
     for metric in METRICS:
         found = counted.get(metric) or _with_law(lines, metric, expected)
         if found:
             one, law = found
+            if metric == "time" and "flops" in counted and (work := counted["flops"][1]).exact:
+                law = law.open_along(dict.fromkeys(work.trends, work.reason))
             size = one.largest.size
             along = {axis: exponent_of(law, axis, *size) for axis in ("n", "d", *one.names)}
             own = {axis: known for axis in one.names if (known := along[axis])}
@@ -352,10 +346,12 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
 
 def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
     one = series_of(lines, metric)
-    law = law_of(one, expected) if one else None
-    if law and metric == "time" and (reason := _no_host_in_common(lines)):
+    if one is None or not one.values.any():
+        return None
+    law = law_of(one, expected)
+    if metric == "time" and (reason := _no_host_in_common(lines)):
         law = replace(law, determined=False, reason=reason)
-    return (one, law) if one and law else None
+    return one, law
 
 
 def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
@@ -366,17 +362,21 @@ def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
     return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
 
 
-def law_of(one: Series, expected: Sequence[Term] = ()) -> Law | None:
-    """Return the law of a series; None if a cost is 0 or nothing was measured.
+def law_of(one: Series, expected: Sequence[Term] = ()) -> Law:
+    """Return the law of a series. If some of its costs are 0, the law is undetermined and has no terms.
 
     Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
     exact counts, as long as these explain it.
     """
-    if not one.points or any(point.value <= 0 for point in one.points):
-        return None
+    if one.values.any() and not one.values.all():
+        n = min(point.n for point in one.points if not point.value)
+        return Law((), (), False, f"it is 0 at n = {n}, and a law needs costs above 0")
     if one.metric == "time":
         return fit_pieces(one.sizes, one.values, one.errors, expected, one.faults)
-    return exact_pieces(one.sizes, [int(point.value) for point in one.points]) or fit_pieces(one.sizes, one.values)
+    law = exact_pieces(one.sizes, [int(point.value) for point in one.points])
+    if law and law.determined and one.declared:
+        return replace(law, trends={}, reason="")
+    return law or fit_pieces(one.sizes, one.values)
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:

@@ -6,35 +6,43 @@ network does 12nd² − 2d² FLOPs.
 Least squares proposes the coefficients. They are accepted only after exact arithmetic has reproduced every cost.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from operator import methodcaller
 
 import numpy as np
 
-from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading
+from harness.core.model.polynomial import AXES, Polynomial, Size, Term, leading, parse
 
 from .enough_sizes import coupling, powers_beside, too_few_sizes, too_many_powers
 from .fit_law import subsets
-from .laws import Break, Coefficient, Floats, Law, Sizes, design, varying_axes
+from .laws import Break, Coefficient, Floats, Law, Sizes, design, rational, varying_axes
 
-# d/h is the width of a head.
-_POWERS = {"n": (0, 1, 2, 3), "d": (0, 1, 2, 3), "h": (0, 1, -1), "b": (0, 1)}
+# d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
+_TERMS = parse(
+    "1 + h + d + hd + d² + hd² + d³ + n + hn + nd + hnd + nd/h + nd² + hnd² + n² + hn² + n²d + hn²d + n²d/h + n²d² "
+    "+ hn²d² + n³ + hn³ + n³d + hn³d + n³d² + hn³d²"
+).terms
 # The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
 _OWN_FACTORS = {
-    1: [Term(n=n, d=d, h=h) for n in (0, 1) for d in (0, 1, 2) for h in (0, 1)],
-    2: [Term(d=d, h=h) for d in (0, 1) for h in (0, 1)],
-    -1: [Term(n=n, d=d, h=h) for n in (1, 2) for d in (0, 1, 2) for h in (0, 1)],
+    1: parse("1 + h + d + hd + d² + hd² + n + hn + nd + hnd + nd² + hnd²").terms,
+    2: parse("1 + h + d + hd").terms,
+    -1: parse("n + hn + nd + hnd + nd² + hnd² + n² + hn² + n²d + hn²d + n²d² + hn²d²").terms,
 }
 # Those of the length m of a source: work for each of its tokens, or with each token of the layer's own input.
-_SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *(Term(n=n, d=1, h=-1) for n in (0, 1))]}
+_SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *parse("d/h + nd/h").terms]}
+_LOGS = parse("log n + n·log n").terms
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
 _MOST_CANDIDATES = 40
 # Coefficients may be halves and quarters, which come from triangles such as n(n + 1)/2, and eighths, which are bits.
-_DENOMINATOR = 8
+# Windows and chunks that divide every n are denominators too, from so many n on: n mod 7 is n/64 at 64, 128 and 256.
+_DENOMINATOR, _FEWEST_OF_WINDOWS = 8, 5
+# The whole numbers up to here are floats.
+_LARGEST = 2**53
 # A law of only the largest sizes needs at least two of them.
 _FEWEST_ABOVE = 2
 # The largest distance of exact fits, in relative units.
@@ -51,7 +59,8 @@ _SPARE_WITH_LOG = 2
 def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare: int = 1) -> Law | None:
     """Find the exact law of integer `costs` at `sizes`; None if no law of at most `most` terms is exact.
 
-    The points must outnumber the terms by `spare`, so that no law fits by chance.
+    The points must outnumber the terms by `spare`, so that no law fits by chance. Costs above 2⁵³ have no exact law:
+    floats do not tell their last digits.
 
     The law is undetermined in any of four cases. No axis varies, or the first varied one takes fewer than three
     values, or none that is twice another. A law with a logarithm and a negative term, or another power of n, has not
@@ -70,17 +79,23 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     ]
     if not any(costs):
         return _law((), (), axes, "")
+    if max(costs) > _LARGEST:
+        return None
+    lengths = {size[0] for size in whole}
+    denominator = math.lcm(_DENOMINATOR, math.gcd(*lengths) if len(lengths) >= _FEWEST_OF_WINDOWS else 1)
     for size in range(1, min(most - (len(terms) > _MOST_CANDIDATES), len(target) - spare) + 1):
         found = []
         for members, values in subset_fits(relative, target / scale, size):
-            rounded = [Fraction(round(value * _DENOMINATOR), _DENOMINATOR) for value in values]
+            rounded = [rational(round(value * denominator) / denominator) for value in values]
             chosen = [terms[i] for i in members]
             if all(rounded) and _reproduces(chosen, rounded, whole, costs):
                 found.append((chosen, rounded))
         if found:
             # The coefficients that are least unlike counts: few negative ones and fractions.
             chosen, rounded = min(found, key=lambda law: sum((value < 0) + (value.denominator > 1) for value in law[1]))
-            return _law(chosen, rounded, axes, _uncertainty(sizes, axes, found))
+            law = _law(chosen, rounded, axes, _uncertainty(sizes, axes, found))
+            in_law = [axis for axis in axes[1:] if any(map(methodcaller("power", axis), chosen))]
+            return law.open_along({axis: too_few_sizes(sizes, axis, True) for axis in in_law})
     return None
 
 
@@ -124,21 +139,12 @@ def subset_fits(design: Floats, target: Floats, size: int) -> list[tuple[tuple[i
 
 
 def _candidates(axes: Sequence[str]) -> list[Term]:
-    powers = [_POWERS[axis] if axis in axes else (0,) for axis in AXES]
-    every = (Term(n=n, d=d, h=h, b=b) for n, d, h, b in product(*powers))
-    terms = [term for term in every if _occurs(term)]
+    batches = (0, 1) if "b" in axes else (0,)
+    terms = [replace(term, b=b) for term in _TERMS if term.along(axes) == term for b in batches]
     for own in (axis for axis in axes if axis not in AXES):
         for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
-            terms += [Term.of({**term.along(axes).powers, "b": b, own: power}) for term in factors for b in powers[-1]]
-    return list(dict.fromkeys(terms)) + ([Term(log=1), Term(n=1, log=1)] if "n" in axes else [])
-
-
-def _occurs(term: Term) -> bool:
-    """Whether a layer's cost may have this term.
-
-    d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
-    """
-    return (term.d < 3 or (term.n == 0 and term.h == 0)) and (term.h >= 0 or (term.d == 1 and term.n in (1, 2)))
+            terms += [Term.of({**term.along(axes).powers, "b": b, own: power}) for term in factors for b in batches]
+    return list(dict.fromkeys(terms)) + (list(_LOGS) if "n" in axes else [])
 
 
 def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[Size], costs: Sequence[int]) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, sum_text
+from harness.core.model import formatting
+from harness.core.model.polynomial import AXES, OwnSize, Polynomial, Term, parse, sum_text
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
 Floats = NDArray[np.float64]
@@ -86,26 +87,12 @@ def varying_axes(sizes: Sizes) -> tuple[str, ...]:
 
 # The terms of a layer's time and memory. Terms that differ only in axes that do not vary are merged into one term
 # without these axes.
-_COSTS = (
-    Term(),  # one launch
-    Term(h=1),  # one launch per head
-    Term(log=1),
-    Term(n=1),  # one launch per step
-    Term(n=1, h=1),
-    Term(n=1, d=1),  # rows of activations
-    Term(n=1, d=2),  # projections
-    Term(n=1, log=1),
-    Term(n=1, log=1, d=1),
-    Term(n=2),  # scores
-    Term(n=2, h=1),
-    Term(n=2, d=1),  # attention
-    Term(n=3),
-    Term(d=1),
-    Term(d=2),  # weights
-)
+# A launch, one for each head or step, rows of activations (nd), projections (nd²), scores (n², hn²), attention (n²d)
+# and weights (d²) are among them.
+_COSTS = parse("1 + h + log n + n + hn + nd + nd² + n·log n + nd·log n + n² + hn² + n²d + n³ + d + d²").terms
 # What each letter w of a layer's own axes may add: work within windows or states, then steps of whole blocks.
-_OWN_TIMES = (Term(), Term(n=1), Term(n=1, h=1), Term(n=1, d=1), Term(d=1))
-_OWN_OVER = (Term(n=1), Term(n=1, d=2))
+_OWN_TIMES = parse("1 + n + hn + nd + d").terms
+_OWN_OVER = parse("n + nd²").terms
 # What the length m of a source adds: its projections too.
 _SOURCE_TIMES = (*_OWN_TIMES, Term(d=2))
 
@@ -237,6 +224,12 @@ class Law:
         """Return where each size lies among the breaks, (points,): its n, or its largest memory block in bytes."""
         return position_of(sizes, self.known, any(one.bytes is not None for one in self.breaks))
 
+    def open_along(self, reasons: Mapping[str, str]) -> "Law":
+        """The law with exponents that have no bounds along each axis with a reason for that."""
+        unbounded = {axis: (-math.inf, math.inf) for axis, why in reasons.items() if why}
+        reason = self.reason or "; ".join(filter(None, reasons.values()))
+        return replace(self, trends={**self.trends, **unbounded}, reason=reason)
+
     @property
     def terms(self) -> tuple[Term, ...]:
         """The law's terms, the slowest growing first."""
@@ -266,10 +259,12 @@ class Law:
 
     @property
     def polynomial(self) -> Polynomial:
-        """The sum of the law's terms."""
-        return Polynomial({coefficient.term: Fraction(coefficient.value) for coefficient in self.coefficients})
+        """The sum of an exact law's terms."""
+        return Polynomial({coefficient.term: rational(coefficient.value) for coefficient in self.coefficients})
 
     def __str__(self) -> str:
+        if not (self.coefficients or self.determined):
+            return "?"
         return sum_text((one.value, _coefficient_text(one)) for one in reversed(self.coefficients)) + self.known_text
 
     @property
@@ -278,10 +273,19 @@ class Law:
         return " + page faults" if self.known is not None and self.known.paid else ""
 
 
+# No window or chunk is larger.
+_MOST_DENOMINATOR = 10_000
+
+
+def rational(value: float) -> Fraction:
+    """The coefficient of an exact law as a fraction: 1/48 for 0.020833333333333332."""
+    return Fraction(value).limit_denominator(_MOST_DENOMINATOR)
+
+
 def _coefficient_text(coefficient: Coefficient) -> str:
-    """The coefficient's absolute value and its term: `8 n·d²`, `3.2e-09 n²`, `n`."""
+    """The coefficient's absolute value and its term: `8 n·d²`, `3.2e-09 n²`, `n`. One without an interval is exact."""
     value, term = abs(coefficient.value), str(coefficient.term)
-    number = f"{value:,.0f}" if value.is_integer() and value < 1e15 else f"{value:.3g}"
+    number = f"{value:,.15g}" if coefficient.lo == coefficient.hi else f"{value:.3g}"
     if term == "1":
         return number
     return term if number == "1" else f"{number} {term}"
@@ -383,3 +387,25 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
     cost, added = float(law(size)[0]), hidden.most * float(hidden.term(size)[0])
     share = min(added / cost, 1.0)
     return (1 - share) * without + share * hidden.term.exponent(axis, size.n[0])
+
+
+# With a wider interval than this (±0.25), an exponent could be that of another order.
+WIDEST = 0.5
+
+
+def exponent_value(found: Range, is_determined: bool = True) -> str:
+    """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
+    return formatting.signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
+
+
+def exponent_text(found: Range | None, is_determined: bool = True) -> str:
+    """Format an exponent with its interval: `1.87 (1.75 to 1.98)`; an exact one as `1.87`, and None as ``.
+
+    One that is not determined is `? (0.00 to 3.00)`.
+    """
+    if found is None:
+        return ""
+    value = exponent_value(found, is_determined)
+    if found.hi - found.lo < 0.005:  # both ends would be written alike
+        return value
+    return f"{value} ({formatting.between(found.lo, found.hi, formatting.signed_exponent)})"

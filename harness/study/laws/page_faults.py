@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -81,14 +82,13 @@ def _number(sizes: Sizes, known: Sequence[int], counts: Sequence[int]) -> tuple[
 
     A point has more if blocks of other kinds have the same size there.
     """
-    best: tuple[int, float, Term] | None = None
+    fits = []
     for number in _NUMBERS:
         each = np.array(counts) / np.broadcast_to(np.asarray(number(sizes), dtype=float), len(sizes))[list(known)]
         alike = int((each == each.min()).sum())
-        if best is None or alike > best[0]:
-            best = alike, float(each.min()), number
-    assert best is not None
-    return best[1], best[2]
+        fits.append((alike, float(each.min()), number))
+    _, times, number = max(fits, key=itemgetter(0))
+    return times, number
 
 
 @dataclass(frozen=True)

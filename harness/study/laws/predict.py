@@ -70,9 +70,8 @@ def sizes_requested(given: Mapping[str, Any], laws: Iterable[FittedLaw], run: ob
     d = _one_value("d_model", given["d_model"], {point.d for point in points})
     # Layers without heads are measured at one head.
     heads = [{point.h for point in series.points} for series in there]
-    h = _one_value(
-        "num_heads", given["num_heads"], set().union(*(of_layer for of_layer in heads if of_layer != {1})) or {1}
-    )
+    several = [of_layer for of_layer in heads if of_layer != {1}]
+    h = _one_value("num_heads", given["num_heads"], set().union(*several) or {1})
     if d % h:
         raise UsageError(f"d_model={d} is not divisible by num_heads={h}")
     b = _one_value("batch_size", given["batch_size"], {point.b for point in points})

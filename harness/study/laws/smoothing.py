@@ -110,8 +110,8 @@ def with_times_in_law(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) ->
     known: dict[tuple[str, Setting, Size], tuple[float, float, float]] = {}
     for fitted in laws:
         if fitted.series.metric == "time":
-            for law, points in fitted.pieces_with_laws():
-                for size, cost in _intervals(law, points):
+            for piece in fitted.pieces:
+                for size, cost in _intervals(piece.law, piece.points):
                     known[fitted.series.impl, fitted.series.setting, size] = cost
     found = []
     for line in lines:

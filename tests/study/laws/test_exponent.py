@@ -25,7 +25,7 @@ def test_attention_bends_from_one_to_two_around_twice_the_width() -> None:
 
 
 def test_an_exact_law_has_an_exact_exponent() -> None:
-    points = grid(d=(128, 256))
+    points = grid(d=(128, 256, 512))
     law = exact_law(points, [int(4 * n * d * d) for n, d in zip(points.n, points.d, strict=True)])
     assert law is not None
     found = exponent_of(law, "d", 64, 128)

@@ -8,7 +8,7 @@ import pytest
 from study.laws.costs import grid
 
 from harness.study.laws.integer_laws import exact_law, exact_pieces
-from harness.study.laws.laws import Sizes
+from harness.study.laws.laws import Sizes, exponent_of
 
 Count = Callable[[int, int, int, int], int]
 GRID = grid(d=(128, 256, 512), h=(2, 4, 8))
@@ -63,6 +63,56 @@ def test_two_widths_do_not_tell_powers_of_the_width_from_each_other() -> None:
     sure = exact_law(TWO, counts(TWO, lambda n, d, h, b: 8 * n * d * d + 4 * n * n * d))
     assert sure is not None
     assert sure.determined
+
+
+@pytest.mark.parametrize("count", [lambda n, d, h, b: n * (48 * d - 512), lambda n, d, h, b: n * d * d])
+def test_two_widths_tell_no_exponent_of_the_width(count: Count) -> None:
+    sizes = grid(d=(16, 32))
+    law = exact_law(sizes, counts(sizes, count))
+    assert law is not None
+    assert str(law) == "n·d²"
+    assert law.determined  # along n
+    assert law.reason == "d takes 2 values: a law needs 3 at least"
+    exponent = exponent_of(law, "d", 2048, 32)
+    assert exponent is not None
+    assert (exponent.lo, exponent.hi) == (-math.inf, math.inf)
+
+
+def test_two_heads_that_cost_the_same_leave_nothing_open() -> None:
+    sizes = grid(d=(64, 128, 256), h=(2, 8))
+    law = exact_law(sizes, counts(sizes, lambda n, d, h, b: 8 * n * d))
+    assert law is not None
+    assert not law.reason
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count", "written"),
+    [
+        ((64, 128, 256, 512, 1024), lambda n, d, h, b: n * n // 16, "0.0625 n²"),
+        ((64, 128, 256, 512, 1024), lambda n, d, h, b: n**3 // 16, "0.0625 n³"),
+        ((100, 200, 300, 400, 700), lambda n, d, h, b: 7 * n * n // 100 + 3 * n, "0.07 n² + 3 n"),
+        ((48, 96, 144, 240, 480), lambda n, d, h, b: n * n // 48, "0.0208333333333333 n²"),
+        ((64, 128, 256, 512, 1024), lambda n, d, h, b: 12 * n + n // 8, "12.125 n"),
+    ],
+)
+def test_chunks_that_divide_every_n_are_denominators(lengths: tuple[int, ...], count: Count, written: str) -> None:
+    sizes = grid(lengths)
+    law = exact_law(sizes, counts(sizes, count))
+    assert law is not None
+    assert str(law) == written
+    assert law.determined
+    assert [law.polynomial(n, 128) for n in lengths] == counts(sizes, count)
+
+
+def test_a_remainder_by_7_is_no_chunk_of_64() -> None:
+    # n mod 7 is n/64 at these n, and 1 at the next.
+    sizes = grid((64, 128, 256), d=(64, 128, 256))
+    assert exact_law(sizes, counts(sizes, lambda n, d, h, b: 4 * n * n + 16 * n * d + n % 7)) is None
+
+
+@pytest.mark.parametrize("factor", [2**53 + 1, 2**60])
+def test_counts_that_floats_cannot_hold_have_no_exact_law(factor: int) -> None:
+    assert exact_pieces(grid(), counts(grid(), lambda n, d, h, b: factor * n)) is None
 
 
 def test_a_law_that_ends_below_nothing_is_none() -> None:

@@ -10,6 +10,7 @@ from rows import SIZES, lines, usual_lines
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
 from harness.study.laws.fitted_laws import LAW_COLUMNS, FittedLaw, fit_laws, laws_table
+from harness.study.laws.laws import Range
 from harness.study.laws.series import page_faults_of
 
 LISTED = [
@@ -133,3 +134,27 @@ def test_page_faults_have_a_price_only_where_one_was_measured() -> None:
     found = page_faults_of([of_layer[0], *priced])
     assert found is not None
     assert found.page_s == pytest.approx(1e-7)
+
+
+def test_bytes_that_are_0_at_some_sizes_have_no_law_and_the_reason_is_told() -> None:
+    freed = [replace(line, peak_bytes=max(0, line.seq_len - 300) * 64) for line in usual_lines()]
+    memory = law_of(fit_laws(freed), "rnn.torch", "memory")
+    assert str(memory.law) == "?"
+    assert not memory.law.determined
+    assert memory.law.reason == "it is 0 at n = 64, and a law needs costs above 0"
+    assert memory.exponent_n is None
+    with pytest.raises(ValueError, match="memory has no law: it is 0 at n = 64"):
+        memory.predict(4096, 128, 1, 1)
+    [row] = laws_table([memory]).to_dict("records")
+    assert (row["law"], row["determined"], row["reason"]) == ("?", False, memory.law.reason)
+
+
+def test_two_widths_tell_no_exponent_of_the_width_unless_a_claim_gives_the_counts() -> None:
+    unclaimed = [counted(line) for line in usual_lines()]
+    claimed = [replace(line, flops_claimed=line.flops) for line in unclaimed]
+    assert law_of(fit_laws(unclaimed), "rnn.torch", "flops").exponent_d == Range(2.0, -math.inf, math.inf)
+    assert law_of(fit_laws(claimed), "rnn.torch", "flops").exponent_d == Range(2.0, 2.0, 2.0)
+    times = law_of(fit_laws(unclaimed), "rnn.torch", "time")
+    assert times.law.determined
+    assert times.exponent_d is not None
+    assert times.exponent_d.hi == math.inf

@@ -82,9 +82,8 @@ def ladder_rows(panel: Panel) -> list[str]:
     """The layers in the registry's order, then others, each family together; without those always unsupported."""
     family = panel.families()
     ours = {impl: i for i, impl in enumerate(IMPLS)}
-    order = sorted(
-        family.keys() - parts.unsupported_layers(panel.lines), key=lambda impl: (ours.get(impl, len(ours)), impl)
-    )
+    supported = family.keys() - parts.unsupported_layers(panel.lines)
+    order = sorted(supported, key=lambda impl: (ours.get(impl, len(ours)), impl))
     return [impl for impls in grouped(order, lambda impl: family[impl]).values() for impl in impls]
 
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from harness.core.model import formatting
 from harness.core.model.polynomial import sum_text
-from harness.study.claims.claim_rules import exponent_text
 from harness.study.laws.fitted_laws import FittedLaw
+from harness.study.laws.laws import exponent_text
 from harness.study.laws.predict import HeldOut, scores
 from harness.study.report.document import Cell, Row, Table, grouped
 
@@ -21,6 +21,8 @@ def law_formula(fitted: FittedLaw) -> str:
 
     `37.1 ps·n²·d + 12.4 ps·n·d² + 21.0 µs` for time, `4n²·d + 8n·d²` for FLOPs. A known cost comes last.
     """
+    if not fitted.law.coefficients:
+        return str(fitted.law)
     text = partial(_coefficient, fitted.series.metric)
     terms = ((c.value, _written(text(abs(c.value)), str(c.term))) for c in reversed(fitted.law.coefficients))
     return sum_text(terms) + fitted.law.known_text
@@ -70,7 +72,8 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
     groups: dict[tuple[Cell, ...], list[Row]] = {}
     for fitted in laws:
         law, error = fitted.law, fitted.law.cv_error
-        kinds = ("exact" if law.exact else "", break_text(fitted), "" if law.determined else "undetermined")
+        exact = "exact at the measured sizes" if law.exact else ""
+        kinds = exact, break_text(fitted), "" if law.determined else "undetermined"
         aside, details = " ".join(filter(None, kinds)), coefficient_texts(fitted)
         row = (
             Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),

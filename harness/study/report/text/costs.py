@@ -12,10 +12,9 @@ from harness.core.model import formatting, own_axes
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, EQUAL, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
-from harness.study.claims.claim_rules import exponent_value
 from harness.study.laws.crossovers import CostRatio, Crossover, ratio_at, unlike_conditions
 from harness.study.laws.fitted_laws import Laws
-from harness.study.laws.laws import exponent_of
+from harness.study.laws.laws import exponent_of, exponent_value
 from harness.study.laws.series import unlikeness
 from harness.study.report import figure_panels as parts
 from harness.study.report.document import Cell, Table, grouped

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from harness.core.model.formatting import count, listed, printable
-from harness.study.claims.claim_rules import WIDEST
 from harness.study.laws.crossovers import ratio_at
-from harness.study.laws.laws import Range
+from harness.study.laws.laws import WIDEST, Range
 from harness.study.report.chart import Curve
 from harness.study.report.document import grouped
 from harness.study.report.figure_panels import TIME, Cost
