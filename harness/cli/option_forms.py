@@ -3,8 +3,8 @@
 Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
 
-import argparse
 import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,32 +20,32 @@ _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~
 _APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
 
 
-def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
+def add_run(parser: ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help=what)
 
 
-def add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
+def add_keys(parser: ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
     parser.add_argument(dest, nargs="*", metavar="key=value", help=help)
 
 
-def add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
+def add_overrides(parser: ArgumentParser, help: str | None = None) -> None:
     add_keys(parser, "overrides", help)
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
 
 
 def add_out(
-    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+    parser: ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
 ) -> None:
     """Add `-o`, `--out`. The key `out=` is the same."""
     help = f"{help}; or out={metavar}"
     parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
 
 
-def add_open(parser: argparse.ArgumentParser) -> None:
+def add_open(parser: ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
 
 
-def add_outputs(parser: argparse.ArgumentParser) -> None:
+def add_outputs(parser: ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per outcome")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome as JSON")
@@ -63,7 +63,7 @@ def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
     return [f"--{text}" if text.startswith(tuple(keys)) else text for text in arguments]
 
 
-def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
+def with_output_key(command: str, options: Namespace) -> Namespace:
     """The options with the key `out=` for the flag `--out`, for commands that have keys."""
     out = COMMANDS[command].out
     if out is Out.OVERRIDE and options.out is not None:
@@ -76,7 +76,7 @@ def with_output_key(command: str, options: argparse.Namespace) -> argparse.Names
     return options
 
 
-def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def check_spelling(arguments: Sequence[str], parser: ArgumentParser) -> None:
     """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
     if apart := _APART.search("\0".join(arguments)):
         raise UsageError(f"write {apart[1]}={apart[2] or apart[3]}, without spaces around '='")

@@ -4,8 +4,8 @@ The function `_x_y` adds the options of the command `x-y` to a parser. Its docst
 the names in `_FILLED` stand for longer texts. `harness.cli.commands` names the module of each command.
 """
 
-import argparse
 import inspect
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -31,14 +31,14 @@ _FILLED = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(ArgumentParser):
     """An `ArgumentParser` with errors of one line: it raises UsageError instead of printing its usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str) -> ArgumentParser:
     """The parser of a command's options."""
     add_options = COMMANDS[command].add_options
     text = inspect.getdoc(add_options) or ""
@@ -49,7 +49,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
         prog=f"python -m harness {command}",
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_options(parser)
@@ -59,7 +59,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
+def parse_options(command: str, arguments: Sequence[str]) -> Namespace:
     """Parse the arguments of a command: flags and `key=value` in any order.
 
     Raises UsageError for invalid arguments. Ends the process after `--help`.
@@ -69,7 +69,7 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     return forms.with_output_key(command, parser.parse_intermixed_args(forms.with_output_flag(command, arguments)))
 
 
-def _sweep(parser: argparse.ArgumentParser) -> None:
+def _sweep(parser: ArgumentParser) -> None:
     """Measure every case of a grid. Write tables and plots to results/.
 
     axes (each takes a value, a list, or Hydra's sweep grammar):
@@ -119,7 +119,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
-def _report(parser: argparse.ArgumentParser) -> None:
+def _report(parser: ArgumentParser) -> None:
     """Rebuild the tables and plots of a run from its rows. Measures nothing.
 
     examples:
@@ -135,7 +135,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     forms.add_open(parser)
 
 
-def _list(parser: argparse.ArgumentParser) -> None:
+def _list(parser: ArgumentParser) -> None:
     """List the layers that can be measured and what theory claims of them, or describe one layer.
 
     The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs. The
@@ -156,7 +156,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
 
 
-def _doctor(parser: argparse.ArgumentParser) -> None:
+def _doctor(parser: ArgumentParser) -> None:
     """Print what an issue report needs: versions, machine, threads, GPU, packages, results directory, calibration.
 
     The text is plain, without colours. Read it before you paste it: it names directories and environment variables.
@@ -165,7 +165,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     """
 
 
-def _verify(parser: argparse.ArgumentParser) -> None:
+def _verify(parser: ArgumentParser) -> None:
     """Compare layers' outputs and gradients with a float64 reference.
 
     The output lists the failed cases first, each with its reason, and then prints one line per layer.
@@ -180,7 +180,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
 
 
-def _status(parser: argparse.ArgumentParser) -> None:
+def _status(parser: ArgumentParser) -> None:
     """Show how far a sweep is, from its files alone. Measures nothing.
 
     A case is finished once it has all its trials, or has failed. Before that, it counts as `begun` if it has rows, and
@@ -194,7 +194,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
     forms.add_run(parser)
 
 
-def _predict(parser: argparse.ArgumentParser) -> None:
+def _predict(parser: ArgumentParser) -> None:
     """Predict what a layer costs at a size that was not measured. Measures nothing.
 
     keys:
@@ -211,7 +211,7 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     forms.add_keys(parser)
 
 
-def _recommend(parser: argparse.ArgumentParser) -> None:
+def _recommend(parser: ArgumentParser) -> None:
     """Recommend a layer for a size: how much faster it is, and how sure. Measures nothing.
 
     keys:
@@ -228,7 +228,7 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
     forms.add_keys(parser)
 
 
-def _baseline(parser: argparse.ArgumentParser) -> None:
+def _baseline(parser: ArgumentParser) -> None:
     """Write what a run found to a file that `check` reads. Measures nothing.
 
     The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
@@ -246,7 +246,7 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(known_bad=())
 
 
-def _check(parser: argparse.ArgumentParser) -> None:
+def _check(parser: ArgumentParser) -> None:
     """Measure the cases of a baseline again, and report what got worse.
 
     settings:
