@@ -4,7 +4,6 @@ It measures a baseline's cases again, with the scheduler of `sweep`. The overrid
 """
 
 import argparse
-import math
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +27,7 @@ from harness.study.laws import fitted_laws
 from .commands import DONE
 
 _ERROR_FACTOR = Key(
-    "error_factor", float, ERROR_FACTOR, least=1.0, most=math.inf, takes="a number from 1 on; inf judges no error"
+    "error_factor", float, ERROR_FACTOR, least=1.0, most=float("inf"), takes="a number from 1 on; inf judges no error"
 )
 
 

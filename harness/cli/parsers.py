@@ -7,9 +7,9 @@ Options that several commands have are first, with the forms that mean the same,
 hint. Every command that writes takes `-o PLACE`, `--out PLACE` and `out=PLACE`.
 """
 
-import argparse
 import inspect
 import re
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -38,32 +38,32 @@ _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~
 _APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
 
 
-def add_run(parser: argparse.ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
+def add_run(parser: ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help=what)
 
 
-def add_keys(parser: argparse.ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
+def add_keys(parser: ArgumentParser, dest: str = "keys", help: str | None = None) -> None:
     parser.add_argument(dest, nargs="*", metavar="key=value", help=help)
 
 
-def add_overrides(parser: argparse.ArgumentParser, help: str | None = None) -> None:
+def add_overrides(parser: ArgumentParser, help: str | None = None) -> None:
     add_keys(parser, "overrides", help)
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="a directory of your own settings, beside conf/")
 
 
 def add_out(
-    parser: argparse.ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
+    parser: ArgumentParser, help: str, metavar: str = "DIR", kind: type = Path, default: Path | None = None
 ) -> None:
     """Add `-o`, `--out`. The key `out=` is the same."""
     help = f"{help}; or out={metavar}"
     parser.add_argument("-o", "--out", type=kind, default=default, metavar=metavar, help=help)
 
 
-def add_open(parser: argparse.ArgumentParser) -> None:
+def add_open(parser: ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open report.html in a browser at the end")
 
 
-def add_outputs(parser: argparse.ArgumentParser) -> None:
+def add_outputs(parser: ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary in Markdown")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, with one test case per outcome")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome as JSON")
@@ -81,7 +81,7 @@ def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
     return [f"--{text}" if text.startswith(tuple(keys)) else text for text in arguments]
 
 
-def with_output_key(command: str, options: argparse.Namespace) -> argparse.Namespace:
+def with_output_key(command: str, options: Namespace) -> Namespace:
     """The options with the key `out=` for the flag `--out`, for commands that have keys."""
     out = COMMANDS[command].out
     if out is Out.OVERRIDE and options.out is not None:
@@ -94,7 +94,7 @@ def with_output_key(command: str, options: argparse.Namespace) -> argparse.Names
     return options
 
 
-def check_spelling(arguments: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def check_spelling(arguments: Sequence[str], parser: ArgumentParser) -> None:
     """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
     if apart := _APART.search("\0".join(arguments)):
         raise UsageError(f"write {apart[1]}={apart[2] or apart[3]}, without spaces around '='")
@@ -115,14 +115,14 @@ def _settings() -> list[str]:
     return [*AXES, *LETTERS, *keys(for_sweep=True)]
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(ArgumentParser):
     """An `ArgumentParser` with errors of one line: it raises UsageError instead of printing its usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str) -> ArgumentParser:
     """The parser of a command's options."""
     add_options = COMMANDS[command].add_options
     text = inspect.getdoc(add_options) or ""
@@ -133,7 +133,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
         prog=f"python -m harness {command}",
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_options(parser)
@@ -143,7 +143,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
+def parse_options(command: str, arguments: Sequence[str]) -> Namespace:
     """Parse the arguments of a command: flags and `key=value` in any order.
 
     Raises UsageError for invalid arguments. Ends the process after `--help`.
@@ -153,7 +153,7 @@ def parse_options(command: str, arguments: Sequence[str]) -> argparse.Namespace:
     return with_output_key(command, parser.parse_intermixed_args(with_output_flag(command, arguments)))
 
 
-def _sweep(parser: argparse.ArgumentParser) -> None:
+def _sweep(parser: ArgumentParser) -> None:
     """Measure every case of a grid. Write tables and plots to results/.
 
     axes (each takes a value, a list, or Hydra's sweep grammar):
@@ -203,7 +203,7 @@ def _sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
-def _report(parser: argparse.ArgumentParser) -> None:
+def _report(parser: ArgumentParser) -> None:
     """Rebuild the tables and plots of a run from its rows. Measures nothing.
 
     examples:
@@ -219,7 +219,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     add_open(parser)
 
 
-def _list(parser: argparse.ArgumentParser) -> None:
+def _list(parser: ArgumentParser) -> None:
     """List the layers that can be measured and what theory claims of them, or describe one layer.
 
     The page of one layer has its equation, its claims, the modes and masks that it supports, and what it needs. The
@@ -240,7 +240,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the layers as JSON, with all that their pages have")
 
 
-def _doctor(parser: argparse.ArgumentParser) -> None:
+def _doctor(parser: ArgumentParser) -> None:
     """Print what an issue report needs: versions, machine, threads, GPU, packages, results directory, calibration.
 
     The text is plain, without colours. Read it before you paste it: it names directories and environment variables.
@@ -249,7 +249,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     """
 
 
-def _verify(parser: argparse.ArgumentParser) -> None:
+def _verify(parser: ArgumentParser) -> None:
     """Compare layers' outputs and gradients with a float64 reference.
 
     The output lists the failed cases first, each with its reason, and then prints one line per layer.
@@ -264,7 +264,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--all", action="store_true", help="print every case, with its errors or its reason")
 
 
-def _status(parser: argparse.ArgumentParser) -> None:
+def _status(parser: ArgumentParser) -> None:
     """Show how far a sweep is, from its files alone. Measures nothing.
 
     A case is finished once it has all its trials, or has failed. Before that, it counts as `begun` if it has rows, and
@@ -278,7 +278,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
 
 
-def _predict(parser: argparse.ArgumentParser) -> None:
+def _predict(parser: ArgumentParser) -> None:
     """Predict what a layer costs at a size that was not measured. Measures nothing.
 
     keys:
@@ -295,7 +295,7 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     add_keys(parser)
 
 
-def _recommend(parser: argparse.ArgumentParser) -> None:
+def _recommend(parser: ArgumentParser) -> None:
     """Recommend a layer for a size: how much faster it is, and how sure. Measures nothing.
 
     keys:
@@ -312,7 +312,7 @@ def _recommend(parser: argparse.ArgumentParser) -> None:
     add_keys(parser)
 
 
-def _baseline(parser: argparse.ArgumentParser) -> None:
+def _baseline(parser: ArgumentParser) -> None:
     """Write what a run found to a file that `check` reads. Measures nothing.
 
     The file is JSON with one entry per line, always in the same order. Commit it, and read its diff.
@@ -330,7 +330,7 @@ def _baseline(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(known_bad=())
 
 
-def _check(parser: argparse.ArgumentParser) -> None:
+def _check(parser: ArgumentParser) -> None:
     """Measure the cases of a baseline again, and report what got worse.
 
     settings:

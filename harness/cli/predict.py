@@ -4,7 +4,6 @@ Both take a size and one of the run's settings. Neither measures anything.
 """
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -193,4 +192,4 @@ def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | 
 def _between(cost: Prediction, shown: formatting.NumberText) -> str:
     if cost.too_uncertain:
         return _TOO_UNCERTAIN
-    return "one trial" if cost.hi == math.inf else f"{shown(cost.lo)} to {shown(cost.hi)}"
+    return "one trial" if cost.hi == float("inf") else f"{shown(cost.lo)} to {shown(cost.hi)}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.core.layers import layer_lookup
 from harness.core.model import background_process, errors, sequence_lengths
+from harness.core.model.errors import UsageError
 from harness.core.model.file_io import cpu_quota
 from harness.core.model.formatting import BYTE_UNITS, MORE_BYTE_UNITS
 from harness.core.model.layer_options import point_with_options, sorted_options, with_options
@@ -45,7 +46,7 @@ def present_option(option: str) -> str:
         return f"{key}={errors.our_values(name, value)}"
     if name == "points":
         if "{" not in value and re.search(r"[A-Za-z_]\s*:", value):
-            raise errors.UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
+            raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
         return f"{key}={errors.our_point_values(value)}"
     is_size = name == "head_dim" or (name in AXES and AXES[name].type is int)
     return f"{key}={errors.whole_numbers(value)}" if is_size else f"{key}={value}"
@@ -100,7 +101,7 @@ class Key:
 
     def _one(self, text: str) -> Any:
         if self.values and text not in self.values:
-            raise errors.UsageError(f"unknown {self.name} '{text}'{errors.did_you_mean(text, self.values)}")
+            raise UsageError(f"unknown {self.name} '{text}'{errors.did_you_mean(text, self.values)}")
         try:
             value = self.read(text)
         except ValueError:
@@ -109,7 +110,7 @@ class Key:
             return value
         if value is None or not self.least <= value <= self.most:
             takes = self.takes or f"a whole number from {self.least} to {self.most}"
-            raise errors.UsageError(f"{self.name}={text}: it takes {takes}")
+            raise UsageError(f"{self.name}={text}: it takes {takes}")
         return value
 
 
@@ -123,11 +124,11 @@ def read_keys(texts: Iterable[str], table: Sequence[Key]) -> dict[str, Any]:
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:
-            raise errors.UsageError(f"'{text}' is not of the form key=value")
+            raise UsageError(f"'{text}' is not of the form key=value")
         if name not in keys:
-            raise errors.UsageError(errors.unknown_key(name, keys))
+            raise UsageError(errors.unknown_key(name, keys))
         if name in values:
-            raise errors.UsageError(f"{name} is given twice")
+            raise UsageError(f"{name} is given twice")
         values[name] = keys[name].value(value)
     return {name: key.default for name, key in keys.items()} | values
 
@@ -146,7 +147,7 @@ MOST_VALUES = 100_000
 MOST_CASES = 1_000_000
 
 
-class SettingError(errors.UsageError):
+class SettingError(UsageError):
     """An invalid setting: its `key`, such as `precision.target`, and its `value`."""
 
     def __init__(self, message: str, key: str, value: Any) -> None:
@@ -159,7 +160,7 @@ def _of_setting(key: str, value: Any) -> Iterator[None]:
     """Raise each UsageError of the block as a SettingError of this setting."""
     try:
         yield
-    except errors.UsageError as error:
+    except UsageError as error:
         raise SettingError(str(error), key, value) from error
 
 
@@ -171,7 +172,7 @@ def check_axes(stated: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     axes = {axis: check_axis(axis, stated[axis]) for axis in AXES if axis in stated}
     number = math.prod(map(len, axes.values()))
     if number > MOST_CASES:
-        raise errors.UsageError(f"the axes span {number:,} cases, more than {MOST_CASES:,}: sweep fewer values at once")
+        raise UsageError(f"the axes span {number:,} cases, more than {MOST_CASES:,}: sweep fewer values at once")
     return axes
 
 
@@ -194,7 +195,7 @@ def check_axis(axis: str, stated: Any) -> tuple[Any, ...]:
         if axis == "impl":
             values = [name for value in values for name in matching(str(value))]
         if not values:
-            raise errors.UsageError(f"{axis} is an empty list: give at least one value")
+            raise UsageError(f"{axis} is an empty list: give at least one value")
         if axis == "env":
             background_process.check_environments([str(value) for value in values])
         if axis == "lengths":
@@ -227,7 +228,7 @@ def any_impl(matches: list[str], text: str, pattern: str, impls: Sequence[str]) 
         return matches
     families = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in impls)
     named = impls if len(impls) <= _MOST_NAMED else families
-    raise errors.UsageError(f"{text}: no impl matches{errors.did_you_mean(pattern, named)}")
+    raise UsageError(f"{text}: no impl matches{errors.did_you_mean(pattern, named)}")
 
 
 def _checked(axis: str, value: Any) -> Any:
@@ -236,7 +237,7 @@ def _checked(axis: str, value: Any) -> Any:
     if axis == "impl":
         layer_lookup.check_name(str(value))
     if of_axis.values and not of_axis.is_known(value):
-        raise errors.UsageError(f"unknown {axis} '{value}'{errors.did_you_mean(str(value), of_axis.values)}")
+        raise UsageError(f"unknown {axis} '{value}'{errors.did_you_mean(str(value), of_axis.values)}")
     if axis == "options":
         return sorted_options(str(value))
     if of_axis.type is str:
@@ -244,10 +245,10 @@ def _checked(axis: str, value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if of_axis.type is float:
         if not is_number or not of_axis.least <= value < of_axis.most:
-            raise errors.UsageError(f"{axis}={value}: it takes a number from {of_axis.least} and below {of_axis.most}")
+            raise UsageError(f"{axis}={value}: it takes a number from {of_axis.least} and below {of_axis.most}")
         return float(value)
     if not is_number or not isinstance(value, int) or not of_axis.least <= value <= of_axis.most:
-        raise errors.UsageError(f"{axis}={value}: it takes whole numbers from {of_axis.least} to {of_axis.most}")
+        raise UsageError(f"{axis}={value}: it takes whole numbers from {of_axis.least} to {of_axis.most}")
     return value
 
 
@@ -274,7 +275,7 @@ def check_points(stated: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Po
         return ()
     with _of_setting("points", stated):
         if not isinstance(stated, list) or not all(isinstance(point, dict) and point for point in stated) or not stated:
-            raise errors.UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
+            raise UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
         points = [
             {str(axis): _point_value(str(axis), value) for axis, value in long_names(point_with_options(point)).items()}
             for point in stated
@@ -282,15 +283,13 @@ def check_points(stated: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Po
         named = points[0].keys()
         for point in points:
             if point.keys() != named:
-                raise errors.UsageError(
-                    f"points: {_point_text(point)} is not along {', '.join(named)}, as the first point is"
-                )
+                raise UsageError(f"points: {_point_text(point)} is not along {', '.join(named)}, as the first point is")
         filters = {axis: values for axis, values in chosen.items() if axis in named}
         left = [point for point in points if all(point[axis] in values for axis, values in filters.items())]
         if not left:
             chosen_values = " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in filters.items())
             listed = "; ".join(map(_point_text, points))
-            raise errors.UsageError(
+            raise UsageError(
                 f"{chosen_values} matches none of the points: {listed}; leave it out, or give points=null too"
             )
         return tuple(left)
@@ -303,7 +302,7 @@ def points_of_head_dim(head_dims: Any, num_heads: Any, points: Any) -> Any:
     """
     sizes = flattened(head_dims)
     if not sizes or not all(type(size) is int and 1 <= size <= AXES["d_model"].most for size in sizes):
-        raise errors.UsageError(
+        raise UsageError(
             f"head_dim={','.join(map(str, sizes))}: it takes whole numbers from 1 to {AXES['d_model'].most}"
         )
     if points is not None and not (isinstance(points, list) and all(isinstance(point, Mapping) for point in points)):
@@ -311,7 +310,7 @@ def points_of_head_dim(head_dims: Any, num_heads: Any, points: Any) -> Any:
     with_widths = []
     for size, point in itertools.product(sizes, map(long_names, points or [{}])):
         if "d_model" in point:
-            raise errors.UsageError("head_dim sets d_model, and the points have a d_model too: leave one of them out")
+            raise UsageError("head_dim sets d_model, and the points have a d_model too: leave one of them out")
         for heads in check_axis("num_heads", point.get("num_heads", num_heads)):
             with_widths.append({**point, "d_model": heads * size, "num_heads": heads})
     return with_widths
@@ -319,10 +318,10 @@ def points_of_head_dim(head_dims: Any, num_heads: Any, points: Any) -> Any:
 
 def _point_value(axis: str, value: Any) -> Any:
     if axis not in _ALLOWED:
-        raise errors.UsageError(f"points: {axis}{errors.did_you_mean(axis, _ALLOWED)}")
+        raise UsageError(f"points: {axis}{errors.did_you_mean(axis, _ALLOWED)}")
     values = check_axis(axis, value)
     if len(values) != 1:
-        raise errors.UsageError(f"points: {axis}={value}: a point has one value along an axis")
+        raise UsageError(f"points: {axis}={value}: a point has one value along an axis")
     return values[0]
 
 

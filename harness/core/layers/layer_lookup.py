@@ -14,7 +14,6 @@ The other claims are orders (see Vaswani et al. 2017, table 1). Words alive at t
 """
 
 import hashlib
-import importlib
 import inspect
 import re
 import sys
@@ -22,6 +21,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import takewhile
 from pathlib import Path
@@ -58,7 +58,7 @@ def load_file(file: Path) -> ModuleType:
         return _run_file(f"_own_{mark}_{file.stem}", file)
     _run_file(packages[0].name, packages[0] / "__init__.py")
     parts = [package.name for package in packages] + [file.stem] * (file.stem != "__init__")
-    module = importlib.import_module(".".join(parts))
+    module = import_module(".".join(parts))
     if not _is_file_of(module, file):
         raise ImportError(f"{file} cannot be imported as {module.__name__}: that is {module.__file__}")
     return module
@@ -255,11 +255,11 @@ def load_reference(name: str) -> type | None:
         return reference
     # The packed kernels compute softmax attention, which is what a function without a reference is compared with.
     if layer.layout and stated == IMPLS["sdpa.naive"].reference:
-        reference = importlib.import_module(_SOFTMAX).softmax_attention
+        reference = import_module(_SOFTMAX).softmax_attention
     if isinstance(reference, type):
         raise UsageError(f"reference = '{layer.reference}' is a layer: give a function, or 'sdpa.naive'")
     try:
-        return importlib.import_module(_FUNCTIONS).reference_of(layer, reference)
+        return import_module(_FUNCTIONS).reference_of(layer, reference)
     except TypeError as error:
         raise UsageError(f"its reference: {error}") from error
 
@@ -290,12 +290,12 @@ def _load(target: str) -> type:
         return layer
     if not callable(layer):
         raise TypeError(f"{target} is neither a class nor a function; {_classes_in(module)}")
-    return importlib.import_module(_FUNCTIONS).class_of(layer, module.__name__)
+    return import_module(_FUNCTIONS).class_of(layer, module.__name__)
 
 
 def _module_of(target: str) -> ModuleType:
     place = target.rpartition(":")[0]
-    return load_file(Path(place)) if is_in_a_file(target) else importlib.import_module(place)
+    return load_file(Path(place)) if is_in_a_file(target) else import_module(place)
 
 
 def _find(target: str) -> Any:

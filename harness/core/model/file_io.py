@@ -1,6 +1,5 @@
 """Read and write files safely: bounded reads, atomic writes, temporary directories, and CSV that runs no formulas."""
 
-import contextlib
 import errno
 import io
 import json
@@ -12,6 +11,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,7 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        with contextlib.suppress(OSError):  # a directory that forbids writing also forbids removing
+        with suppress(OSError):  # a directory that forbids writing also forbids removing
             part.unlink(missing_ok=True)
 
 
@@ -166,7 +166,7 @@ def make_scratch() -> Path:
 
 def remove_scratch(directory: Path) -> None:
     """Remove the directory with its content as far as possible. What is nested too deeply for Python stays."""
-    with contextlib.suppress(RecursionError):
+    with suppress(RecursionError):
         shutil.rmtree(directory, ignore_errors=True)
 
 

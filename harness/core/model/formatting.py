@@ -1,9 +1,9 @@
 """Text for people: numbers with units, text made safe for terminals and Markdown, and shortened names of layers."""
 
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import expm1, isfinite
 
 # Numbers with units are short enough for a table or an axis.
 BYTE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -96,16 +96,16 @@ def share(value: float) -> str:
 
 def change(log_ratio: float) -> str:
     """A log ratio as a change in per cent: `0.0488` -> `+5.0 %`."""
-    return f"{100 * math.expm1(log_ratio):+.1f} %"
+    return f"{100 * expm1(log_ratio):+.1f} %"
 
 
 def between(lo: float, hi: float, text: NumberText) -> str:
     """An interval: `1.98 ms to 2.40 ms`; with an unknown end `at least 1.98 ms` or the like."""
-    if math.isfinite(lo) and math.isfinite(hi):
+    if isfinite(lo) and isfinite(hi):
         return f"{text(lo)} to {text(hi)}"
-    if math.isfinite(lo):
+    if isfinite(lo):
         return f"at least {text(lo)}"
-    return f"at most {text(hi)}" if math.isfinite(hi) else "not bounded"
+    return f"at most {text(hi)}" if isfinite(hi) else "not bounded"
 
 
 def seconds_range(lo: float, hi: float) -> str:

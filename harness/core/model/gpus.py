@@ -7,12 +7,12 @@ CUDA numbers the GPUs by CUDA_DEVICE_ORDER, by default the fastest one first. NV
 place on the bus. So a number alone does not tell a GPU. Torch tells the UUIDs of those that it sees, in CUDA's order.
 """
 
-import contextlib
 import fcntl
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import UsageError
@@ -105,7 +105,7 @@ def see_only(device: str) -> str:
     return kind
 
 
-@contextlib.contextmanager
+@contextmanager
 def one_trial_on(device: str, variables: Mapping[str, str] = os.environ) -> Iterator[None]:
     """Wait until no other process has a trial on the GPU of this device, and keep others off it.
 
@@ -158,7 +158,7 @@ def _take(path: Path) -> bool:
     except FileNotFoundError:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     # Everybody on the machine may use the GPU, so everybody may open the file.
-    with contextlib.suppress(PermissionError):  # it is somebody else's
+    with suppress(PermissionError):  # it is somebody else's
         os.chmod(path, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,6 @@
 """Read a file of pytest-benchmark JSON as the lines and the machine of a run."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,7 @@ _Spread = Annotated[FiniteFloat, Field(ge=0)]
 class _Stats(OpenModel):
     min: Annotated[float, Field(gt=0)]
     median: Annotated[float, Field(gt=0, lt=1e12)]
-    max: Annotated[float, Field(gt=0)] = math.inf
+    max: Annotated[float, Field(gt=0)] = float("inf")
     mean: FiniteFloat | None = None
     q1: FiniteFloat | None = None
     q3: FiniteFloat | None = None

@@ -5,11 +5,11 @@ row holds the answer of a trial, beside the entries that the driver itself write
 """
 
 import json
-import math
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, nan, ulp
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
     """
     get, case = row.get, row.get("case")
     device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
-    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", math.nan)
+    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", nan)
     if type(samples) is not list or not samples or wall_s is None:
         return None
     try:
@@ -78,12 +78,12 @@ def record_of_row(row: StoredRow) -> "array[float] | None":
         ordered = np.sort(numbers)  # NaN is sorted last
         if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
             return None
-        if not (probe_s is None or 0 < probe_s < math.inf):
+        if not (probe_s is None or 0 < probe_s < inf):
             return None
         value_s, number = value_of_trial(numbers, device), len(ordered)
         median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
         calls = number * get("calls_per_sample", 1)
-        recorded = [math.nan if value is None else value for value in (probe_s, calls, *map(get, _RECORDED))]
+        recorded = [nan if value is None else value for value in (probe_s, calls, *map(get, _RECORDED))]
         return array("d", [value_s, median_s, wall_s, *recorded])
     except (TypeError, OverflowError):  # not a number, or too large for a float
         return None
@@ -165,10 +165,10 @@ def _of_type(kind: type) -> Check:
     return lambda value: type(value) is kind
 
 
-def _number(least: float = -math.inf, types: tuple[type, ...] = (int, float)) -> Check:
+def _number(least: float = -inf, types: tuple[type, ...] = (int, float)) -> Check:
     """A check for finite numbers from `least` on, of these types. Whole numbers must fit into eight bytes."""
     return lambda value: (
-        type(value) in types and value >= least and abs(value) < (LARGEST if type(value) is int else math.inf)
+        type(value) in types and value >= least and abs(value) < (LARGEST if type(value) is int else inf)
     )
 
 
@@ -217,7 +217,7 @@ def texts_by_name(value: Any) -> bool:
 
 TEXT, FLAG = _of_type(str), _of_type(bool)
 COUNT, _whole = _number(0, (int,)), _number(types=(int,))
-FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(math.ulp(0.0))
+FINITE, AT_LEAST_0, POSITIVE = _number(), _number(0), _number(ulp(0.0))
 OBJECT, LIST = _of_type(dict), _of_type(list)
 _OF_TYPES = {str: TEXT, int: COUNT, float: AT_LEAST_0}
 _FACT_CHECKS = {name: none_or(_OF_TYPES[COLUMNS[name].type]) for name in FACT_COLUMNS} | {

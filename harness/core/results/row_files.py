@@ -5,7 +5,6 @@ the line of its case needs: a run of any size fits into memory. An unreadable li
 out without losing any other line, and so is a file that is a copy of another. Notices report both.
 """
 
-import contextlib
 import filecmp
 import io
 import json
@@ -15,6 +14,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -79,7 +79,7 @@ class RowWriter:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._file.truncate(self._file.seek(size))  # remove the part of an incomplete row
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self._check_in_place(self._file)  # checked after the write, so that a renamed directory has this row too
@@ -87,7 +87,7 @@ class RowWriter:
     def _check_in_place(self, file: io.FileIO) -> None:
         """Raise UsageError unless `path` still names the open file."""
         mine = os.fstat(file.fileno())
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             if os.path.samestat(mine, self.path.stat()):
                 return
         if mine.st_nlink == 0:
@@ -306,7 +306,7 @@ class RunAccumulator:
     def _number(self, data: Any) -> int | None:
         """The number of the case with these axes; None if `data` does not describe a case."""
         # A new case, a missing or unhashable axis, or `data` is not a mapping.
-        with contextlib.suppress(KeyError, TypeError):
+        with suppress(KeyError, TypeError):
             return self.cases[_axes(data)]
         try:
             case = Case.from_dict(data)

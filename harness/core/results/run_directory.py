@@ -1,8 +1,6 @@
 """The directory of a run: create it, recognise it, allow one writer at a time, and link to the latest."""
 
-import contextlib
 import errno
-import fcntl
 import itertools
 import json
 import os
@@ -10,6 +8,8 @@ import platform
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +64,24 @@ class Lock:
             if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # another directory may have this name by now
                 self._path.unlink()
         except OSError:  # the directory became read-only, or was removed
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.ftruncate(self._file, 0)  # an empty file names no holder, so none will be reported
         os.close(self._file)
 
     def _taken(self) -> bool:
         """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        with contextlib.ExitStack() as unless_mine:
+        with ExitStack() as unless_mine:
             unless_mine.callback(os.close, self._file)
             try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._file, LOCK_EX | LOCK_NB)
             except BlockingIOError as error:
                 who = _holder_text(_read(self._file))
                 raise UsageError(f"out={self._out}: {who} is measuring there: wait for it, or end it") from error
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
-            with contextlib.suppress(FileNotFoundError):  # the previous holder has just removed the file
+            with suppress(FileNotFoundError):  # the previous holder has just removed the file
                 if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
                     unless_mine.pop_all()
                     return True
@@ -114,7 +114,7 @@ def holder(out: Path) -> tuple[str | None, bool | None]:
     try:
         process = _read(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(file, LOCK_SH | LOCK_NB)
         except BlockingIOError:
             return _holder_text(process), True
         return _holder_text(process), False if not process or _of_this_machine(process) else None
@@ -268,7 +268,7 @@ def make_unused(path: Path) -> Path:
     """Create `path`, or another new one if a command of the same second has just created it. Return which."""
     while True:
         try:
-            with contextlib.suppress(PermissionError):  # the lock of the run says why
+            with suppress(PermissionError):  # the lock of the run says why
                 path.mkdir(parents=True)
             return path
         except FileExistsError:

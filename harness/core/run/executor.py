@@ -1,13 +1,13 @@
 """Run one trial in a fresh process, forked from a fork server, and turn whatever happens into an outcome."""
 
-import contextlib
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 import psutil
@@ -197,18 +197,18 @@ class Executor:
         which = self._which(purpose, case)
         device = "cpu" if case is None else case.device
         self._prepare_device(device)
-        began = time.monotonic()
+        began = monotonic()
         try:
             server = self._warm_server(which)
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, extra or {})
             with gpus.one_trial_on(device, self._variables):
-                began = request["sent_at"] = time.monotonic()
+                began = request["sent_at"] = monotonic()
                 outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
-        outcome = replace(outcome, wall_s=round(time.monotonic() - began, 6))
+        outcome = replace(outcome, wall_s=round(monotonic() - began, 6))
         if purpose == "machine" and outcome.ok:
             seen = outcome.values.get("devices", {})
             for kind in gpus.NUMBERED:
@@ -236,11 +236,11 @@ class Executor:
         which = self._which(purpose, case)
         request = self._request(purpose, case, extra)
         self._prepare_device(case.device)
-        at_end = contextlib.ExitStack()
+        at_end = ExitStack()
         at_end.callback(self._check_code, case)
         at_end.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
-            with contextlib.ExitStack() as unless_started:
+            with ExitStack() as unless_started:
                 unless_started.push(at_end)
                 server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
                 trial = start(server, request, limit_s, at_end.close)
@@ -305,7 +305,7 @@ class Executor:
             "trial_s": self.trial_s,
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
-            "sent_at": time.monotonic(),
+            "sent_at": monotonic(),
             "compiles": self._compiling.is_due(purpose, case),
             "own_module": case is not None and case.impl in self._slow_imports,
             "compile_cache": self._compiling.directory(purpose, case),

@@ -1,6 +1,5 @@
 """The driver's end of the fork server (`trial/fork_server.py`), and of the trials that it forks, one at a time."""
 
-import contextlib
 import json
 import os
 import select
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,7 @@ class ForkServer:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()  # the kernel then kills the fork server, and thereby the trial
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLOSE_S)
         file_io.remove_scratch(self._scratch)
 
@@ -242,7 +242,7 @@ class ForkServer:
         # The group comes first: its number is valid only while it has members. The trial may not lead a group yet.
         # After a loss of the fork server, only the group may be left.
         for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 kill(self.trial, number)
 
     def read(self, pipe: int, timeout_s: float) -> bytes | None:
@@ -303,7 +303,7 @@ class ForkServer:
         return answer.removeprefix(word).strip()
 
     def _receive(self) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if part := self._socket.recv(4096):
                 self._received += part
                 return
@@ -313,7 +313,7 @@ class ForkServer:
 def _is_stopped(pid: int) -> bool:
     """Whether every thread of the process has stopped or ended. Where the system has no /proc, assume so."""
     threads = Path(f"/proc/{pid}/task").glob("*/stat")
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime
+    with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime
         return all(stat.read_text().rpartition(")")[2].split()[0] in "TtZX" for stat in threads)
     return False
 

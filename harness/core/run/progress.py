@@ -3,9 +3,9 @@
 It is drawn only between trials. A drawing thread would disturb the timing of the layer.
 """
 
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from time import monotonic
 from types import MappingProxyType
 from typing import Self
 
@@ -68,7 +68,7 @@ class Screen(LiveOnTerminal):
         self._expected, self._times = expected, times
         self._phase = self._stage = ""
         self._looked_at, self._to_look_at = 0, 0  # cases, in a phase before the rounds
-        self._began = self._last_drawn = time.monotonic()
+        self._began = self._last_drawn = monotonic()
         self._kinds = set(kinds_of(cases))  # that are not verified yet
         self._to_count = set(cases).difference(counted)
         self._timed = {case: timed.get(case, 0) for case in cases} if times else {}  # trials of each open case
@@ -93,7 +93,7 @@ class Screen(LiveOnTerminal):
             self._to_count.clear()  # cases that continue have their facts already
             self._stage = f"round {number}" if phase == "round" else phase
             self._again = number if phase == "again" else 0
-            self._again_since = self._again_since or (time.monotonic() if self._again else 0.0)
+            self._again_since = self._again_since or (monotonic() if self._again else 0.0)
         if not self._console.is_terminal:
             self._plain()
 
@@ -134,7 +134,7 @@ class Screen(LiveOnTerminal):
         self._draw(case)
 
     def _draw(self, case: Case) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if self._console.is_terminal:
             if now - self._last_drawn >= REDRAW_S:
                 self._last_drawn = now
@@ -145,14 +145,14 @@ class Screen(LiveOnTerminal):
             self._plain()
 
     def _plain(self) -> None:
-        elapsed = time.monotonic() - self._began
+        elapsed = monotonic() - self._began
         self._console.out(f"{elapsed:5.0f} s  {self._line()[1]}")
 
     def _line(self, case: str = "") -> tuple[float, str]:
         """The share of the time that has passed, and the line: phase, trials, share, time left, failures, case."""
         still = {timed: max(1, self._expected.trials(timed) - number) for timed, number in self._timed.items()}
         ended = self._ended + sum(self._timed.values())
-        elapsed = time.monotonic() - self._began
+        elapsed = monotonic() - self._began
         left_s = sum(number * self._expected.trial_s(timed) for timed, number in still.items())
         left_s += sum(map(self._expected.facts_s, self._to_count)) + sum(map(self._expected.verify_s, self._kinds))
         trials_left = sum(still.values()) + len(self._to_count) + len(self._kinds)
@@ -171,6 +171,6 @@ class Screen(LiveOnTerminal):
         """The longest time that the repeats in quiet moments may still take, waiting included."""
         if not self._again:
             return 0.0
-        waited = time.monotonic() - self._again_since
+        waited = monotonic() - self._again_since
         repeats_s = self._again * self._trials_s / max(1, self._trials)
         return repeats_s + max(0.0, self._expected.precision.patience_s - waited)

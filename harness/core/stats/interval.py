@@ -14,6 +14,7 @@ import bisect
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from math import inf
 from statistics import NormalDist
 from typing import Any
 
@@ -116,7 +117,7 @@ def interval_factors(number: int) -> tuple[float, float]:
     distances have no closed form, so they are simulated, with a fixed seed. A single trial has none: they are infinite.
     """
     if number == 1:
-        return math.inf, math.inf
+        return inf, inf
     too_high, spreads = simulated(number)
     tail = (1 - CONFIDENCE) / 2
     up, down = np.quantile(too_high / spreads, (tail, 1 - tail))
@@ -158,14 +159,14 @@ def mean_interval(values: Sequence[float] | Floats) -> tuple[float, float, float
 
     mean, number = float(np.mean(values)), len(values)
     if number < 2:
-        return mean, -math.inf, math.inf
+        return mean, -inf, inf
     half = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1)) / math.sqrt(number)
     return mean, mean - half, mean + half
 
 
 def exp_or_inf(log: float) -> float:
     """e to the power `log`; infinite if that overflows."""
-    return math.exp(log) if log < _MOST_LOG else math.inf
+    return math.exp(log) if log < _MOST_LOG else inf
 
 
 def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> Iterator[float]:
@@ -180,7 +181,7 @@ def half_widths(values: Iterable[float], quiet: Iterable[bool], least: int) -> I
         for ordered in (every, *([of_quiet] if is_quiet else [])):
             bisect.insort(ordered, value)
         if number < max(2, least):
-            yield math.inf
+            yield inf
         else:
             ordered = of_quiet if suffice(len(of_quiet), number) else every
             yield exp_or_inf(_farther_end(ordered)) - 1

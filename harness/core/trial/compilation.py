@@ -7,11 +7,9 @@ Each case has its own directory, for two reasons. In torch 2.6, a cache entry do
 which it was made. Later versions also remember sizes, so one case would change what another one compiles.
 """
 
-import contextlib
 import functools
 import gc
 import getpass
-import importlib
 import io
 import os
 import re
@@ -20,6 +18,8 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, suppress
+from importlib import import_module
 from pathlib import Path
 from subprocess import CalledProcessError
 from time import perf_counter
@@ -259,13 +259,13 @@ def preload_compiler(device: str) -> None:
     them in its own directory, and 10 s if not. No thread and no process remains afterwards.
     """
     # The compiler warns about its own parts, and a build for GPUs complains on machines without one.
-    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stderr(io.StringIO()):
-        importlib.import_module("torch._dynamo")
-        importlib.import_module("torch._inductor.compile_fx")
+    with warnings.catch_warnings(action="ignore"), redirect_stderr(io.StringIO()):
+        import_module("torch._dynamo")
+        import_module("torch._inductor.compile_fx")
         if device == "cpu":
             # The trial will meet and report the same problems, above all a missing C++ compiler.
-            with contextlib.suppress(Exception):
-                importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
+            with suppress(Exception):
+                import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 
 def keep_cache_in(directory: str | None) -> None:
@@ -311,7 +311,7 @@ def prepare_compiler(case: Case) -> None:
         torch.compile = refuse
     if case.mode == "backward":
         # The backward pass runs repeatedly through one graph, so its saved tensors must not be reused for results.
-        setattr(importlib.import_module("torch._functorch.config"), _DONATED, False)
+        setattr(import_module("torch._functorch.config"), _DONATED, False)
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None:
         # Code that cannot be compiled must not silently run uncompiled.

@@ -7,13 +7,13 @@ import contextlib
 import ctypes
 import os
 import random
-import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 
 import numpy as np
@@ -87,10 +87,10 @@ def warm_up(
 
 def settle_heap(call: Call) -> None:
     """Call until a heap that keeps its memory no longer grows. The page faults of growing then occur before timing."""
-    faults = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt]
+    faults = [getrusage(RUSAGE_SELF).ru_minflt]
 
     def is_settled(times: list[float], _: float) -> bool:
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        faults.append(getrusage(RUSAGE_SELF).ru_minflt)
         quiet = [after - before <= _SETTLED_FAULTS for before, after in pairwise(faults[-_SETTLED_CALLS - 1 :])]
         return len(times) == _MOST_CALLS or (len(quiet) == _SETTLED_CALLS and all(quiet))
 
@@ -225,7 +225,7 @@ class Usage:
 def usage() -> Usage:
     """The present counters, over all threads of this process."""
     # Read the process's own counters first, because reading the machine's increases them.
-    r, cpu_s = resource.getrusage(resource.RUSAGE_SELF), process_time()
+    r, cpu_s = getrusage(RUSAGE_SELF), process_time()
     try:
         steal, machine = cpu_ticks(_STAT.read_text())
     except OSError:  # not on Linux, or hidden by a sandbox

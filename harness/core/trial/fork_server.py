@@ -12,7 +12,6 @@ The driver (the process that has trials made, see `harness.core.run.fork_client`
 - When the trial has ended, the fork server sends `ended STATUS`, as in waitpid(2).
 """
 
-import contextlib
 import ctypes
 import gc
 import importlib
@@ -22,6 +21,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,7 +48,7 @@ def serve(descriptor: int) -> NoReturn:
     environment.probe_matrices()
     _freeze()
     gc.enable()
-    with socket.socket(fileno=descriptor) as connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with socket.socket(fileno=descriptor) as connection, suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"ready\n")
         trials = 0
         while True:
@@ -101,11 +101,11 @@ def preload_module(impl: str) -> None:
     A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. Ignore
     exceptions: the trial's own import raises them again, and the trial reports them.
     """
-    with _silence(), contextlib.suppress(Exception):
+    with _silence(), suppress(Exception):
         layer_protocol.load(impl)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _silence() -> Iterator[None]:
     """Discard what the import prints, because the screen belongs to the sweep."""
     kept = os.dup(1), os.dup(2)
@@ -124,7 +124,7 @@ def _prepare(request: Request) -> None:
     If this imports any module, repeat `_freeze`: a trial otherwise takes 20 to 40 ms for each garbage collection.
     """
     case, imported = request.get("case") or {}, len(sys.modules)
-    with contextlib.suppress(Exception):  # the trial itself reports it
+    with suppress(Exception):  # the trial itself reports it
         trial_kinds.handler_of(request["purpose"])
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
@@ -166,7 +166,7 @@ def _wait_and_clean_up(pid: int) -> int:
     """Wait for the trial's end, kill all processes that it left behind, and return its status."""
     # Kill the group before reaping the trial: until then no other process can get its number.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the trial may have ended before it led a group
+    with suppress(ProcessLookupError, PermissionError):  # the trial may have ended before it led a group
         os.killpg(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     sandbox.kill_children()

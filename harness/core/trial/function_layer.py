@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -46,7 +47,7 @@ _LAYOUTS = {
 }
 _UNCOMPILED = "_torchdynamo_orig_callable"
 _MISSING = object()
-_SELF, _BY_NAME = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), inspect.Parameter.KEYWORD_ONLY
+_SELF, _BY_NAME = Parameter("self", Parameter.POSITIONAL_ONLY), Parameter.KEYWORD_ONLY
 
 
 class FunctionLayer(nn.Module):
@@ -122,7 +123,7 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         return self.call(*inputs, **keywords)
 
     parameters = [parameter.replace(kind=_BY_NAME) for parameter in named]
-    forward.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
+    forward.__signature__ = Signature([_SELF, *parameters])  # type: ignore[attr-defined]
     members = {
         "has_heads": not {"h", "g", "D"}.isdisjoint(letters.union(*output)),
         "compiled": attribute(function, _UNCOMPILED) is not _MISSING,
@@ -148,8 +149,8 @@ def _make_class(function: Callable[..., Any], module: str, like: type[FunctionLa
         if parameter.default is not parameter.empty and not is_passed:
             defaults[parameter.name] = parameter.default
     defaults |= {axis: default for axis, (_, default) in axes.items()}
-    options = [inspect.Parameter(option, _BY_NAME, default=default) for option, default in defaults.items()]
-    made.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    options = [Parameter(option, _BY_NAME, default=default) for option, default in defaults.items()]
+    made.__signature__ = Signature(options)  # type: ignore[attr-defined]
     return made
 
 
@@ -224,12 +225,12 @@ def uncompiled(layer_class: type) -> type:
     return layer_class if plain is None else class_of(plain, layer_class.__module__)
 
 
-def signature_of(function: Any) -> inspect.Signature:
+def signature_of(function: Any) -> Signature:
     """The signature, from the first line of the docstring for a function written in C."""
     target = function.forward if isinstance(function, nn.Module) else function
     if isinstance(target, partial):  # `inspect` needs a signature of the inner function, which one in C lacks
         inner = list(signature_of(target.func).parameters.values())[len(target.args) :]
-        return inspect.Signature([parameter for parameter in inner if parameter.name not in target.keywords])
+        return Signature([parameter for parameter in inner if parameter.name not in target.keywords])
     try:
         return inspect.signature(target)
     except (ValueError, TypeError):
@@ -240,22 +241,22 @@ def signature_of(function: Any) -> inspect.Signature:
         return inspect.signature(defined["f"])
 
 
-def _nameable(signature: inspect.Signature) -> list[inspect.Parameter]:
+def _nameable(signature: Signature) -> list[Parameter]:
     return [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def required(signature: inspect.Signature) -> list[str]:
+def required(signature: Signature) -> list[str]:
     """The parameters without a default."""
     return [parameter.name for parameter in _nameable(signature) if parameter.default is parameter.empty]
 
 
-def _named(signature: inspect.Signature, axes: dict[str, Any], letters: set[str]) -> list[inspect.Parameter]:
+def _named(signature: Signature, axes: dict[str, Any], letters: set[str]) -> list[Parameter]:
     """The parameters with a name, and the axes that `**options` take: all but sizes of inputs."""
     named = _nameable(signature)
     if own_axes.takes_any(signature):
         for name, (letter, default) in axes.items():
             if name not in signature.parameters and letter not in letters:
-                named.append(inspect.Parameter(name, _BY_NAME, default=default))
+                named.append(Parameter(name, _BY_NAME, default=default))
     return named
 
 
@@ -267,7 +268,7 @@ def layout_of(inputs: Sequence[Input]) -> str:
     return layout if {tensor.fill for tensor in inputs[3:]} == further else ""
 
 
-def _inputs(function: Any, signature: inspect.Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
+def _inputs(function: Any, signature: Signature, name: str, own_letters: Sequence[str]) -> tuple[Input, ...]:
     described = attribute(function, "inputs")
     if described is not _MISSING:
         return read_inputs(described, own_letters)
@@ -304,7 +305,7 @@ def _axes(function: Any) -> dict[str, tuple[str, Any]]:
     return own_axes.read_axes({} if stated is _MISSING else stated)
 
 
-def _annotated(parameter: inspect.Parameter) -> str:
+def _annotated(parameter: Parameter) -> str:
     """The shape in an annotation: `Annotated[Tensor, "b n h D"]`, or a type with `dim_str`; empty without one."""
     annotation = parameter.annotation
     if isinstance(annotation, str):
@@ -314,7 +315,7 @@ def _annotated(parameter: inspect.Parameter) -> str:
     return texts[0] if texts else str(getattr(annotation, "dim_str", ""))
 
 
-def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
+def _layout(function: Any, signature: Signature, name: str) -> str:
     stated = attribute(function, "layout")
     if stated is _MISSING:
         if any(map(is_cumulative, required(signature))):
@@ -327,7 +328,7 @@ def _layout(function: Any, signature: inspect.Signature, name: str) -> str:
     return str(stated)
 
 
-def _positional(name: str, signature: inspect.Signature, inputs: tuple[Input, ...]) -> int:
+def _positional(name: str, signature: Signature, inputs: tuple[Input, ...]) -> int:
     """The number of inputs that are passed by position; the others are passed by name. Check that all are passed."""
     names, parameters = [tensor.name for tensor in inputs], _nameable(signature)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):

@@ -6,9 +6,9 @@ TOOL is `torch`, which writes a Chrome trace into FILE, or a profiler that start
 and ends with the calls, and their range of NVTX has the case's name. `harness.cli.sweep` composes the command.
 """
 
-import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def profile_calls(case: Case, tool: str, file: Path) -> None:
             work.sync()
 
 
-@contextlib.contextmanager
+@contextmanager
 def _by_torch(work: Workload, case: Case, file: Path) -> Iterator[None]:
     with torch.profiler.profile() as recorded, torch.profiler.record_function(str(case)):
         yield
@@ -59,7 +59,7 @@ def _by_torch(work: Workload, case: Case, file: Path) -> Iterator[None]:
     recorded.export_chrome_trace(str(file))
 
 
-@contextlib.contextmanager
+@contextmanager
 def _by_another(name: str) -> Iterator[None]:
     """Tell a profiler of CUDA where to begin and to end."""
     torch.cuda.profiler.start()

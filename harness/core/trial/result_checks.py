@@ -13,7 +13,7 @@ from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_protocol
-from .device import EagerMode, in_precision, to_float64, uncompiled_calls
+from .device import EagerMode, fill_tensors, in_precision, to_float64, uncompiled_calls
 
 
 class WrongResult(Exception):
@@ -278,3 +278,11 @@ def missing_path(work: Any, case: Case) -> str:
     if norms[0] > 0 or faded.any():
         return ""
     return f"at n = {case.seq_len} no path leads from the first token to the last output"
+
+
+def renew_inputs(work: Any, factor: float = 1.0) -> None:
+    """Change the inputs, and what else varies: moved by an element, negated if not positive, times `factor`."""
+    described = zip(work.inputs, work.described, strict=True)
+    tensors = [*{*work.varying, *(tensor for tensor, one in described if one.is_renewed)}]
+    signs = [-factor if (tensor < 0).any() else factor for tensor in tensors]
+    fill_tensors(tensors, [sign * tensor.roll(1) for sign, tensor in zip(signs, tensors, strict=True)])

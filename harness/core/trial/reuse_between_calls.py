@@ -19,6 +19,7 @@ from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
 
+from . import result_checks
 from .compilation import compilations, functions_offered
 from .counts.operations import Observer, Storages
 from .device import fill_tensors, in_precision, to_float64
@@ -103,9 +104,8 @@ def check_second_input(
     inputs in float64. `real` (b, n, 1) is False for padding. `limit` is the largest relative error.
     """
     before = _copies(work.inputs)
-    drawn = zip(before, work.described, strict=True)
-    second = [_another(x, one.is_free) if one.is_renewed else x for x, one in drawn]
-    fill_tensors(work.inputs, second)
+    result_checks.renew_inputs(work)
+    second = _copies(work.inputs)
     torch.manual_seed(seed)
     got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
     fill_tensors(work.inputs, before)
@@ -115,11 +115,6 @@ def check_second_input(
     except WrongResult as error:
         kept = "its prepare may use shapes and masks, not values" if hasattr(work.layer, "prepare") else ""
         raise WrongResult(f"with a second input {error}: {kept or 'does it keep anything of the first?'}") from None
-
-
-def _another(first: Tensor, of_any_sign: bool) -> Tensor:
-    dims = _last_two(first)
-    return first.roll((1,) * len(dims), dims) * (-1 if of_any_sign else 1)
 
 
 _ROUNDS = 3

@@ -4,18 +4,18 @@ Whatever a layer does, its trial cannot harm other processes, and the driver rec
 process, the supervisor, runs between the driver and the fork server. No process below it outlives it.
 """
 
-import contextlib
 import ctypes
 import os
 import re
-import resource
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_DATA, RLIMIT_NPROC, RLIMIT_STACK, getrlimit, setrlimit
+from sys import platform
 from types import FrameType
 from typing import Any
 
@@ -39,10 +39,10 @@ _callbacks: list[Any] = []
 def set_limit(limit: int) -> None:
     """Limit this process to `limit` bytes more than it holds now."""
     # RLIMIT_DATA counts private writable memory: real allocations, not the addresses that CUDA merely reserves.
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    with contextlib.suppress(OSError):  # no limit without /proc, as on macOS, whose kernel would ignore the limit
+    hard = getrlimit(RLIMIT_DATA)[1]
+    with suppress(OSError):  # no limit without /proc, as on macOS, whose kernel would ignore the limit
         most = status_bytes("VmData") + limit
-        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        setrlimit(RLIMIT_DATA, (most if hard == RLIM_INFINITY else min(most, hard), hard))
 
 
 def one_line(error: Exception) -> str:
@@ -63,9 +63,9 @@ def lift_limit() -> int | None:
 
     Return the former limit, in bytes of all data, or None if none was set.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-    return None if soft == resource.RLIM_INFINITY else soft
+    soft, hard = getrlimit(RLIMIT_DATA)
+    setrlimit(RLIMIT_DATA, (hard, hard))
+    return None if soft == RLIM_INFINITY else soft
 
 
 def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> Answer:
@@ -76,8 +76,8 @@ def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> A
     """
     if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
-            most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-            setting = "is not set" if most == resource.RLIM_INFINITY else f"is {most}"
+            most = getrlimit(RLIMIT_NPROC)[0]
+            setting = "is not set" if most == RLIM_INFINITY else f"is {most}"
             reason = f"{outcome['reason']}: no thread could be started; `ulimit -u` {setting}"
             return {**outcome, "reason": reason}
         outcome = {**outcome, "status": "oom"}
@@ -92,8 +92,8 @@ def _leaves_no_thread(lifted: int) -> bool:
 
     The memory of a thread that failed to start may be free again by now.
     """
-    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return status_bytes("VmData") + 2 * (_STACK if stack == resource.RLIM_INFINITY else stack) > lifted
+    stack = getrlimit(RLIMIT_STACK)[0]
+    return status_bytes("VmData") + 2 * (_STACK if stack == RLIM_INFINITY else stack) > lifted
 
 
 def tell_at_exit(limit: int | None, tell: Callable[[Answer], None]) -> None:
@@ -101,7 +101,7 @@ def tell_at_exit(limit: int | None, tell: Callable[[Answer], None]) -> None:
 
     libgomp, OpenMP's library, ends the process if it cannot start a thread. Linux only.
     """
-    if limit is None or sys.platform != "linux":
+    if limit is None or platform != "linux":
         return
     process = os.getpid()
 
@@ -150,7 +150,7 @@ def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> Non
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Have the kernel send the signal `number` to this process when its parent ends for any reason. Linux only."""
-    if sys.platform == "linux":
+    if platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
 
 
@@ -161,7 +161,7 @@ def adopt_orphans() -> None:
     """
     global _fork_server_pid
     _fork_server_pid = os.getpid()
-    if sys.platform == "linux":
+    if platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -170,10 +170,10 @@ def kill_children() -> None:
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while children.exists() and (pids := children.read_text().split()):
         for pid in map(int, pids):
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in map(int, pids):  # the kernel frees their memory at the same time
-            with contextlib.suppress(ChildProcessError):
+            with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
 
@@ -214,7 +214,7 @@ def supervise(descriptor: int, directory: Path) -> None:
 
     `descriptor` is the socket to the driver. `directory` contains the trials' temporary directories.
     """
-    if sys.platform != "linux":
+    if platform != "linux":
         return
     driver, supervisor = os.getppid(), os.getpid()
     adopt_orphans()
@@ -234,7 +234,7 @@ def supervise(descriptor: int, directory: Path) -> None:
         return
     try:
         if _is_stopped_for_good(driver, server):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.write(descriptor, f"{STOPPED}\n".encode())
     finally:
         kill_children()
@@ -267,7 +267,7 @@ def _is_stopped_for_good(driver: int, server: int) -> bool:
     return False
 
 
-@contextlib.contextmanager
+@contextmanager
 def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
     """Raise `failure` in the body after `most_s`, when an operation ends. Call this in the main thread."""
 

@@ -319,7 +319,8 @@ def build(
     elif is_stepped:
         x, source = inputs[0], inputs[1] if len(inputs) > 1 else None
         state, token = start_decoding(layer, case, source), x[:, -1].clone()
-        remake, varying = partial(decode_call, layer, x[:, :-1], token, state), [token]
+        step, varying = decode_call(layer, x[:, :-1], token, state), [token]
+        remake = lambda: step  # noqa: E731  # the tokens before it may be in memory of the state
     else:
         remake = lambda: forward  # noqa: E731
     call: Any = remake()

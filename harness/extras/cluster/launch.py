@@ -4,7 +4,6 @@ Each shard is a Slurm job, as part of an array, or a separate process on this ma
 submitit.
 """
 
-import contextlib
 import functools
 import io
 import pickle
@@ -16,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class _Process:
         """`RUNNING` or `FINISHED`."""
         if self._child is not None:
             return "RUNNING" if self._child.state == "RUNNING" else "FINISHED"
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(self._pid)
             # A process that started later is another one with the same number.
             if process.create_time() <= self._at + _COARSE_S and process.status() != psutil.STATUS_ZOMBIE:
@@ -114,7 +114,7 @@ class _Process:
     def cancel(self) -> None:
         """Terminate the process if it is still running."""
         if self.state == "RUNNING":
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess):
                 psutil.Process(self._pid).terminate()
 
 
@@ -143,7 +143,7 @@ def submit(shards: Sequence[Shard], is_awaited: bool = True) -> list[Job]:
     try:
         executor = kind(folder=folder)
         executor.update_parameters(**parameters)
-        with contextlib.redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
+        with redirect_stderr(io.StringIO()):  # the error contains sbatch's message too
             submitted = list(_map(executor, shard_files.measure_cases, rows))
     except (RuntimeError, submitit.core.utils.FailedSubmissionError, submitit.core.utils.FailedJobError) as error:
         why = " ".join(str(error).split())[:300] or "no message"

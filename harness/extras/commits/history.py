@@ -4,7 +4,6 @@ Both sides of a ratio are measured in the same minutes on the same machine. The 
 of the same kind, which a time does not.
 """
 
-import math
 import random
 import statistics
 import sys
@@ -101,7 +100,7 @@ def compare_directly(
         about = _machine_of(head)
         ratio = Ratio(reason="one of the commits does not have the case")
         if cases:
-            (ratio,) = _ratios(base, head, cases, _DIRECT, math.inf).values()
+            (ratio,) = _ratios(base, head, cases, _DIRECT, float("inf")).values()
     writer.append(DirectComparison(before=before, after=after, case=key, measured_at=_now(), time=ratio, **about))
     tell(f"{after[:10]} directly compared with {before[:10]}: {ratio.text}")
 

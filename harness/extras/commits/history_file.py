@@ -3,11 +3,11 @@
 Another line holds a commit's facts and ratios, two commits directly compared, or a blessing.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -278,7 +278,7 @@ def _complete(content: bytes) -> tuple[bytes, bytes]:
     end = content.rfind(b"\n") + 1
     unfinished = content[end:]
     if unfinished.startswith(b"{") and unfinished.rstrip().endswith(b"}"):
-        with contextlib.suppress(ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):
             json.loads(unfinished)
             return content + b"\n", b""
     return content[:end], unfinished
@@ -287,7 +287,7 @@ def _complete(content: bytes) -> tuple[bytes, bytes]:
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     if line.startswith((b"<<<<<<<", b"=======", b">>>>>>>")):
         raise UsageError(f"{path}: line {number} is a conflict of git: remove its marks, keep all others")
-    with contextlib.suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):
         parsed = json.loads(line)
         if isinstance(parsed, dict):
             return parsed
@@ -323,7 +323,7 @@ def _append(file: int, line: OpenModel) -> None:
     os.fsync(file)
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_history(path: Path, header: Header | None = None) -> Iterator[Writer]:
     """Open the file to append to it. A file that is new, or empty, begins with `header`, if given.
 

@@ -13,7 +13,6 @@ if new servers favour neither side. With different code, the noise of both sides
 noise has two levels, bursts and drifts, a t-test needs many more blocks to be reliable.
 """
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ class Host:
 
     def generations_left(self, stage: str, number: int) -> float:
         """How many more generations of `number` cases and controls fit into the time of the stage."""
-        return math.inf
+        return float("inf")
 
     def end_round(self, stage: str, standing: Standing) -> None:
         """A round has ended."""

@@ -6,7 +6,6 @@ profiler, which slows it down unevenly: its shares are estimates.
 """
 
 import gzip
-import math
 import os
 import shutil
 import sys
@@ -25,7 +24,8 @@ import torch
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.trial import compilation, layer_protocol
 from harness.core.trial.call_memory import allocator_peak
-from harness.core.trial.counts.collect import hidden_part, observe_call, told
+from harness.core.trial.counts.after_call import told
+from harness.core.trial.counts.collect import hidden_part, observe_call
 from harness.core.trial.counts.flops import Flops
 from harness.core.trial.counts.operations import Operation, Storages, UntrackedWrites, tensors_of
 from harness.core.trial.sandbox import Answer
@@ -165,7 +165,7 @@ def profiled_shares(work: Workload, device: str, chrome: Path) -> list[list[Any]
 
     Return each operation's share of that call's self time: the time of the CPU's operations, or of the GPU's kernels.
     """
-    best_s, used_s = math.inf, 0.0
+    best_s, used_s = float("inf"), 0.0
     for _ in range(_MOST_PROFILED):
         work.forget()
         began = perf_counter()

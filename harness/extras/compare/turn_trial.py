@@ -3,9 +3,9 @@
 The trial's process reads its kind here too. It may be of an environment with few packages, so this file needs none.
 """
 
-import contextlib
 import os
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ class TurnTrial:
 
         With `anew`, the trial builds the layer again first. Raises TurnTrialFailed.
         """
-        with contextlib.suppress(BrokenPipeError):  # the trial has ended: its last line says why
+        with suppress(BrokenPipeError):  # the trial has ended: its last line says why
             self._turns.write(bytes([place % _PLACES, anew]))
         self._server.resume()
         line = self._line("turn")
@@ -122,7 +122,7 @@ class TurnTrial:
         if sent == NOTICE:  # a user's layer that was not known to compile
             sent = self._read()
         line = (sent or b"").removeprefix(NOTICE)  # notice and line may have arrived together
-        with contextlib.suppress(InvalidAnswer):
+        with suppress(InvalidAnswer):
             answer = parsed(line) if line.endswith(b"\n") else {"status": None}
             if "status" not in answer:
                 check_entries(answer, LINES[kind])
@@ -134,7 +134,7 @@ class TurnTrial:
     def _outcome(self, sent: bytes | None) -> TrialOutcome:
         """End the trial, whose last line is `sent`, and return its outcome."""
         self._turns.close()
-        with self._answers, contextlib.ExitStack() as at_end:
+        with self._answers, ExitStack() as at_end:
             at_end.callback(self._ended)
             if self._server.trial != self._pid:
                 return TrialOutcome("killed", "another trial started before this one ended")

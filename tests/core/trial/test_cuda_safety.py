@@ -19,7 +19,7 @@ from harness.core.config.compose import compose
 from harness.core.config.machine import keep_gpus_initialised, versions_text
 from harness.core.model.sweep_axes import Case
 from harness.core.trial import call_memory, compilation, device, fork_server, trial_kinds
-from harness.core.trial.counts import collect
+from harness.core.trial.counts import after_call, collect
 from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.nvml import _GPU_STATE, gpu_state
 from harness.core.trial.timing.timed_trial import pipelined_call_s
@@ -172,7 +172,7 @@ def test_memory_that_runs_out_while_a_layer_is_watched_leaves_facts_unknown_and_
     def take() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 69.00 GiB.")
 
-    assert collect.told(take, "flops", unknown) is None
+    assert after_call.told(take, "flops", unknown) is None
     assert unknown == ["flops: out of memory while the layer was watched, where it runs uncompiled"]
 
 

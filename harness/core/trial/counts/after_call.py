@@ -26,9 +26,11 @@ from torch import Tensor, UntypedStorage
 from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
+from harness.core.model.errors import UsageError
 from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.device import MemoryRange, memory_of, size_of
 from harness.core.trial.result_checks import WrongResult
+from harness.core.trial.sandbox import one_line
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
 from .operations import Unobservable, nodes_of
@@ -259,3 +261,22 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     if len(with_graph) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
         raise Unobservable("its calls keep unlike amounts of memory")
     return with_graph.pop() - min(left)
+
+
+def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
+    """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
+    try:
+        return take()
+    except (UsageError, MemoryError):
+        raise
+    except Unobservable as error:
+        reason = str(error)
+    except torch.OutOfMemoryError:
+        # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
+        torch.cuda.empty_cache()
+        reason = "out of memory while the layer was watched, where it runs uncompiled"
+    except Exception as error:
+        # The layer has run before, so only its observation fails. All other facts remain valid.
+        reason = f"the layer does not run under watch: {type(error).__name__}: {one_line(error)}"
+    unknown.append(f"{what}: {reason}")
+    return None

@@ -28,8 +28,8 @@ Peak memory is what one call needs beyond weights and input, with its output (se
 | `facts_unknown` | one line for each reason why a value above is None |
 """
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from json import dumps  # bound before a layer may replace it
@@ -40,27 +40,28 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import EQUAL, Case
 from harness.core.results.columns import RECORDED_SIZES
 from harness.core.trial import call_memory, compilation, device, environment, layer_protocol, peak_rates, result_checks
 from harness.core.trial.device_kinds import DEVICES
 from harness.core.trial.packed_sequences import lengths_facts
-from harness.core.trial.sandbox import Answer, one_line
+from harness.core.trial.sandbox import Answer
 from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
 
 from . import after_call
 from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
 from .opaque_kernels import Fallback, PackedWeights, backend_name
-from .operations import Depth, Observer, Storages, Traffic, Unobservable, UntrackedWrites, tensors_of
+from .operations import Depth, Observer, Storages, Traffic, UntrackedWrites, tensors_of
+from .partial_reads import CHOOSING
 
 
 class Observation(NamedTuple):
     """Results of one observed call.
 
-    - `are_alike`: whether further calls did the same operations.
+    - `are_alike`: whether further calls, on other values of the input, ran the same operators.
+    - `by_values`: the names of facts that differ in further calls that did.
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
-    - `packed_bytes`: see `PackedWeights`.
+    - `packed_bytes`, `operations`: see `PackedWeights`, `Observer.seen`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `by_arrays`: whether it did so by arrays of another library, such as numpy, whose memory torch does not count.
     - `is_read_by_python`: see `Depth`.
@@ -73,6 +74,8 @@ class Observation(NamedTuple):
     past_torch: bool
     by_arrays: bool
     is_read_by_python: bool
+    operations: list[Any]
+    by_values: Sequence[str] = ()
 
 
 class ObservedCall(NamedTuple):
@@ -106,10 +109,6 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients])
 
 
-# Methods by which Python reads a tensor's size.
-_TELL_SIZES = "size numel nelement __len__ __iter__"
-
-
 def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
     def noted(*arguments: Any, **options: Any) -> Any:
         note(*arguments, **options)
@@ -118,7 +117,7 @@ def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Calla
     return noted
 
 
-@contextlib.contextmanager
+@contextmanager
 def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     """Note what leaves torch, and the lengths of `pad_packed_sequence`, which torch's C++ fills past its dispatcher."""
     unpack = torch._VF._pad_packed_sequence
@@ -148,7 +147,7 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
         if is_by_layer and sized and storages.key(tensor) in sized:
             storages.note_read(tensor)
 
-    notes: dict[str, Callable[..., object]] = dict.fromkeys(_TELL_SIZES.split(), note_size)
+    notes: dict[str, Any] = dict.fromkeys(("size", "numel", "nelement", "__len__", "__iter__"), note_size)
     notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
     noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
     noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))
@@ -162,8 +161,11 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
         yield
 
 
-def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
-    """Count the facts of one call. Raises as `observe_call` does. `ran` is as for `Flops`."""
+def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True) -> Observation:
+    """Count the facts of one call, and compare it with further ones. They leave other values in the input.
+
+    Raises as `observe_call` does. `ran` is as for `Flops`.
+    """
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
@@ -189,25 +191,39 @@ def trace_call(work: Workload, ran: Iterable[str] = ()) -> Observation:
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    by_arrays = past_torch and storages.has_arrays
-    return Observation(_are_alike(seen), flops, facts, packed.bytes(), past_torch, by_arrays, depth.is_read_by_python)
+    reads = past_torch, past_torch and storages.has_arrays, depth.is_read_by_python
+    observation = Observation(True, flops, facts, packed.bytes(), *reads, seen.operations)
+    del seen  # with its graph
+    return _compared(work, ran, observation) if is_compared else observation
 
 
-# A layer that does more at every fourth call, or more often, does so in the observed call or in one of so many more.
-_FURTHER_CALLS = 3
+# Inputs of further calls, as multiples of the one before. One call of so many more shows what every fourth one does.
+_FACTORS = (1.0, 4.0, 1 / 16)
 
 
-def _are_alike(seen: ObservedCall) -> bool:
-    """Whether further calls do the same operations, on tensors of the same shapes."""
-    ends = perf_counter() + 2.0
-    for _ in range(_FURTHER_CALLS):
-        with device.uncompiled_calls(), Observer(Storages(), ()) as observer:
-            seen.call()
-        if observer.seen != seen.operations:
-            return False
+def _compared(work: Workload, ran: Iterable[str], first: Observation) -> Observation:
+    """Compare the observation with further calls on other values of the input, and return it with what differs."""
+    chooses = any(name.removeprefix("aten::") in CHOOSING for name in first.flops.names)
+    differing, ends = set[str](), perf_counter() + 2.0
+    for factor in _FACTORS:
+        result_checks.renew_inputs(work, factor)
+        with device.uncompiled_calls():
+            call = work.remake()
+            with Observer(Storages(), ()) as observer:
+                call()
+        del call
+        if [operator for operator, _ in observer.seen] != [operator for operator, _ in first.operations]:
+            return first._replace(are_alike=False)
+        if observer.seen != first.operations:
+            differing.add("peak_bytes")
+        if chooses or differing:
+            other = trace_call(work, ran, is_compared=False)
+            if other.operations != observer.seen:  # on the same input
+                return first._replace(are_alike=False)
+            differing |= {name for name, value in other.facts.items() if value != first.facts[name]}
         if perf_counter() > ends:
             break
-    return True
+    return first._replace(by_values=sorted(differing))
 
 
 class Memory(NamedTuple):
@@ -250,7 +266,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     work.forget()
     traced, operations, blocks, _ = call_memory.allocator_peak(work.call, kind, work.forget)
     kept = partial(after_call.kept_by_further_calls, work, after)
-    kept_bytes, is_uneven, after = told(kept, "kept_bytes", unknown) or (None, False, after)
+    kept_bytes, is_uneven, after = after_call.told(kept, "kept_bytes", unknown) or (None, False, after)
     if after.untold > before.untold:
         names = "peak_bytes, first_call_bytes, kept_bytes"
         unknown.append(f"{names}: this torch does not tell what the graphs that it keeps hold")
@@ -262,7 +278,7 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     saved = 0
     if work.gradient is not None:
         save = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
-        saved = told(save, "saved_bytes", unknown)
+        saved = after_call.told(save, "saved_bytes", unknown)
     work.forget()
     peak = traced + first_call_bytes
     in_peak = 0 if case.mode == "backward" else saved
@@ -305,7 +321,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     """
     # glibc shall return each large block when it is freed. Blocks that stay on its heap made the resident peak of one
     # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
-    with contextlib.suppress(Unsupported):  # without glibc
+    with suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
     if case.device == "cuda":
         call_memory.leave_out_workspaces(torch.__version__)
@@ -316,7 +332,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     unknown: list[str] = []
     memory = _memory_of_calls(case, work, others, unknown)
     trace = partial(trace_call, work, memory.operations)
-    seen = told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
+    seen = after_call.told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
     facts = {
@@ -330,7 +346,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         facts["weights_bytes"] += seen.packed_bytes or 0
     facts |= _unknown_facts(unknown)
     device.fill_tensors(changed, values)  # a layer may have changed its input
-    with contextlib.suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
+    with suppress(Unsupported):  # no memory is measured any more, and page faults would slow this down
         environment.set_allocator("steady")
     if measure_errors is not None:
         facts |= measure_errors(work, case, seed, memory.output, facts["flops"], unknown)
@@ -338,7 +354,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     if '"path"' in (claimed["claims"] or "") and case.mode == "forward" and case.lengths == EQUAL:
         trained = replace(case, mode="train", batch_size=1)
         with device.uncompiled_calls():
-            missing = told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
+            missing = after_call.told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
         unknown += [f"path: {missing}"] if missing else []
     return facts | claimed | lengths_facts(case) | {"facts_unknown": unknown}
 
@@ -358,26 +374,7 @@ def _unknown_facts(unknown: list[str]) -> dict[str, None]:
     return dict.fromkeys(after for name in names for after in (name, *_FOLLOWING.get(name, ())))
 
 
-def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
-    """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
-    try:
-        return take()
-    except (UsageError, MemoryError):
-        raise
-    except Unobservable as error:
-        reason = str(error)
-    except torch.OutOfMemoryError:
-        # Of a GPU. A layer runs uncompiled under observation, and may then need far more memory than its calls.
-        torch.cuda.empty_cache()
-        reason = "out of memory while the layer was watched, where it runs uncompiled"
-    except Exception as error:
-        # The layer has run before, so only its observation fails. All other facts remain valid.
-        reason = f"the layer does not run under watch: {type(error).__name__}: {one_line(error)}"
-    unknown.append(f"{what}: {reason}")
-    return None
-
-
-_UNLIKE_CALLS = "its calls differ from each other"
+_UNLIKE_CALLS = "its calls differ from each other, or with the values of the input"
 
 
 def hidden_part(flops: Flops, past_torch: bool) -> str:
@@ -397,6 +394,8 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
     if seen is None:
         return
     flops = seen.flops
+    if seen.by_values:
+        yield f"{', '.join(seen.by_values)}: {_UNLIKE_CALLS}"
     if seen.packed_bytes is None:
         yield "weights_bytes: an operator keeps weights in an object that does not tell its state"
     for name in flops.unknown:

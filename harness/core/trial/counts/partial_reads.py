@@ -134,7 +134,8 @@ _SURE: _Marks = [
     ),
 ]
 _MARKS = [{name: mark for names, mark in table for name in names.split()} for table in (_CHOSEN, _CHOSEN + _SURE)]
-_MARKED = {name.partition(".")[0] for name in _MARKS[1]}
+# The names of the operators in the tables.
+CHOOSING, _MARKED = ({name.partition(".")[0] for name in marks} for marks in _MARKS)
 
 
 def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | None:

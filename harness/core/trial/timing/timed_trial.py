@@ -5,11 +5,11 @@ Interleaved samples are for a comparison of two layers: the driver gives each of
 
 import ctypes
 import gc
-import math
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from math import ceil
 from statistics import fmean, median
 from time import monotonic, perf_counter
 
@@ -272,8 +272,8 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
         per_call_s = max(pipelined_call_s(layer.work.call, layer.work.sync, per_call_s), sampler.LEAST_CALL_S)
     made = compilations()
     sample_s = max(sampler.MIN_SAMPLE_S, sampler.CLOCK_SHARE * sampler.clock_cost(perf_counter))
-    calls = 1 if layer.renewal.restores else max(1, math.ceil(sample_s / per_call_s))
-    again = 0 if per_call_s > _LONG_CALL_S else math.ceil(_AGAIN_WARM_S / per_call_s)
+    calls = 1 if layer.renewal.restores else max(1, ceil(sample_s / per_call_s))
+    again = 0 if per_call_s > _LONG_CALL_S else ceil(_AGAIN_WARM_S / per_call_s)
     move = environment.affinity_mover(case.threads)
     gc.disable()
     turns = 0
@@ -301,7 +301,7 @@ def pipelined_call_s(call: Call, sync: Call, once_s: float, clock: Callable[[], 
 
     On a GPU a wait takes longer than a short kernel. A turn sized by single calls would consist of too few of them.
     """
-    calls = max(1, min(_PIPELINED_CALLS, math.ceil(_PIPELINED_S / once_s)))
+    calls = max(1, min(_PIPELINED_CALLS, ceil(_PIPELINED_S / once_s)))
     start = clock()
     for _ in range(calls):
         call()

@@ -46,6 +46,8 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("AFrozenScript", "forward", {"weights_bytes": W, "kept_bytes": 0}),
         # The token, and the cache of those before.
         ("ItsStateIsAnObject", "decode", {"weights_bytes": W, "inputs_bytes": X, "kept_bytes": 0}),
+        # The token's value; scores of 16 tokens and their weighted sum. The tokens before it are in the state once.
+        ("KeepsItsTokens", "decode", {"flops": 2 * D * D + 2 * 2 * N * D}),
         ("Checkpointed", "backward", {"kept_bytes": 0}),
         # The input, the output's gradient, weights, and the mean and deviation of each token.
         ("Normalised", "backward", {"read_bytes": 2 * X + FLOAT * D + 2 * FLOAT * N}),
@@ -74,7 +76,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("MoreAtEverySecondCall", "forward", UNLIKE),
         ("MoreAtEveryFourthCall", "forward", UNLIKE),
         ("MoreAtEveryFourthCall", "train", UNLIKE),
-        ("OtherChunks", "backward", {"flops": 4 * N * D * D}),  # all backward passes are of one graph
+        ("OtherChunks", "backward", UNLIKE),  # each graph is another
         ("OtherChunks", "train", UNLIKE),
         ("DropsLayers", "forward", UNLIKE),
         ("DropsLayers", "train", UNLIKE),

@@ -260,6 +260,29 @@ class ItsStateIsAnObject(Product):
         return (cache @ self.w).sum(1), _Holder(deque([cache, self]))
 
 
+class KeepsItsTokens(Product):
+    """Attention over x W. Its prefill appends to a list that `start` made, and its step leaves it as it is."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        values = x @ self.w
+        return (x @ values.mT).masked_fill(later, float("-inf")).softmax(-1) @ values
+
+    def start(self, batch_size: int, seq_len: int) -> list[Tensor]:
+        return []
+
+    def prefill(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        state.append(x @ self.w)
+        return state
+
+    def step(self, x_t: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        tokens = [*state, (x_t @ self.w)[:, None]]
+        seen = torch.cat(tokens, 1)
+        return ((x_t[:, None] @ seen.mT).softmax(-1) @ seen)[:, 0], tokens
+
+
 class Checkpointed(Product):
     def forward(self, x: Tensor) -> Tensor:
         return checkpoint(lambda y: (y @ self.w).tanh() @ self.w, x, use_reentrant=False)
