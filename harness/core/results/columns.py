@@ -361,7 +361,7 @@ _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 # The remainder of a peak may be negative.
 _LEAST = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
-_TIMES = ("time_s", "probe_s", *_ENDS)
+_TIMES = ("time_s", "probe_s")
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
@@ -435,16 +435,15 @@ def _read(name: str, value: Any) -> Any:
             whole = int(value)
             if whole == value and whole >= _LEAST.get(name, 0):
                 return whole
-        elif name in _TIMES:
-            seconds = float(value)
-            # The ends of an interval may be 0 or infinite; a time may not.
-            if seconds >= 0 if name in _ENDS else 0 < seconds < math.inf:
-                return seconds
+        elif COLUMNS[name].type is float:
+            number = float(value)
+            # The ends of an interval may be infinite, and a time may not be 0.
+            if number >= 0 and (name in _ENDS or number < math.inf) and (name not in _TIMES or number > 0):
+                return number
         elif name != "status" or value in STATUSES:
             return str(value) if COLUMNS[name].type is str else value
     except (ValueError, OverflowError, TypeError):
         pass
-    kind = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
-    if name == "status":
-        kind = f"one of {', '.join(STATUSES)}"
+    expected = {str: f"one of {', '.join(STATUSES)}", int: f"a whole number from {_LEAST.get(name, 0)} on"}
+    kind = "a time in seconds above zero" if name in _TIMES else expected.get(COLUMNS[name].type, "a number from 0 on")
     raise UsageError(f"{name}={value!r} is not {kind}")

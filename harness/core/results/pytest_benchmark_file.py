@@ -18,6 +18,7 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES
 
 from .columns import COLUMNS, CaseResult, lines_of_records
+from .row import InvalidRow, check_agreement
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
@@ -106,7 +107,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
             _check_values(record)
-        except (Damaged, UsageError) as damage:
+        except (Damaged, InvalidRow, UsageError) as damage:
             damaged.append(f"{benchmark}: {damage}")
             continue
         from_rounds += is_from_rounds
@@ -150,11 +151,12 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
 def _check_values(record: Mapping[str, Any]) -> None:
     """Raise Damaged or UsageError if these values cannot be those of a case."""
     (line,) = lines_of_records([record], bounded=True)
+    check_agreement(record)
     options_of(line.options)
     for name, value in record.items():
         axis = AXES.get(name)
         is_known = axis is None or (axis.takes(value) and (not axis.values or axis.is_known(value)))
-        if not is_known or (isinstance(value, float) and value < 0):
+        if not is_known:
             raise Damaged(f"{name}={value} is no value of {name}")
     if not line.trials:
         raise Damaged("its time is of no trials")

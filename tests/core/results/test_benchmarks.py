@@ -129,11 +129,12 @@ def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path,
         ({"padding_fraction": 1.5}, "padding_fraction=1.5 is no value of padding_fraction"),
         ({"trials": 0}, "its time is of no trials"),
         ({"peak_bytes": -4}, "peak_bytes=-4 is not a whole number from 0 on"),
-        ({"steal_share": -0.5}, "steal_share=-0.5 is no value of steal_share"),
+        ({"steal_share": -0.5}, "steal_share=-0.5 is not a number from 0 on"),
         ({"time_s": -1.0}, "time_s=-1.0 is not a time in seconds above zero"),
         ({"time_s": 1.0, "time_lo_s": 2.0, "time_hi_s": 3.0}, "time_s=1.0 is not within 2.0 to 3.0"),
         ({"time_s": 4.0, "time_hi_s": 3.0}, "time_s=4.0 is not within None to 3.0"),
         ({"status": "oom"}, "it has a time and status=oom"),
+        ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
     ],
 )
 def test_impossible_values_are_named_and_cost_no_other_benchmark(tmp_path: Path, said: dict, message: str) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,14 @@ def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[
     file = tmp_path / "run" / "summary.csv"
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UsageError, match=message):
+        read_run_directory(tmp_path / "run")
+
+
+def test_a_line_of_a_kept_table_that_contradicts_itself_is_named(tmp_path: Path) -> None:
+    (line,) = read_run_directory(make(tmp_path / "run")).lines
+    shutil.rmtree(tmp_path / "run" / "rows")
+    table([replace(line, flops=3, flops_full=2)]).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    with pytest.raises(UsageError, match=r"summary.csv, rnn.torch n=64 d=32 h=1: its flops is more than its flops_full"):
         read_run_directory(tmp_path / "run")
 
 
