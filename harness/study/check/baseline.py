@@ -8,8 +8,10 @@ line.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import mode
 from types import MappingProxyType
@@ -21,9 +23,10 @@ from harness.core.config import key_value_options
 from harness.core.config.machine import Machine, kind_of_machine, part
 from harness.core.model import file_io, own_axes
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_validation import Damaged, FileModel, checked, one_of
+from harness.core.model.file_validation import Count, Damaged, FileModel, checked, one_of
 from harness.core.model.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
 from harness.core.results.columns import COUNTS, CaseResult
+from harness.core.results.row import check_agreement
 from harness.study.claims.claims_table import VERDICTS, ClaimVerdict
 from harness.study.laws.fitted_laws import METRICS, FittedLaw
 from harness.study.laws.laws import Range
@@ -115,8 +118,9 @@ def _case(parts: Mapping[str, Any]) -> Case:
 
 
 _STATUSES = ("ok", *FAILURES)
-_COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
-_COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
+_COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Count | None, ...))
+# The remainder of a peak, which may be negative.
+_COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)
 # Errors against the float64 reference. Files of earlier versions have none.
 ERRORS = ("output_error", "gradient_error")
 _Error = Annotated[FiniteFloat, Field(ge=0)] | None
@@ -131,6 +135,11 @@ class Facts(FileModel):
     output_error: _Error = None
     gradient_error: _Error = None
     own_axes: str | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> "Facts":
+        check_agreement(vars(self))
+        return self
 
     @staticmethod
     def of(line: CaseResult) -> "Facts":
@@ -157,6 +166,11 @@ def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
     return case.impl, Setting.of(case)._replace(options=options).of_any_source
 
 
+def _measured(cases: Mapping[Case, Facts]) -> Counter[tuple[str, Setting]]:
+    """The number of measured cases by impl and setting."""
+    return Counter(_group(case, facts) for case, facts in cases.items() if facts.status == "ok")
+
+
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
 _End = FiniteFloat | None
 _SUFFIXES = ("", "_lo", "_hi")
@@ -172,7 +186,8 @@ class LawKept(FileModel):
     """A cost model as text, and its exponents at the largest sizes, with their intervals.
 
     An axis that did not vary has no exponent. An end of an interval that is infinite is None. `own_exponents` are along
-    the layer's own axes: value, lower and upper end by letter.
+    the layer's own axes: value, lower and upper end by letter. `cases` is the number of measured cases that the model
+    covers; None in files of earlier versions.
     """
 
     law: str
@@ -185,6 +200,7 @@ class LawKept(FileModel):
     exponent_d_lo: _End
     exponent_d_hi: _End
     own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default={})
+    cases: Count | None = None
 
     @staticmethod
     def of(
@@ -194,12 +210,13 @@ class LawKept(FileModel):
         n: Range | None,
         d: Range | None,
         own: Mapping[str, Range] = MappingProxyType({}),
+        cases: int | None = None,
     ) -> "LawKept":
         """A cost model with its exponents in n, in d, and along the layer's own axes."""
         names = [f"exponent_{axis}{suffix}" for axis in "nd" for suffix in _SUFFIXES]
         ends = dict(zip(names, _rounded(n) + _rounded(d), strict=True))
         of_own = {axis: _rounded(exponent) for axis, exponent in own.items()}
-        return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, **ends)
+        return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, cases=cases, **ends)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -257,6 +274,12 @@ class Baseline:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
         return grouped(self.cases, self.group)
 
+    @property
+    def incomplete(self) -> set[tuple[str, Setting]]:
+        """Impls and settings of which cases were added or removed since: their cost models cover other cases."""
+        measured = _measured(self.cases)
+        return {name.group for name, law in self.laws.items() if law.cases not in (None, measured[name.group])}
+
 
 def baseline_of(
     lines: Sequence[CaseResult],
@@ -270,19 +293,27 @@ def baseline_of(
 
     `machine` is the content of the run's `machine.json`. Suspect times are left out.
     """
-    cases = {line.case: line for line in with_suspects(lines, roofs(machine))}
+    judged = sorted(with_suspects(lines, roofs(machine)), key=attrgetter("case"))
+    cases = {line.case: Facts.of(line) for line in judged}
+    measured = _measured(cases)
     laws_kept = {}
     for fitted in laws:
         series, law = fitted.series, fitted.law
         laws_kept[FindingId(series.impl, series.setting, series.metric)] = LawKept.of(
-            str(law), law.exact, law.determined, fitted.exponent_n, fitted.exponent_d, fitted.own_exponents
+            str(law),
+            law.exact,
+            law.determined,
+            fitted.exponent_n,
+            fitted.exponent_d,
+            fitted.own_exponents,
+            measured[series.impl, series.setting],
         )
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=kind_of_machine(machine),
-        cases={case: Facts.of(line) for case, line in sorted(cases.items())},
+        cases=cases,
         laws=laws_kept,
         claims={
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
@@ -290,7 +321,7 @@ def baseline_of(
             )
             for claim in verdicts
         },
-        times_s={case: line.time_s for case, line in cases.items() if line.time_s and not line.suspect},
+        times_s={line.case: line.time_s for line in judged if line.time_s and not line.suspect},
     )
 
 
@@ -356,13 +387,13 @@ class _Findings(FileModel):
 
 class _Timed(_Findings):
     note: Any
-    times_s: Any
+    times_s: Annotated[dict[Any, Annotated[FiniteFloat, Field(gt=0)]], _named_by(parse_case)]
 
 
 class _File(_Findings):
     harness: str
     torch: str
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    seed: Count
     known_bad: list[Annotated[str, Field(pattern="^[0-9a-f]{40,64}$")]] = Field(default_factory=list)
     machine: dict[str, Any]
     cases: Annotated[dict[Any, _FACTS], _named_by(parse_case)]  # type: ignore[valid-type]
@@ -372,6 +403,8 @@ class _File(_Findings):
     def _belongs_together(self) -> "_File":
         if not self.cases:
             raise ValueError("it names no case")
+        if lost := self.timed.times_s.keys() - self.cases.keys():
+            raise ValueError(f"'{min(lost).key}' has a time, and is none of its cases")
         groups = {_group(case, facts) for case, facts in self.cases.items()}
         for section, of_time in ((self, False), (self.timed, True)):
             for name in (*section.laws, *section.claims):

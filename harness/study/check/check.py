@@ -135,11 +135,11 @@ def judge_baseline(
     def is_judged(name: FindingId) -> bool:
         return name.group in whole and (timed or not name.of_time)
 
-    for name in filter(is_judged, was.laws):
+    for name in filter(is_judged, {**was.laws, **now.laws}):
         eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what, ""))
         has_grown = (name.group, name.what) in grown
-        outcomes += check_rules.judge_law(name, was.laws[name], now.laws.get(name), has_grown, eased, note)
-    return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, filter(is_judged, was.claims), note)]
+        outcomes += check_rules.judge_law(name, was.laws.get(name), now.laws.get(name), has_grown, eased, note)
+    return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, is_judged, note)]
 
 
 def is_of_time(outcome: Outcome) -> bool:
@@ -199,8 +199,10 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
             remarks.append(f"{name}: {len(cases)} of its {number} cases were chosen, {no_judgement}")
     for group, cases in members.items():
         if len(chosen_of.get(group, ())) == len(cases) and group not in whole:
-            name = FindingId(*group, "").subject
-            remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
+            name, why = FindingId(*group, "").subject, "not the same of its cases can be measured as before"
+            if group in was.incomplete:
+                why = "its laws in the baseline are of other cases than the baseline holds"
+            remarks.append(f"{name}: {why}, {no_judgement}")
     if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
         remarks.append("Better than the baseline: write a new one, so that it stays so.")
     return remarks
@@ -209,12 +211,12 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
 def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
     """The groups (impl and setting) whose cost models and claims cover the same cases in both baselines.
 
-    All cases of the group were chosen, and the same ones have status `ok`. A case that could be measured only before,
-    or only now, would give another cost model.
+    All cases of the group were chosen, the same ones have status `ok`, and none was removed from the baseline. A case
+    that could be measured only before, or only now, would give another cost model.
     """
     measured = [{case for case, facts in of.cases.items() if facts.status == "ok"} for of in (was, now)]
     unlike = measured[0] ^ measured[1] | was.cases.keys() - set(chosen)
-    return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)}
+    return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)} - was.incomplete
 
 
 def _laws(of: Baseline, group: _Group) -> dict[str, LawKept]:

@@ -134,7 +134,7 @@ def test_a_line_of_a_kept_table_that_contradicts_itself_is_named(tmp_path: Path)
     (line,) = read_run_directory(make(tmp_path / "run")).lines
     shutil.rmtree(tmp_path / "run" / "rows")
     table([replace(line, flops=3, flops_full=2)]).to_csv(tmp_path / "run" / "summary.csv", index=False)
-    with pytest.raises(UsageError, match=r"summary.csv, rnn.torch n=64 d=32 h=1: its flops is more than its flops_full"):
+    with pytest.raises(UsageError, match=r"rnn.torch n=64 d=32 h=1: its flops is more than its flops_full"):
         read_run_directory(tmp_path / "run")
 
 

@@ -170,6 +170,28 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "verdict: unknown 'true'; known: confirmed, ",
     ),
     "a seed beyond all": (lambda held: held.update(seed=2**64), "seed is"),
+    "a count beyond all": (lambda held: of_case(held).update(flops=10**400), "flops is 1000"),
+    "a count of 64 bits": (lambda held: of_case(held).update(peak_bytes=2**63), "peak_bytes is 9223372036854775808"),
+    "a remainder beyond all": (
+        lambda held: of_case(held).update(transient_bytes=-(10**400)),
+        "transient_bytes is -1000",
+    ),
+    "an error beyond all": (lambda held: of_case(held).update(output_error=10**400), "output_error is 1000"),
+    "a negative error": (lambda held: of_case(held).update(output_error=-1e-3), "output_error is -0.001"),
+    "an exponent beyond all": (lambda held: of_law(held).update(exponent_n=10**400), "exponent_n is 1000"),
+    "counts that contradict each other": (
+        lambda held: of_case(held).update(flops=3, flops_full=2),
+        "its flops is more than its flops_full",
+    ),
+    "a number of cases that is none": (lambda held: of_law(held).update(cases=-1), "cases is -1"),
+    "a time that is none": (
+        lambda held: held["timed"]["times_s"].update({next(iter(held["cases"])): "soon"}),
+        "is the text 'soon'",
+    ),
+    "a time of a case that was removed": (
+        lambda held: held["cases"].pop(next(iter(held["cases"]))),
+        "has a time, and is none of its cases",
+    ),
     "more than belongs there": (lambda held: held.update(extra=1), "unknown 'extra'; known: "),
 }
 

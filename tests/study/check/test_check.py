@@ -15,13 +15,14 @@ from study.check.baselines import (
     facts_of,
     group,
     law,
+    usual_baseline,
     wanting,
     with_counts,
 )
 
 from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
-from harness.core.model.sweep_axes import Case
+from harness.core.model.sweep_axes import Case, Setting
 from harness.study.check.baseline import Baseline, ClaimKept, FindingId, baseline_of
 from harness.study.check.check import (
     check_remarks,
@@ -221,6 +222,43 @@ def test_without_timing_nothing_of_time_is_judged() -> None:
     found = judge_baseline(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
     assert not [one for one in found if "time" in one.quantity]
     assert exit_status(found) == 0
+
+
+def test_laws_and_claims_that_the_baseline_lacks_are_undecided() -> None:
+    now = baseline(claims={MEMORY: ClaimKept(claimed="nd", measured="nd", verdict="confirmed")})
+    found = wanting(baseline(laws={}), now)
+    assert [(one.quantity, one.verdict.outcome, one.was, one.now) for one in found] == [
+        ("law of memory", "undecided", "", "some n"),
+        ("law of time", "undecided", "", "some n"),
+        ("claim of memory", "undecided", "", "confirmed"),
+    ]
+    assert {one.reason for one in found} == {"no earlier value is known, so this one cannot be judged"}
+    assert exit_status(found) == 0
+    assert [one.quantity for one in wanting(baseline(laws={}), now, timed=False)] == ["law of memory", "claim of memory"]
+
+
+def test_a_law_that_the_measurement_lacks_is_unmeasured() -> None:
+    (memory, time) = wanting(baseline(), baseline(laws={}))
+    assert (memory.quantity, memory.verdict.outcome) == ("law of memory", "unmeasured")
+    assert (time.quantity, time.verdict.outcome) == ("law of time", "unmeasured")
+
+
+def test_no_law_is_judged_of_a_baseline_from_which_a_case_was_removed() -> None:
+    usual = usual_baseline()
+    fused = ("attention.fused", Setting.of(CASES[0]))
+    assert {law.cases for name, law in usual.laws.items() if name.group == fused} == {24}  # 6 n, 2 d and 2 h
+    lost = Case("attention.fused", 512, 128, 2)
+    was = replace(usual, cases={case: facts for case, facts in usual.cases.items() if case != lost})
+    outcomes = judge_baseline(was, usual, was.cases, timed=True)
+    assert {one.impl for one in outcomes if one.quantity.startswith(("exponent", "law", "claim"))} == {
+        "attention.naive",
+        "rnn.torch",
+    }
+    assert check_remarks(was, usual, was.cases, outcomes) == [
+        "attention.fused: its laws in the baseline are of other cases than the baseline holds, so no law or claim is "
+        "judged."
+    ]
+    assert check_remarks(usual, usual, usual.cases, judge_baseline(usual, usual, usual.cases, timed=True)) == []
 
 
 def test_a_newly_refuted_claim_is_a_regression() -> None:
