@@ -8,8 +8,11 @@ the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import numpy as np
 
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
@@ -430,20 +433,17 @@ def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
 
 
 def _read(name: str, value: Any) -> Any:
-    try:
-        if name in WHOLE:
-            whole = int(value)
-            if whole == value and whole >= _LEAST.get(name, 0):
-                return whole
-        elif COLUMNS[name].type is float:
-            number = float(value)
-            # The ends of an interval may be infinite, and a time may not be 0.
-            if number >= 0 and (name in _ENDS or number < math.inf) and (name not in _TIMES or number > 0):
-                return number
-        elif name != "status" or value in STATUSES:
-            return str(value) if COLUMNS[name].type is str else value
-    except (ValueError, OverflowError, TypeError):
-        pass
-    expected = {str: f"one of {', '.join(STATUSES)}", int: f"a whole number from {_LEAST.get(name, 0)} on"}
-    kind = "a time in seconds above zero" if name in _TIMES else expected.get(COLUMNS[name].type, "a number from 0 on")
-    raise UsageError(f"{name}={value!r} is not {kind}")
+    """The value of a column. Raises UsageError for another type, or a number out of its range."""
+    kind, least = COLUMNS[name].type, _LEAST.get(name, 0)
+    if kind is str and isinstance(value, str | Real) and (name != "status" or value in STATUSES):
+        # Lone surrogates cannot be written to a file. Each becomes a question mark.
+        return str(value).encode("utf-8", "replace").decode()
+    is_flag = isinstance(value, bool | np.bool_)
+    if is_flag is (kind is bool) and isinstance(value, Real | np.bool_):
+        # The ends of an interval may be infinite, and a time may not be 0.
+        fits = value >= least and (value < 2.0**63 or name in _ENDS) and (name not in _TIMES or value > 0)
+        if fits and (kind is not int or value == int(value)):
+            return kind(value)
+    expected = {str: "a text", int: f"a whole number from {least} on", float: "a number from 0 on"}
+    expected_of = dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
+    raise UsageError(f"{name}={value!r} is not {expected_of.get(name) or expected.get(kind, 'true or false')}")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from statistics import mode
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat, WrapValidator, create_model, model_validator
@@ -24,7 +23,7 @@ from harness.core.config.machine import Machine, kind_of_machine, part
 from harness.core.model import file_io, own_axes
 from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_validation import Count, Damaged, FileModel, checked, one_of
-from harness.core.model.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
+from harness.core.model.sweep_axes import AXES, DEFAULTS, STATUSES, Case, Setting, readable
 from harness.core.results.columns import COUNTS, CaseResult
 from harness.core.results.row import check_agreement
 from harness.study.claims.claims_table import VERDICTS, ClaimVerdict
@@ -117,7 +116,6 @@ def _case(parts: Mapping[str, Any]) -> Case:
     return case
 
 
-_STATUSES = ("ok", *FAILURES)
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Count | None, ...))
 # The remainder of a peak, which may be negative.
 _COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)
@@ -129,7 +127,7 @@ _Error = Annotated[FiniteFloat, Field(ge=0)] | None
 class Facts(FileModel):
     """The facts of a case: columns of `summary.csv`. Each of `COUNTS` is a field too. Unknown ones are None."""
 
-    status: Annotated[str, one_of(_STATUSES)]
+    status: Annotated[str, one_of(STATUSES)]
     reason: str | None
     backend: str | None
     output_error: _Error = None
@@ -203,20 +201,15 @@ class LawKept(FileModel):
     cases: Count | None = None
 
     @staticmethod
-    def of(
-        law: str,
-        exact: bool,
-        determined: bool,
-        n: Range | None,
-        d: Range | None,
-        own: Mapping[str, Range] = MappingProxyType({}),
-        cases: int | None = None,
-    ) -> "LawKept":
-        """A cost model with its exponents in n, in d, and along the layer's own axes."""
+    def of(fitted: FittedLaw, cases: int) -> "LawKept":
+        """A fitted cost model with its exponents in n, in d, and along the layer's own axes."""
+        law = fitted.law
         names = [f"exponent_{axis}{suffix}" for axis in "nd" for suffix in _SUFFIXES]
-        ends = dict(zip(names, _rounded(n) + _rounded(d), strict=True))
-        of_own = {axis: _rounded(exponent) for axis, exponent in own.items()}
-        return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, cases=cases, **ends)
+        ends = dict(zip(names, _rounded(fitted.exponent_n) + _rounded(fitted.exponent_d), strict=True))
+        of_own = {axis: _rounded(exponent) for axis, exponent in fitted.own_exponents.items()}
+        return LawKept(
+            law=str(law), exact=law.exact, determined=law.determined, own_exponents=of_own, cases=cases, **ends
+        )
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -296,25 +289,14 @@ def baseline_of(
     judged = sorted(with_suspects(lines, roofs(machine)), key=attrgetter("case"))
     cases = {line.case: Facts.of(line) for line in judged}
     measured = _measured(cases)
-    laws_kept = {}
-    for fitted in laws:
-        series, law = fitted.series, fitted.law
-        laws_kept[FindingId(series.impl, series.setting, series.metric)] = LawKept.of(
-            str(law),
-            law.exact,
-            law.determined,
-            fitted.exponent_n,
-            fitted.exponent_d,
-            fitted.own_exponents,
-            measured[series.impl, series.setting],
-        )
+    names = {FindingId(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=kind_of_machine(machine),
         cases=cases,
-        laws=laws_kept,
+        laws={name: LawKept.of(fitted, measured[name.group]) for name, fitted in names.items()},
         claims={
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
                 claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict

@@ -93,10 +93,8 @@ Finding = tuple[Verdict, str]  # the verdict and its reason; the reason is empty
 
 def judge_count(column: str, was: int | None, now: int | None) -> Finding | None:
     """Judge a count of a case by its column in `summary.csv`; None if the count is unknown on both sides."""
-    if was is now is None:
-        return None
     if was is None or now is None:
-        return _judge_unknown(was, now, "it was known, and is not any more")
+        return None if was is now else _judge_unknown(was, now, "it was known, and is not any more")
     tolerance = PEAK_TOLERANCE if column == "peak_bytes" else 0.0
     if now > was * (1 + tolerance):
         return Verdict.WORSE, ""
@@ -126,10 +124,8 @@ def judge_error(dtype: str, was: float | None, now: float | None, factor: float)
 
 def judge_kernel(was: str | None, now: str | None) -> Finding | None:
     """Judge which kernel ran; None if that is unknown on both sides."""
-    if was is now is None:
-        return None
     if was is None or now is None:
-        return _judge_unknown(was, now, "which kernel ran was known, and is not any more")
+        return None if was is now else _judge_unknown(was, now, "which kernel ran was known, and is not any more")
     if now == was:
         return Verdict.EQUIVALENT, ""
     change = f"{was} before, {now} now"

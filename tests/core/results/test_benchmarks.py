@@ -80,7 +80,7 @@ def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     stored = read_run_directory(write(tmp_path, benchmark(), short, benchmark(seq_len=None)))
     assert [line.seq_len for line in stored.lines] == [64]
     assert stored.notices[:2] == [
-        "left out: test_layer[short]: seq_len is the text 'short', not a valid integer",
+        "left out: test_layer[short]: seq_len='short' is not a whole number from 1 on",
         "1 benchmark without a seq_len in extra_info left out",
     ]
 
@@ -158,13 +158,15 @@ def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"seq_len": "64"}, "test_layer[64]: seq_len is the text '64', not a valid integer"),
-        ({"seq_len": 1.5}, "seq_len is 1.5, not a valid integer"),
-        ({"seq_len": True}, "seq_len is true, not a valid integer"),
-        ({"seq_len": 2**70}, "not less than"),
-        ({"impl": ["a"]}, "impl is a list, not a valid string"),
-        ({"mode": 3}, "mode is 3, not a valid string"),
-        ({"host_bound": 1}, "host_bound is 1, not a valid boolean"),
+        ({"seq_len": "64"}, "test_layer[64]: seq_len='64' is not a whole number from 1 on"),
+        ({"seq_len": 1.5}, "seq_len=1.5 is not a whole number from 1 on"),
+        ({"seq_len": True}, "seq_len=True is not a whole number from 1 on"),
+        ({"seq_len": 2**70}, "seq_len=1180591620717411303424 is not a whole number from 1 on"),
+        ({"flops": 2**63}, "flops=9223372036854775808 is not a whole number from 0 on"),
+        ({"output_error": 10**400}, "is not a number from 0 on"),
+        ({"impl": ["a"]}, "impl=['a'] is not a text"),
+        ({"mode": 3}, "mode=3 is no value of mode"),
+        ({"host_bound": 1}, "host_bound=1 is not true or false"),
         ({"least": 0.0}, "test_layer[64]: stats: min is 0.0, not greater than 0"),
         ({"least": float("nan")}, "test_layer[64]: stats: min is nan, not greater than 0"),
         ({"time_s": -1.0}, "time_s=-1.0 is not a time"),

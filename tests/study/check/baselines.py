@@ -60,7 +60,16 @@ def facts(case: Case) -> Facts:
 
 def law(value: float, lo: float | None = None, hi: float | None = None, determined: bool = True) -> LawKept:
     """A law whose cost grows with n like this."""
-    return LawKept.of("some n", lo is None, determined, Range(value, value if lo is None else lo, hi or value), None)
+    exponent = Range(value, value if lo is None else lo, hi or value)
+    return LawKept(
+        law="some n",
+        exact=lo is None,
+        determined=determined,
+        exponent_n=exponent.value,
+        exponent_n_lo=exponent.lo,
+        exponent_n_hi=exponent.hi,
+        **dict.fromkeys(("exponent_d", "exponent_d_lo", "exponent_d_hi")),
+    )
 
 
 def baseline(of: Callable[[Case], Facts] = facts, **changed: Any) -> Baseline:

@@ -234,7 +234,10 @@ def test_laws_and_claims_that_the_baseline_lacks_are_undecided() -> None:
     ]
     assert {one.reason for one in found} == {"no earlier value is known, so this one cannot be judged"}
     assert exit_status(found) == 0
-    assert [one.quantity for one in wanting(baseline(laws={}), now, timed=False)] == ["law of memory", "claim of memory"]
+    assert [one.quantity for one in wanting(baseline(laws={}), now, timed=False)] == [
+        "law of memory",
+        "claim of memory",
+    ]
 
 
 def test_a_law_that_the_measurement_lacks_is_unmeasured() -> None:
