@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +16,7 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES
 
 from .columns import COLUMNS, CaseResult, lines_of_records
-from .row import InvalidRow, check_agreement
+from .row import InvalidRow, check_line
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
@@ -104,7 +102,11 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
-    return _lines(path, records), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
+    try:
+        lines = lines_of_records(records, bounded=True)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return lines, [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
 
 def _content(path: Path) -> _File:
@@ -132,19 +134,15 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
     return {"impl": own_name or "layer", "trials": 1, "status": "ok", **record}
 
 
-def _check_values(record: Mapping[str, Any]) -> None:
-    """Raise Damaged or UsageError if these values cannot be those of a case."""
+def _check_values(record: dict[str, Any]) -> None:
+    """Raise Damaged, InvalidRow or UsageError if these values cannot be those of a case. Add `tokens_per_s`."""
     (line,) = lines_of_records([record], bounded=True)
-    check_agreement(vars(line))
+    check_line(line)
     options_of(line.options)
-    for name, axis in AXES.items():
-        value = getattr(line, name)
-        if not axis.takes(value) or (axis.values and not axis.is_known(value)):
-            raise Damaged(f"{name}={value} is no value of {name}")
-    if not line.trials:
-        raise Damaged("its time is of no trials")
     if line.status != "ok":
         raise Damaged(f"it has a time and status={line.status}")
+    if line.time_s is not None:
+        record.setdefault("tokens_per_s", line.case.tokens / line.time_s)
 
 
 def _time(stats: _Stats) -> dict[str, float]:
@@ -157,19 +155,6 @@ def _time(stats: _Stats) -> dict[str, float]:
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
     return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": middle}
-
-
-def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[CaseResult]:
-    try:
-        lines = lines_of_records(records, bounded=True)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return [
-        replace(line, tokens_per_s=line.case.tokens / line.time_s)
-        if line.tokens_per_s is None and line.time_s is not None
-        else line
-        for line in lines
-    ]
 
 
 def _machine(file: _File) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.model.extra_tables import entries, referenced
-from harness.core.model.sweep_axes import FAILURES, STATUSES, Case
+from harness.core.model.sweep_axes import AXES, FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
-from .columns import COLUMNS, FACT_COLUMNS
+from .columns import COLUMNS, FACT_COLUMNS, CaseResult
 
 # The entries of a row by name.
 StoredRow = Mapping[str, Any]
@@ -65,6 +65,11 @@ _AT_MOST = {
     "gradient_error": "gradient_error_max",
     "steal_ticks": "machine_ticks",
     "sampling_s": "wall_s",
+    "time_in_law_lo_s": "time_in_law_s",
+    "time_in_law_s": "time_in_law_hi_s",
+    "ratio_lo": "ratio",
+    "ratio": "ratio_hi",
+    "bimodal_fast_s": "bimodal_slow_s",
 }
 # Times are rounded to six digits.
 _ROUNDING = 1e-5
@@ -74,12 +79,30 @@ def check_agreement(values: Mapping[str, Any]) -> None:
     """Raise InvalidRow if numbers of a row, a line or the facts in a baseline contradict each other."""
     for name, limit in _AT_MOST.items():
         value, most = values.get(name), values.get(limit)
-        if value is not None and most is not None and value > most and not math.isclose(value, most, rel_tol=_ROUNDING):
+        if AT_LEAST_0(value) and AT_LEAST_0(most) and value > most and not math.isclose(value, most, rel_tol=_ROUNDING):
             raise InvalidRow(f"its {name} is more than its {limit}")
+
+
+def check_facts(values: Mapping[str, Any]) -> None:
+    """Raise InvalidRow if facts are not of their types, or contradict each other."""
+    if not all(_FACT_CHECKS[name](values.get(name)) for name in FACT_COLUMNS):
+        raise InvalidRow("its facts are not of their types")
+    check_agreement(values)
     peak, saved, transient = map(values.get, ("peak_bytes", "saved_bytes", "transient_bytes"))
     # A backward pass finds what was saved.
     if None not in (peak, saved, transient) and transient not in (peak, peak - saved):
         raise InvalidRow("its peak_bytes is not the sum of its parts")
+
+
+def check_line(line: CaseResult) -> None:
+    """Raise InvalidRow if a line that was no row cannot be: its axes, its facts or its time."""
+    for name, axis in AXES.items():
+        value = getattr(line, name)
+        if not axis.takes(value) or (axis.values and not axis.is_known(value)):
+            raise InvalidRow(f"{name}={value} is no value of {name}")
+    if line.time_s is not None and not line.trials:
+        raise InvalidRow("its time is of no trials")
+    check_facts(vars(line))
 
 
 def trial_of_row(row: StoredRow) -> Trial:
@@ -124,6 +147,7 @@ def record_of_row(row: StoredRow) -> "array[float]":
     on_cpu = device == "cpu" and "queue_held" not in row
     if on_cpu and (unsampled_s < -slack_s or abs(unsampled_s - between_s) > slack_s):
         raise InvalidRow("its samples do not add up to its sampling_s")
+    check_agreement(row)
     value_s, number = value_of_trial(times_s, device), len(ordered)
     median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
     return array("d", [value_s, median_s, wall_s, probe_s, number * calls, *recorded])
@@ -132,8 +156,9 @@ def record_of_row(row: StoredRow) -> "array[float]":
 def facts_of_row(row: StoredRow) -> tuple[Any, ...]:
     """The cells of `FACTS`, with None for each that the row lacks. Raises InvalidRow if any value is invalid."""
     unknown = row.get("facts_unknown", [])
-    if not (_every(TEXT)(unknown) and all(_FACT_CHECKS[name](row.get(name)) for name in FACT_COLUMNS)):
+    if not _every(TEXT)(unknown):
         raise InvalidRow("its facts are not of their types")
+    check_facts(row)
     return *map(row.get, FACT_COLUMNS), "; ".join(unknown) or None
 
 
@@ -195,7 +220,6 @@ def read_row(row: StoredRow) -> Row:
         value = read_value and read_value(row)
         if read_value and value is None:
             raise InvalidRow(_INCOMPLETE)
-        check_agreement(row)
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
     return Row(family, purpose, number, status, reason, at, bool(row.get("anew")), value)

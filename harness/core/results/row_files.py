@@ -113,16 +113,16 @@ class RowWriter:
 
 
 def row_paths(run: Path) -> tuple[list[Path], list[str]]:
-    """The files of the run's rows, in order, and a notice for each that is left out: a copy of another, or no file.
+    """The files of the run's rows, in order, and a notice for each file that is left out, such as a copy of another.
 
     A writer numbers its file. Of two files with equal bytes, the one without a number is therefore the copy.
     """
     by_size: dict[int, list[Path]] = {}
     notices = []
-    paths = (run / "rows").glob("*.jsonl")
+    paths = (run / "rows").glob("[!.]*")
     for path in sorted(paths, key=lambda path: (number_of(path) == 0, _file_order(path))):
-        if not path.is_file():  # reading a pipe would block, and a device never ends
-            notices.append(f"{path}: not a regular file, left out")
+        if path.suffix != ".jsonl" or not path.is_file():  # reading a pipe would block, and a device never ends
+            notices.append(f"{path}: not a regular .jsonl file, left out")
             continue
         size = path.stat().st_size
         alike = by_size.setdefault(size, [])
@@ -182,25 +182,24 @@ def read_file(path: Path, take: Callable[[dict[str, Any]], None], skipped: Skipp
     try:
         with path.open("rb", buffering=2**20) as file:
             for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
-                if why := _why_skipped(line, take):
-                    skipped.add(path, number, why)
+                try:
+                    take(_row_in(line))
+                except InvalidRow as error:
+                    skipped.add(path, number, str(error))
     except OSError as error:  # a bad sector of the disk, or no regular file
         skipped.add(path, number + 1, f"cannot be read from here on ({error.strerror})")
 
 
-def _why_skipped(line: bytes, take: Callable[[dict[str, Any]], None]) -> str:
+def _row_in(line: bytes) -> dict[str, Any]:
+    """The row in a line. Raises InvalidRow if it is not whole, or of another schema."""
     try:
         row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return _TORN
+    except ValueError as error:
+        raise InvalidRow(_TORN) from error
     schema = row.get("schema") if isinstance(row, dict) else None
     if schema != SCHEMA:
-        return _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN
-    try:
-        take(row)
-    except InvalidRow as error:
-        return str(error)
-    return ""
+        raise InvalidRow(_NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
+    return row
 
 
 Axes = tuple[Any, ...]

@@ -19,7 +19,7 @@ from harness.core.model.formatting import counted
 from harness.core.model.sweep_axes import SETTINGS, Setting
 
 from .columns import CaseResult, lines_of_table
-from .row import InvalidRow, check_agreement
+from .row import InvalidRow, check_line
 from .run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from .summarise import summarise_run
 
@@ -145,7 +145,7 @@ def _read_published(path: Path) -> list[CaseResult]:
                 raise UsageError(f"{path} is not whole: it ends within a line")
             lines = lines_of_table(from_csv(text))
             for line in lines:
-                check_agreement(vars(line))
+                check_line(line)
             return lines
         except InvalidRow as error:
             raise UsageError(f"{path}, {line}: {error}") from error

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -25,9 +25,9 @@ from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_validation import Count, Damaged, FileModel, checked, one_of
 from harness.core.model.sweep_axes import AXES, DEFAULTS, STATUSES, Case, Setting, readable
 from harness.core.results.columns import COUNTS, CaseResult
-from harness.core.results.row import check_agreement
-from harness.study.claims.claims_table import VERDICTS, ClaimVerdict
-from harness.study.laws.fitted_laws import METRICS, FittedLaw
+from harness.core.results.row import check_facts
+from harness.study.claims.claims_table import VERDICTS, verdicts
+from harness.study.laws.fitted_laws import METRICS, FittedLaw, fit_laws
 from harness.study.laws.laws import Range
 from harness.study.laws.roofline import roofs, with_suspects
 from harness.study.report.document import grouped
@@ -136,7 +136,7 @@ class Facts(FileModel):
 
     @model_validator(mode="after")
     def _agrees(self) -> "Facts":
-        check_agreement(vars(self))
+        check_facts(vars(self))
         return self
 
     @staticmethod
@@ -274,18 +274,12 @@ class Baseline:
         return {name.group for name, law in self.laws.items() if law.cases not in (None, measured[name.group])}
 
 
-def baseline_of(
-    lines: Sequence[CaseResult],
-    laws: Iterable[FittedLaw],
-    verdicts: Iterable[ClaimVerdict],
-    machine: Machine,
-    seed: int,
-    harness: str,
-) -> Baseline:
-    """Make a baseline from a run's lines, cost models and verdicts.
+def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harness: str) -> Baseline:
+    """Make a baseline from a run's lines.
 
     `machine` is the content of the run's `machine.json`. Suspect times are left out.
     """
+    laws = fit_laws(lines)
     judged = sorted(with_suspects(lines, roofs(machine)), key=attrgetter("case"))
     cases = {line.case: Facts.of(line) for line in judged}
     measured = _measured(cases)
@@ -301,7 +295,7 @@ def baseline_of(
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
                 claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict
             )
-            for claim in verdicts
+            for claim in verdicts(lines, laws)
         },
         times_s={line.case: line.time_s for line in judged if line.time_s and not line.suspect},
     )
@@ -340,8 +334,7 @@ def baseline_text(baseline: Baseline) -> str:
 
 
 def _order(name: FindingId) -> tuple[Any, ...]:
-    metric = METRICS.index(name.what) if name.what in METRICS else len(METRICS)
-    return name.impl, name.setting, metric, name.what
+    return name.impl, name.setting, (*METRICS, name.what).index(name.what), name.what
 
 
 def _named_by(parse: Callable[[str], Any]) -> WrapValidator:
@@ -369,7 +362,7 @@ class _Findings(FileModel):
 
 class _Timed(_Findings):
     note: Any
-    times_s: Annotated[dict[Any, Annotated[FiniteFloat, Field(gt=0)]], _named_by(parse_case)]
+    times_s: Any
 
 
 class _File(_Findings):
@@ -385,8 +378,6 @@ class _File(_Findings):
     def _belongs_together(self) -> "_File":
         if not self.cases:
             raise ValueError("it names no case")
-        if lost := self.timed.times_s.keys() - self.cases.keys():
-            raise ValueError(f"'{min(lost).key}' has a time, and is none of its cases")
         groups = {_group(case, facts) for case, facts in self.cases.items()}
         for section, of_time in ((self, False), (self.timed, True)):
             for name in (*section.laws, *section.claims):

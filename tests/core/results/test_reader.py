@@ -59,11 +59,13 @@ def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> No
     os.mkfifo(run / "rows" / "0000-pipe.jsonl")
     (run / "rows" / "0000-zero.jsonl").symlink_to("/dev/zero")
     (run / "rows" / "0000-absent.jsonl").symlink_to("absent")
+    (run / "rows" / "0000-packed.jsonl.gz").write_bytes(b"packed")
+    (run / "rows" / ".nfs0001").write_bytes(b"of a file system")
     rows, notices = read(run)
     assert ([row["a"] for row in rows], notices) == ([1], [])
-    names = ("absent", "directory", "pipe", "zero")
+    names = ("absent.jsonl", "directory.jsonl", "packed.jsonl.gz", "pipe.jsonl", "zero.jsonl")
     assert row_files.row_paths(run)[1] == [
-        f"{run}/rows/0000-{name}.jsonl: not a regular file, left out" for name in names
+        f"{run}/rows/0000-{name}: not a regular .jsonl file, left out" for name in names
     ]
 
 

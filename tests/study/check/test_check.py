@@ -33,7 +33,6 @@ from harness.study.check.check import (
     with_confirmation,
 )
 from harness.study.check.check_rules import Outcome, Verdict, exit_status
-from harness.study.laws.fitted_laws import fit_laws
 
 
 def changed(**values: object) -> Baseline:
@@ -88,7 +87,7 @@ def test_less_memory_that_grows_faster_changes_its_scaling(
 
     def of(memory: Bytes) -> Baseline:
         measured = lines(cases, attention_time, memory)
-        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+        return baseline_of(measured, MACHINE, seed=3, harness="0.1.0")
 
     outcomes = {one.quantity: one for one in judge_baseline(of(was), of(now), cases, timed=False)}
     found = outcomes["exponent of memory in n"]
@@ -106,10 +105,11 @@ def test_of_an_undetermined_law_no_exponent_is_judged_that_may_be_as_before(now:
             replace(line, depth=depth)
             for line, depth in zip(lines(cases, attention_time, CONSTANT_TOO), depths, strict=True)
         ]
-        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+        return baseline_of(measured, MACHINE, seed=3, harness="0.1.0")
 
     was = of((5, 5, 5, 5))
-    outcomes = [one for one in judge_baseline(was, of(now), cases, timed=False) if "depth" in one.quantity]
+    quantities = ("depth", "exponent of depth in n")
+    outcomes = [one for one in judge_baseline(was, of(now), cases, timed=False) if one.quantity in quantities]
     grown = [one.verdict.outcome for one in outcomes if one.quantity == "depth"]
     assert grown.count("regression") == sum(depth > 5 for depth in now)
     assert [one.verdict.outcome for one in outcomes if one.quantity == "exponent of depth in n"] == ["undecided"]
