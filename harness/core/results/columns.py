@@ -444,6 +444,6 @@ def _read(name: str, value: Any) -> Any:
         fits = value >= least and (value < 2.0**63 or name in _ENDS) and (name not in _TIMES or value > 0)
         if fits and (kind is not int or value == int(value)):
             return kind(value)
-    expected = {str: "a text", int: f"a whole number from {least} on", float: "a number from 0 on"}
-    expected_of = dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
-    raise UsageError(f"{name}={value!r} is not {expected_of.get(name) or expected.get(kind, 'true or false')}")
+    expected: Any = {str: "a text", int: f"a whole number from {least} on", float: "a number from 0 on"}
+    expected |= dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
+    raise UsageError(f"{name}={value!r} is not {expected.get(name) or expected.get(kind, 'true or false')}")
