@@ -439,7 +439,7 @@ def _read(name: str, value: Any) -> Any:
         # Lone surrogates cannot be written to a file. Each becomes a question mark.
         return str(value).encode("utf-8", "replace").decode()
     is_flag = isinstance(value, bool | np.bool_)
-    if is_flag is (kind is bool) and isinstance(value, Real | np.bool_):
+    if is_flag is (kind is bool) and issubclass(type(value), Real | np.bool_):
         # The ends of an interval may be infinite, and a time may not be 0.
         fits = value >= least and (value < 2.0**63 or name in _ENDS) and (name not in _TIMES or value > 0)
         if fits and (kind is not int or value == int(value)):

@@ -72,7 +72,7 @@ _AT_MOST = {
 _ROUNDING = 1e-5
 
 
-def check_agreement(values: Mapping[str, Any]) -> None:
+def check_agreement(values: Any) -> None:
     """Raise InvalidRow if numbers of a row, a line or the facts in a baseline contradict each other."""
     for name, limit in _AT_MOST.items():
         value, most = values.get(name), values.get(limit)
@@ -80,7 +80,7 @@ def check_agreement(values: Mapping[str, Any]) -> None:
             raise InvalidRow(f"its {name} is more than its {limit}")
 
 
-def check_facts(values: Mapping[str, Any]) -> None:
+def check_facts(values: Any) -> None:
     """Raise InvalidRow if facts are not of their types, or contradict each other."""
     if not all(_FACT_CHECKS[name](values.get(name)) for name in FACT_COLUMNS):
         raise InvalidRow("its facts are not of their types")
@@ -116,7 +116,7 @@ def trial_of_record(record: Sequence[float]) -> Trial:
 _NOT_NUMBERS = "its samples, or what was counted beside them, are not numbers in their bounds"
 
 
-def record_of_row(row: StoredRow) -> "array[float]":
+def record_of_row(row: Any) -> "array[float]":
     """The numbers of `RECORD` in a timed row. Raises InvalidRow if they are missing, invalid or contradictory.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
@@ -192,7 +192,7 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
     }
 
 
-def read_row(row: StoredRow) -> Row:
+def read_row(row: Any) -> Row:
     """Read a row. Raises InvalidRow if values are missing, invalid or contradictory; the case is left to the caller.
 
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,

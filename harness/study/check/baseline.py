@@ -117,8 +117,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
 
 
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Count | None, ...))
-# The remainder of a peak, which may be negative.
-_COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)
+_COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)  # may be negative
 # Errors against the float64 reference. Files of earlier versions have none.
 ERRORS = ("output_error", "gradient_error")
 _Error = Annotated[FiniteFloat, Field(ge=0)] | None
@@ -275,10 +274,7 @@ class Baseline:
 
 
 def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harness: str) -> Baseline:
-    """Make a baseline from a run's lines.
-
-    `machine` is the content of the run's `machine.json`. Suspect times are left out.
-    """
+    """A baseline of a run's lines, without suspect times. `machine` is the content of the run's `machine.json`."""
     laws = fit_laws(lines)
     judged = sorted(with_suspects(lines, roofs(machine)), key=attrgetter("case"))
     cases = {line.case: Facts.of(line) for line in judged}
@@ -391,10 +387,7 @@ class _File(_Findings):
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:
-    """Replace the file's content with the baseline, whole or not at all.
-
-    Raises UsageError if the file cannot be written.
-    """
+    """Replace the file's content with the baseline, whole or not at all. Raises UsageError if it cannot be written."""
     text = baseline_text(baseline)
     target = path.resolve()  # replace a link's target, not the link
     with usage_error_about(path):

@@ -221,8 +221,8 @@ def judge_law(
     metric = name.what
     if was is None or now is None:
         verdict, why = _judge_unknown(was, now, "it had a law, and has none any more")
-        laws = [law.law if law else "" for law in (was, now)]
-        yield Outcome(name.subject, f"law of {metric}", verdict, *laws, f"{why}{note}")
+        law_was, law_now = (law.law if law else "" for law in (was, now))
+        yield Outcome(name.subject, f"law of {metric}", verdict, law_was, law_now, f"{why}{note}")
         return
     is_time = metric == TIMED
     sides = (was, "in the baseline"), (now, "now")
@@ -256,7 +256,7 @@ def judge_claims(
     for name in filter(is_judged, {**was, **now}):
         before, after = was.get(name), now.get(name)
         verdict, why = judge_claim(before, after)
-        texts = [claim.verdict if claim else "" for claim in (before, after)]
+        texts = before.verdict if before else "", after.verdict if after else ""
         yield Outcome(name.subject, f"claim of {name.what}", verdict, *texts, f"{why}{note}" if why else "")
 
 
