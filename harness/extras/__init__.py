@@ -1,1 +1,16 @@
 """Extras: each folder adds itself to the tables of the harness (see `harness.core.model.extra_tables`)."""
+
+import math
+from typing import Any
+
+
+def mean_interval(values: Any) -> tuple[float, float, float]:
+    """The mean of the values, and the ends of its 95 % t-interval, which are infinite for a single value."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    mean, number = float(np.mean(values)), len(values)
+    if number < 2:
+        return mean, -math.inf, math.inf
+    half = float(stdtrit(number - 1, 0.975) * np.std(values, ddof=1)) / math.sqrt(number)
+    return mean, mean - half, mean + half

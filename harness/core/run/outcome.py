@@ -14,15 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.model.sweep_axes import FAILURES
-from harness.core.results.row import (
-    LARGEST,
-    OF_ALL,
-    OF_FAILURES,
-    ROW_ENTRIES,
-    Check,
-    InvalidRow,
-    kind_of,
-)
+from harness.core.results.row import LARGEST, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, InvalidRow, kind_of
 from harness.core.trial.sandbox import Answer
 
 # The rest of a larger answer is not read.

@@ -35,9 +35,10 @@ from harness.core.results.row_files import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import OF_DRIVER
 from harness.core.run.session import COMPILE_CACHE
+from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
 from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
-from harness.extras.compare.paired_evidence import Rules, mean_interval
+from harness.extras.compare.paired_evidence import Rules
 from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 

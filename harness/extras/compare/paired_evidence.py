@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri
 
-from harness.core.stats.interval import CONFIDENCE, Floats
+from harness.core.stats.interval import Floats
 
 # The second measurement has its first look after this many generations. The least p-value of six looks is 6 / 2⁶ < 0.1.
 _FIRST_LOOK_AGAIN = 6
@@ -172,15 +172,6 @@ def evidence_of(logs: Sequence[float], rules: Rules, misses: float | None = None
         lo=math.exp(lo),
         hi=math.exp(hi),
     )
-
-
-def mean_interval(values: Sequence[float] | Floats) -> tuple[float, float, float]:
-    """The mean of the values, and the ends of its 95 % t-interval, which are infinite for a single value."""
-    mean, number = float(np.mean(values)), len(values)
-    if number < 2:
-        return mean, -math.inf, math.inf
-    half = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1)) / math.sqrt(number)
-    return mean, mean - half, mean + half
 
 
 def ratio_text(evidence: Evidence) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.model.sweep_axes import Case
+from harness.extras import mean_interval
 from harness.extras.commits.history_file import (
     Blessing,
     CommitLine,
@@ -16,7 +17,6 @@ from harness.extras.commits.history_file import (
     MeasuredCase,
     Ratio,
 )
-from harness.extras.compare.paired_evidence import mean_interval
 
 CASE = Case("mine:Layer", 128, 64, 4, allocator="steady").key
 MODEL = "impl=mine:Layer mode=forward dtype=float32 device=cpu threads=1 allocator=steady of=flops"
