@@ -1,6 +1,5 @@
 """Extras: each folder adds itself to the tables of the harness (see `harness.core.model.extra_tables`)."""
 
-import math
 from typing import Any
 
 
@@ -11,6 +10,6 @@ def mean_interval(values: Any) -> tuple[float, float, float]:
 
     mean, number = float(np.mean(values)), len(values)
     if number < 2:
-        return mean, -math.inf, math.inf
-    half = float(stdtrit(number - 1, 0.975) * np.std(values, ddof=1)) / math.sqrt(number)
+        return mean, float("-inf"), float("inf")
+    half = float(stdtrit(number - 1, 0.975) * np.std(values, ddof=1)) / number**0.5
     return mean, mean - half, mean + half

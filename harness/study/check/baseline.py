@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from statistics import mode
 from typing import Annotated, Any
@@ -276,7 +275,7 @@ class Baseline:
 def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harness: str) -> Baseline:
     """A baseline of a run's lines, without suspect times. `machine` is the content of the run's `machine.json`."""
     laws = fit_laws(lines)
-    judged = sorted(with_suspects(lines, roofs(machine)), key=attrgetter("case"))
+    judged = sorted(with_suspects(lines, roofs(machine)), key=lambda line: line.case)
     cases = {line.case: Facts.of(line) for line in judged}
     measured = _measured(cases)
     names = {FindingId(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
