@@ -21,8 +21,6 @@ from harness.study.check.baseline import baseline_of, baseline_text, read_baseli
 from harness.study.check.check import Remeasurement, check_remarks, choose_cases, judge_twice, split_filters
 from harness.study.check.check_rules import ERROR_FACTOR
 from harness.study.check.reporters import GateReport, check_outputs
-from harness.study.claims import claims_table
-from harness.study.laws import fitted_laws
 
 from .commands import DONE
 
@@ -84,9 +82,7 @@ def run_baseline(options: argparse.Namespace) -> int:
     seed = stored.config.get("seed", 0)
     if type(seed) is not int:
         raise UsageError(f"{options.run}: seed={seed} in config.yaml is not a whole number")
-    laws = fitted_laws.fit_laws(stored.lines)
-    verdicts = claims_table.verdicts(stored.lines, laws)
-    baseline = baseline_of(stored.lines, laws, verdicts, stored.machine, seed, harness.__version__)
+    baseline = baseline_of(stored.lines, stored.machine, seed, harness.__version__)
     baseline = replace(baseline, known_bad=_known_bad(options))
     if options.out is None:
         print(baseline_text(baseline), end="")

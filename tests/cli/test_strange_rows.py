@@ -65,6 +65,7 @@ def add(run: Path, case: dict[str, Any], facts: dict[str, Any]) -> None:
     with path.open("a") as file:
         for row in rows:
             row["case"] |= case
+            row["key"] = " ".join(f"{name}={value}" for name, value in row["case"].items())
             row |= facts if row["purpose"] == "facts" else {}
             file.write(json.dumps({"schema": 2, "host": "elsewhere", **row}) + "\n")
 
@@ -87,7 +88,7 @@ def test_a_row_that_does_not_fit_is_named_and_costs_no_other(
     add(run, CASES.get(what, {"impl": "./own.py:Layer"}), FACTS.get(what, {}))
     said = carry_out(run, monkeypatch, capsys)
     left_out = 5 if what in CASES else 1  # the rows of a case, or those of its facts
-    assert len(re.findall(r":\d+: .* row.*, left out", said["report"])) == left_out
+    assert len(re.findall(r"\.jsonl:\d+: .*, left out", said["report"])) == left_out
     assert "rows/0001-" in said["report"]
 
 

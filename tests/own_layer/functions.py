@@ -362,3 +362,17 @@ def described_tokens_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 described_tokens_first.inputs = {"q": "b n h D", "k": "b m g D", "v": "b m g D"}
+
+
+def in_long_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q.unflatten(2, (-1, 256)).flatten(2, 3), k, v)
+
+
+def in_chunks_of_96(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attention(q.unflatten(2, (-1, 96)).flatten(2, 3), k, v)
+
+
+def of_many_tokens(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    if q.shape[2] < 200:
+        raise RuntimeError("too few tokens")
+    return attention(q, k, v)

@@ -258,10 +258,28 @@ def test_a_function_of_whole_chunks_is_told_to_say_so_and_not_of_another_layout(
     with pytest.raises(RuntimeError) as raised:
         verify(case_of("in_chunks", seq_len=248), seed=0)
     assert outcome_of_exception(raised.value)["reason"].endswith(
-        ". If n must be a multiple, as it runs at n=256 and fails at n=248, write "
+        ". If n must be a multiple, as it runs at n=64 and 192 and fails at n=248, write "
         'in_chunks.supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
     )
     assert verify(case_of("in_chunks", seq_len=128), seed=0)["output_error"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "note"),
+    [
+        # 128 is a multiple of 64, and none of 256.
+        ("in_long_chunks", 128, "runs at n=256 and 768 and fails at n=128, write in_long_chunks.supports = lambda"),
+        ("in_long_chunks", 96, '"n is no multiple of 256" if case.seq_len % 256 else None'),
+        ("of_many_tokens", 128, ""),  # a least length is no multiple
+        ("in_chunks_of_96", 128, ""),  # no power of two
+    ],
+)
+def test_the_multiple_that_a_function_is_told_to_demand_is_its_own(name: str, n: int, note: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        verify(case_of(name, seq_len=n), seed=0)
+    reason = outcome_of_exception(raised.value)["reason"]
+    assert note in reason
+    assert ("multiple" in reason) is bool(note)
 
 
 @pytest.mark.parametrize("name", ["biased_tokens_first_stated", "biased_heads_first"])

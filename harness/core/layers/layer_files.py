@@ -48,7 +48,7 @@ def files_of_class(layer_class: type) -> dict[str, str]:
         file = _file_of_module(name, module)
         if file and (name.partition(".")[0] == package or os.path.dirname(file) in folders):
             files.add(file)
-    return {file: _digest([Path(file)]) for file in sorted(files)}
+    return {file: digest([Path(file)]) for file in sorted(files)}
 
 
 def imported_files() -> list[str]:
@@ -57,17 +57,8 @@ def imported_files() -> list[str]:
     return sorted(file for file in files if file and not is_installed(file))
 
 
-def files_of_builtin_layers() -> dict[str, str]:
-    """One digest of all built-in layers, because they import each other."""
-    return {BUILTIN: _digest(_builtin_files(None))}
-
-
-def builtin_digests(path: Sequence[str] | None) -> dict[str, str]:
-    """Digests by file of all built-in layers, which a search along `path` finds; None is this process's own."""
-    return {str(file): _digest([file]) for file in _builtin_files(path)}
-
-
-def _builtin_files(path: Sequence[str] | None) -> list[Path]:
+def builtin_files(path: Sequence[str] | None = None) -> list[Path]:
+    """The files of all built-in layers, which a search along `path` finds; None is this process's own."""
     spec = PathFinder.find_spec("impls", path) if path else None
     (place,) = (spec and spec.submodule_search_locations) or impls.__path__
     return sorted(Path(place).rglob("*.py"))
@@ -98,7 +89,7 @@ def files_unlike(digests: Digests) -> list[str]:
 
 @cache
 def _digest_of_version(file: str, written_at: float) -> str:
-    return _digest([Path(file)])
+    return digest([Path(file)])
 
 
 def _file_of_module(name: str, module: ModuleType | None) -> str | None:
@@ -119,7 +110,7 @@ def is_installed(file: str) -> bool:
     return any(f"{os.sep}{folder}{os.sep}" in file for folder in INSTALLED)
 
 
-def _digest(files: list[Path]) -> str:
+def digest(files: list[Path]) -> str:
     """Digest of the contents of the files. An unreadable file counts as empty."""
     digest = hashlib.sha256()
     for file in files:

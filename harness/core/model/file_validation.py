@@ -107,16 +107,16 @@ def _shown(value: object) -> str:
 
 # What is used of a run's `machine.json`, which `harness.core.config.machine.describe_machine` makes.
 _Text = Annotated[str, pydantic.Field(max_length=4000)]
-_Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
+Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 _Rate = Annotated[pydantic.FiniteFloat, pydantic.Field(gt=0)]
 _Texts = dict[_Text, _Text | None]
 _Rates = dict[_Text, _Rate]
-_State = dict[_Text, _Text | bool | _Count | pydantic.FiniteFloat | None]
+_State = dict[_Text, _Text | bool | Count | pydantic.FiniteFloat | None]
 
 
 def _part(texts: str, counts: str = "", **types: Any) -> Any:
     """An object whose entries have these types: texts and counts by name, and others. Each may be missing or null."""
-    types |= dict.fromkeys(texts.split(), _Text) | dict.fromkeys(counts.split(), _Count)
+    types |= dict.fromkeys(texts.split(), _Text) | dict.fromkeys(counts.split(), Count)
     entries: Any = {name: (kind | None, None) for name, kind in types.items()}
     return pydantic.create_model("_Part", __base__=OpenModel, **entries)
 

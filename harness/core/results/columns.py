@@ -8,8 +8,11 @@ the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import numpy as np
 
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean
@@ -361,7 +364,7 @@ _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 # The remainder of a peak may be negative.
 _LEAST = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
-_TIMES = ("time_s", "probe_s", *_ENDS)
+_TIMES = ("time_s", "probe_s")
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
@@ -430,21 +433,17 @@ def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
 
 
 def _read(name: str, value: Any) -> Any:
-    try:
-        if name in WHOLE:
-            whole = int(value)
-            if whole == value and whole >= _LEAST.get(name, 0):
-                return whole
-        elif name in _TIMES:
-            seconds = float(value)
-            # The ends of an interval may be 0 or infinite; a time may not.
-            if seconds >= 0 if name in _ENDS else 0 < seconds < math.inf:
-                return seconds
-        elif name != "status" or value in STATUSES:
-            return str(value) if COLUMNS[name].type is str else value
-    except (ValueError, OverflowError, TypeError):
-        pass
-    kind = f"a whole number from {_LEAST.get(name, 0)} on" if name in WHOLE else "a time in seconds above zero"
-    if name == "status":
-        kind = f"one of {', '.join(STATUSES)}"
-    raise UsageError(f"{name}={value!r} is not {kind}")
+    """The value of a column. Raises UsageError for another type, or a number out of its range."""
+    kind, least = COLUMNS[name].type, _LEAST.get(name, 0)
+    if kind is str and isinstance(value, str | Real) and (name != "status" or value in STATUSES):
+        # Lone surrogates cannot be written to a file. Each becomes a question mark.
+        return str(value).encode("utf-8", "replace").decode()
+    is_flag = isinstance(value, bool | np.bool_)
+    if is_flag is (kind is bool) and issubclass(type(value), Real | np.bool_):
+        # The ends of an interval may be infinite, and a time may not be 0.
+        fits = value >= least and (value < 2.0**63 or name in _ENDS) and (name not in _TIMES or value > 0)
+        if fits and (kind is not int or value == int(value)):
+            return kind(value)
+    expected: Any = {str: "a text", int: f"a whole number from {least} on", float: "a number from 0 on"}
+    expected |= dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
+    raise UsageError(f"{name}={value!r} is not {expected.get(name) or expected.get(kind, 'true or false')}")

@@ -1,12 +1,10 @@
 """Read a file of pytest-benchmark JSON as the lines and the machine of a run."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, create_model
+from pydantic import AfterValidator, Field, FiniteFloat
 
 from harness.core.config.machine import part
 from harness.core.model.errors import UsageError, usage_error_about
@@ -17,6 +15,7 @@ from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES
 
 from .columns import COLUMNS, CaseResult, lines_of_records
+from .row import InvalidRow, check_line
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
@@ -65,21 +64,6 @@ class _File(OpenModel):
     commit_info: Any = None
 
 
-# Whole numbers may be written as 64.0. They must fit into a table's column.
-_Whole = Annotated[
-    int,
-    BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value),
-    Field(lt=2**63),
-]
-# Lone surrogates cannot be written to a file. Each becomes a question mark.
-_Text = Annotated[
-    str, BeforeValidator(lambda value: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value)
-]
-_TYPES: dict[type, Any] = {int: _Whole, str: _Text}
-_COLUMNS: dict[str, Any] = {name: (_TYPES.get(one.type, one.type), None) for name, one in COLUMNS.items()}
-_Record = create_model("_Record", __base__=OpenModel, **_COLUMNS)
-
-
 def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict[str, Any]]:
     """Read lines, notices and the machine, the last in the format of `machine.json`.
 
@@ -105,7 +89,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
             _check_values(record)
-        except (Damaged, UsageError) as damage:
+        except (Damaged, InvalidRow, UsageError) as damage:
             damaged.append(f"{benchmark}: {damage}")
             continue
         from_rounds += is_from_rounds
@@ -117,7 +101,11 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
     notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
     machine, damages = known_machine(_machine(file))
-    return _lines(path, records), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
+    try:
+        lines = lines_of_records(records, bounded=True)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return lines, [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
 
 def _content(path: Path) -> _File:
@@ -140,25 +128,20 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
         if axes[axis] != extra[axis]:
             raise Damaged(f"its parameter says {axis}={axes[axis]}, and its extra_info {axis}={extra[axis]}")
     stated = axes | extra
-    values = {name: value for name, value in stated.items() if value is not None and value == value}
-    record = checked(_Record, values).model_dump(exclude_unset=True)
-    own_name = str(benchmark).partition("[")[0].removeprefix("test_").encode("utf-8", "replace").decode()
+    record = {name: stated[name] for name in COLUMNS if stated.get(name) is not None and stated[name] == stated[name]}
+    own_name = str(benchmark).partition("[")[0].removeprefix("test_")
     return {"impl": own_name or "layer", "trials": 1, "status": "ok", **record}
 
 
-def _check_values(record: Mapping[str, Any]) -> None:
-    """Raise Damaged or UsageError if these values cannot be those of a case."""
+def _check_values(record: dict[str, Any]) -> None:
+    """Raise Damaged, InvalidRow or UsageError if these values cannot be those of a case. Add `tokens_per_s`."""
     (line,) = lines_of_records([record], bounded=True)
+    check_line(line)
     options_of(line.options)
-    for name, value in record.items():
-        axis = AXES.get(name)
-        is_known = axis is None or (axis.takes(value) and (not axis.values or axis.is_known(value)))
-        if not is_known or (isinstance(value, float) and value < 0):
-            raise Damaged(f"{name}={value} is no value of {name}")
-    if not line.trials:
-        raise Damaged("its time is of no trials")
     if line.status != "ok":
         raise Damaged(f"it has a time and status={line.status}")
+    if line.time_s is not None:
+        record.setdefault("tokens_per_s", line.case.tokens / line.time_s)
 
 
 def _time(stats: _Stats) -> dict[str, float]:
@@ -171,19 +154,6 @@ def _time(stats: _Stats) -> dict[str, float]:
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
     return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": middle}
-
-
-def _lines(path: Path, records: Sequence[Mapping[str, Any]]) -> list[CaseResult]:
-    try:
-        lines = lines_of_records(records, bounded=True)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return [
-        replace(line, tokens_per_s=line.case.tokens / line.time_s)
-        if line.tokens_per_s is None and line.time_s is not None
-        else line
-        for line in lines
-    ]
 
 
 def _machine(file: _File) -> dict[str, Any]:

@@ -9,17 +9,17 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan, ulp
+from math import inf, isclose, nan, ulp
 from sys import intern
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from harness.core.model.extra_tables import entries, referenced
-from harness.core.model.sweep_axes import FAILURES, STATUSES, Case
+from harness.core.model.sweep_axes import AXES, FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
-from .columns import COLUMNS, FACT_COLUMNS
+from .columns import COLUMNS, FACT_COLUMNS, CaseResult
 
 # The entries of a row by name.
 StoredRow = Mapping[str, Any]
@@ -47,12 +47,63 @@ LARGEST = 2**63
 MOST_ROUND = 2**62
 
 
+class InvalidRow(ValueError):
+    """Why a row does not count, in a phrase."""
+
+
+_INCOMPLETE = "a row without what every row must hold"
+
+
+# Entries that are at most as large as others of the same row, line or baseline.
+_AT_MOST = {
+    "flops": "flops_full",
+    "depth_declared": "depth",
+    "read_bytes": "min_bytes",
+    "first_call_bytes": "peak_bytes",
+    "peak_traced_bytes": "peak_bytes",
+    "output_error": "output_error_max",
+    "gradient_error": "gradient_error_max",
+    "steal_ticks": "machine_ticks",
+    "sampling_s": "wall_s",
+    "time_in_law_lo_s": "time_in_law_s",
+    "time_in_law_s": "time_in_law_hi_s",
+}
+# Times are rounded to six digits.
+_ROUNDING = 1e-5
+
+
+def check_agreement(values: Any) -> None:
+    """Raise InvalidRow if numbers of a row, a line or the facts in a baseline contradict each other."""
+    for name, limit in _AT_MOST.items():
+        value, most = values.get(name), values.get(limit)
+        if AT_LEAST_0(value) and AT_LEAST_0(most) and value > most and not isclose(value, most, rel_tol=_ROUNDING):
+            raise InvalidRow(f"its {name} is more than its {limit}")
+
+
+def check_facts(values: Any) -> None:
+    """Raise InvalidRow if facts are not of their types, or contradict each other."""
+    if not all(_FACT_CHECKS[name](values.get(name)) for name in FACT_COLUMNS):
+        raise InvalidRow("its facts are not of their types")
+    check_agreement(values)
+    peak, saved, transient = map(values.get, ("peak_bytes", "saved_bytes", "transient_bytes"))
+    # A backward pass finds what was saved.
+    if None not in (peak, saved, transient) and transient not in (peak, peak - saved):
+        raise InvalidRow("its peak_bytes is not the sum of its parts")
+
+
+def check_line(line: CaseResult) -> None:
+    """Raise InvalidRow if a line that was no row cannot be: its axes, its facts or its time."""
+    for name, axis in AXES.items():
+        if not axis.takes(getattr(line, name)):
+            raise InvalidRow(f"{name}={getattr(line, name)} is no value of {name}")
+    if line.time_s is not None and not line.trials:
+        raise InvalidRow("its time is of no trials")
+    check_facts(vars(line))
+
+
 def trial_of_row(row: StoredRow) -> Trial:
-    """The trial in a timed row. Raises KeyError for any other row."""
-    record = record_of_row(row)
-    if record is None:
-        raise KeyError("samples_s")
-    return trial_of_record(record)
+    """The trial in a timed row. Raises InvalidRow for any other row."""
+    return trial_of_record(record_of_row(row))
 
 
 def trial_of_record(record: Sequence[float]) -> Trial:
@@ -62,38 +113,48 @@ def trial_of_record(record: Sequence[float]) -> Trial:
     return Trial(value_s, median_s, wall_s, probe_s if probe_s > 0 else None, is_disturbed)
 
 
-def record_of_row(row: StoredRow) -> "array[float] | None":
-    """The numbers of `RECORD` in a timed row. Return None if a required value is missing or invalid.
+_NOT_NUMBERS = "its samples, or what was counted beside them, are not numbers in their bounds"
+
+
+def record_of_row(row: Any) -> "array[float]":
+    """The numbers of `RECORD` in a timed row. Raises InvalidRow if they are missing, invalid or contradictory.
 
     They are in a compact array, because a large run has a million of these arrays. Required are `samples_s`, `wall_s`
-    and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1.
+    and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1. On the CPU, samples and what lies between
+    them (`between_s`) add up to `sampling_s`.
     """
     get, case = row.get, row.get("case")
     device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
-    samples, wall_s, probe_s = get("samples_s"), get("wall_s"), get("probe_s", nan)
-    if type(samples) is not list or not samples or wall_s is None:
-        return None
+    samples, wall_s, calls = get("samples_s"), get("wall_s"), get("calls_per_sample", 1)
+    entries = (wall_s, get("probe_s", -1), calls, get("sampling_s"), get("between_s"), *map(get, _RECORDED))
     try:
-        numbers = np.frombuffer(array("d", samples))
-        ordered = np.sort(numbers)  # NaN is sorted last
-        if not (ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S):
-            return None
-        if not (probe_s is None or 0 < probe_s < inf):
-            return None
-        value_s, number = value_of_trial(numbers, device), len(ordered)
-        median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
-        calls = number * get("calls_per_sample", 1)
-        recorded = [nan if value is None else value for value in (probe_s, calls, *map(get, _RECORDED))]
-        return array("d", [value_s, median_s, wall_s, *recorded])
-    except (TypeError, OverflowError):  # not a number, or too large for a float
-        return None
+        times_s = np.frombuffer(array("d", samples))
+        _, probe_s, _, sampling_s, between_s, *recorded = numbers = array(
+            "d", [nan if value is None else value for value in entries]
+        )
+        ordered = np.sort(times_s)  # NaN is sorted last
+        fits = ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
+        fits = fits and LIST(samples) and POSITIVE(calls) and probe_s != 0
+    except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
+        fits = False
+    if not fits or inf in numbers or any(number < 0 for number in numbers):
+        raise InvalidRow(_NOT_NUMBERS)
+    unsampled_s, slack_s = sampling_s - calls * times_s.sum(), _ROUNDING * sampling_s
+    on_cpu = device == "cpu" and "queue_held" not in row
+    if on_cpu and (unsampled_s < -slack_s or abs(unsampled_s - between_s) > slack_s):
+        raise InvalidRow("its samples do not add up to its sampling_s")
+    check_agreement(row)
+    value_s, number = value_of_trial(times_s, device), len(ordered)
+    median_s = value_s if device != "cpu" else (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+    return array("d", [value_s, median_s, wall_s, probe_s, number * calls, *recorded])
 
 
-def facts_of_row(row: StoredRow) -> tuple[Any, ...] | None:
-    """The cells of `FACTS`, with None for each that the row lacks. Return None if any value is invalid."""
+def facts_of_row(row: StoredRow) -> tuple[Any, ...]:
+    """The cells of `FACTS`, with None for each that the row lacks. Raises InvalidRow if any value is invalid."""
     unknown = row.get("facts_unknown", [])
-    if not (_every(TEXT)(unknown) and all(_FACT_CHECKS[name](row.get(name)) for name in FACT_COLUMNS)):
-        return None
+    if not _every(TEXT)(unknown):
+        raise InvalidRow("its facts are not of their types")
+    check_facts(row)
     return *map(row.get, FACT_COLUMNS), "; ".join(unknown) or None
 
 
@@ -131,28 +192,30 @@ def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], nu
     }
 
 
-def read_row(row: StoredRow) -> Row | None:
-    """Read a row. Return None if a required value is missing or invalid; the case is left to the caller.
+def read_row(row: Any) -> Row:
+    """Read a row. Raises InvalidRow if values are missing, invalid or contradictory; the case is left to the caller.
 
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
     which may be null.
     """
     family, purpose, number, status, at = map(row.get, ("family", "purpose", "round", "status", "at"))
-    if not (type(family) is type(purpose) is type(status) is str and type(number) is int):
-        return None
-    if status not in STATUSES or not isinstance(at, int | float | None):
-        return None
     is_ok = status == "ok"
     is_timed = is_ok and purpose == "time"
     reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
-    read_value = KINDS[purpose].value if is_ok and purpose in KINDS else None
-    value = read_value and read_value(row)
-    if (read_value and value is None) or (is_timed and abs(number) > MOST_ROUND) or not isinstance(reason, str | None):
-        return None
-    if not is_ok and isinstance(axes := row.get("own_axes"), str):
-        value = intern(axes)
-        if not _FACT_CHECKS["own_axes"](value):
-            return None
+    is_named = type(family) is type(purpose) is type(status) is str and type(number) is int and status in STATUSES
+    axes = None if is_ok else row.get("own_axes")
+    if not (is_named and isinstance(at, int | float | None) and isinstance(reason, str | None)):
+        raise InvalidRow(_INCOMPLETE)
+    if (is_timed and abs(number) > MOST_ROUND) or not _FACT_CHECKS["own_axes"](axes):
+        raise InvalidRow(_INCOMPLETE)
+    value: Any = axes and intern(axes)
+    if is_ok and purpose in KINDS:
+        if row.get("reason") is not None:
+            raise InvalidRow("it is ok, and has a reason why it failed")
+        read_value = KINDS[purpose].value
+        value = read_value and read_value(row)
+        if read_value and value is None:
+            raise InvalidRow(_INCOMPLETE)
     # Every parsed row brings its own strings; interning keeps one copy of equal ones.
     family, purpose, status = intern(family), intern(purpose), intern(status)
     return Row(family, purpose, number, status, reason, at, bool(row.get("anew")), value)
@@ -233,7 +296,7 @@ class TrialKind:
     """The trials of one purpose.
 
     - `entries`: the entries of a successful answer with their checks. Entries that may be None may also be missing.
-    - `value`: what is kept of a row of this kind; it returns None for an invalid row. `invalid` describes such a row.
+    - `value`: what is kept of a row of this kind. It returns None or raises InvalidRow for an invalid row.
     - `builds_layer`: the trial may compile, and gets more time if it does.
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
@@ -244,7 +307,6 @@ class TrialKind:
 
     entries: Mapping[str, Check]
     value: Callable[[StoredRow], Any] | None = None
-    invalid: str = ""
     builds_layer: bool = True
     is_timed: bool = False
     calls_layer: bool = False
@@ -287,7 +349,7 @@ KINDS = {
     "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(
         {"compile_s": AT_LEAST_0, "graphs": COUNT, "graph_breaks": COUNT},
-        lambda row: row["compile_s"] if AT_LEAST_0(row.get("compile_s")) else None,
+        lambda row: row.get("compile_s") if AT_LEAST_0(row.get("compile_s")) else None,
         calls_layer=True,
         once=True,
         handler="harness.core.trial.compilation:measure_compilation",
@@ -298,7 +360,6 @@ KINDS = {
             "inputs_bytes": COUNT,
         },
         facts_of_row,
-        "its facts are not of their types",
         calls_layer=True,
         once=True,
         handler="harness.core.trial.trial_kinds:count_facts",
@@ -311,7 +372,6 @@ KINDS = {
             "clock_s": AT_LEAST_0,
         },
         record_of_row,
-        "its samples, or what was counted beside them, are not numbers in their bounds",
         is_timed=True,
         calls_layer=True,
         handler="harness.core.trial.timing.timed_trial:measure_time",

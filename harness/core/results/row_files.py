@@ -13,7 +13,7 @@ import platform
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +29,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 
-from .row import MOST_ROUND, REOPEN, Row, read_row
+from .row import MOST_ROUND, REOPEN, InvalidRow, Row, read_row
 from .row import StoredRow as StoredRow
 
 SCHEMA = 2
@@ -112,18 +112,19 @@ class RowWriter:
             self._file.close()
 
 
-def without_duplicates(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """The files of rows in their order, without copies of others by their bytes, and a notice for each copy.
+def row_paths(run: Path) -> tuple[list[Path], list[str]]:
+    """The files of the run's rows, in order, and a notice for each file that is left out, such as a copy of another.
 
-    A writer numbers its file. Of two equal files, the one without a number is therefore the copy.
+    A writer numbers its file. Of two files with equal bytes, the one without a number is therefore the copy.
     """
     by_size: dict[int, list[Path]] = {}
     notices = []
+    paths = (run / "rows").glob("[!.]*")
     for path in sorted(paths, key=lambda path: (number_of(path) == 0, _file_order(path))):
-        try:
-            size = path.stat().st_size
-        except OSError:  # a broken link: its reader reports the error
-            size = 1
+        if path.suffix != ".jsonl" or not path.is_file():  # reading a pipe would block, and a device never ends
+            notices.append(f"{path}: not a regular .jsonl file, left out")
+            continue
+        size = path.stat().st_size
         alike = by_size.setdefault(size, [])
         original = next((earlier for earlier in alike if size and _same_bytes(earlier, path)), None)
         if original is None:
@@ -151,8 +152,8 @@ NAMED = 10
 _LONGEST_LINE = 2**24
 _TORN = "not a whole row"
 _FOREIGN = f"not a row of schema {SCHEMA}"
+_NO_CASE = "a row of no case"
 _NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
-_INCOMPLETE = "a row without what every row must hold"
 
 
 @dataclass
@@ -175,43 +176,30 @@ class SkippedLines:
         return [*self.named, f"left out beside these: {more}"] if more else self.named
 
 
-def row_paths(run: Path) -> list[Path]:
-    """The files of the run's rows, in order. Files that are copies of others are left out."""
-    return without_duplicates(_files(run))[0]
-
-
-def read_file(path: Path, take: Callable[[dict[str, Any]], bool], skipped: SkippedLines) -> None:
-    """Call `take` with every whole row of this schema. It returns whether the row holds all required entries."""
+def read_file(path: Path, take: Callable[[dict[str, Any]], None], skipped: SkippedLines) -> None:
+    """Call `take` with every whole row of this schema. It raises InvalidRow if the row does not count."""
     number = 0
     try:
         with path.open("rb", buffering=2**20) as file:
             for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
-                if why := _why_skipped(line, take):
-                    skipped.add(path, number, why)
+                try:
+                    take(_row_in(line))
+                except InvalidRow as error:
+                    skipped.add(path, number, str(error))
     except OSError as error:  # a bad sector of the disk, or no regular file
         skipped.add(path, number + 1, f"cannot be read from here on ({error.strerror})")
 
 
-def _why_skipped(line: bytes, take: Callable[[dict[str, Any]], bool]) -> str:
+def _row_in(line: bytes) -> dict[str, Any]:
+    """The row in a line. Raises InvalidRow if it is not whole, or of another schema."""
     try:
         row = orjson.loads(line)
-    except ValueError:
-        return _TORN
+    except ValueError as error:
+        raise InvalidRow(_TORN) from error
     schema = row.get("schema") if isinstance(row, dict) else None
     if schema != SCHEMA:
-        return _NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN
-    return "" if take(row) else _INCOMPLETE
-
-
-def duplicate_notices(run: Path) -> list[str]:
-    """One sentence for each file in `rows/` that is a copy of another or not a regular file."""
-    irregular = sorted(path for path in (run / "rows").glob("*.jsonl") if not path.is_file())
-    return [*without_duplicates(_files(run))[1], *(f"{path}: not a regular file, left out" for path in irregular)]
-
-
-def _files(run: Path) -> list[Path]:
-    """The regular files of rows. Reading a pipe would block, and a device never ends."""
-    return [path for path in (run / "rows").glob("*.jsonl") if path.is_file()]
+        raise InvalidRow(_NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
+    return row
 
 
 Axes = tuple[Any, ...]
@@ -255,16 +243,16 @@ class RunAccumulator:
         self.records = array("d")
         self.trial_files: list[str] = []
         self.file = ""
+        self._axes_of: dict[str, Any] = {}  # the axes of the case with this key
 
-    def add(self, row: StoredRow) -> bool:
-        """Add a row. Return False, and add nothing, if a required value is missing or invalid.
+    def add(self, row: StoredRow) -> None:
+        """Add a row. Raises InvalidRow, and adds nothing, if a value is missing, invalid or contradictory.
 
-        Every row names its case. `read_row` has the other rules.
+        Every row names its case, and its key is none of another case. `read_row` has the other rules.
         """
         read = read_row(row)
-        case = None if read is None else self._number(row.get("case"))
-        if read is None or case is None:
-            return False
+        self._check_key(row)
+        case = self._number(row.get("case"))
         family, purpose, number, status, *_, value = read
         self.families[case] = family
         if purpose == "time" and self.rounds.get(case, 0) < number < MOST_ROUND:
@@ -281,7 +269,6 @@ class RunAccumulator:
             self.records += value
         else:
             self._enter(case, read)
-        return True
 
     def _enter(self, case: int, row: Row) -> None:
         """Enter a row that is no timed trial."""
@@ -303,20 +290,29 @@ class RunAccumulator:
         elif row.purpose == "compile" and self.compiles_s.setdefault(case, row.value) != row.value:
             self.compiles_s[case] = None
 
-    def _number(self, data: Any) -> int | None:
-        """The number of the case with these axes; None if `data` does not describe a case."""
+    def _check_key(self, row: StoredRow) -> None:
+        """Raise InvalidRow if the row has a key that is not made of the axes of its case."""
+        key, case = row.get("key"), row.get("case")
+        if key is None or self._axes_of.get(str(key)) == case:
+            return
+        if not isinstance(case, dict) or key != " ".join(f"{name}={value}" for name, value in case.items()):
+            raise InvalidRow("its key is of another case")
+        self._axes_of[key] = case
+
+    def _number(self, data: Any) -> int:
+        """The number of the case with these axes. Raises InvalidRow if `data` does not describe a case."""
         # A new case, a missing or unhashable axis, or `data` is not a mapping.
         with suppress(KeyError, TypeError):
             return self.cases[_axes(data)]
         try:
             case = Case.from_dict(data)
             options_of(case.options)
-        except (KeyError, TypeError, UsageError):
-            return None
+        except (KeyError, TypeError, UsageError) as error:
+            raise InvalidRow(_NO_CASE) from error
         # Every parsed row brings its own strings; interning keeps one copy of equal ones.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
         if not all(axis.takes(value) for axis, value in zip(AXES.values(), axes, strict=True)):
-            return None
+            raise InvalidRow(_NO_CASE)
         return self.cases.setdefault(axes, len(self.cases))
 
 
@@ -324,7 +320,8 @@ def read_run(run: Path) -> tuple[RunAccumulator, list[str]]:
     """Accumulate all rows of a run. Return the accumulator and a notice for each invalid line and each copied file."""
     accumulated = RunAccumulator()
     skipped = SkippedLines()
-    for path in row_paths(run):
+    paths, notices = row_paths(run)
+    for path in paths:
         accumulated.file = path.name
         read_file(path, accumulated.add, skipped)
-    return accumulated, [*duplicate_notices(run), *skipped.notices()]
+    return accumulated, [*notices, *skipped.notices()]

@@ -19,6 +19,7 @@ from harness.core.model.formatting import counted
 from harness.core.model.sweep_axes import SETTINGS, Setting
 
 from .columns import CaseResult, lines_of_table
+from .row import InvalidRow, check_line
 from .run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from .summarise import summarise_run
 
@@ -142,7 +143,12 @@ def _read_published(path: Path) -> list[CaseResult]:
             text = read_text(path)
             if text and not text.endswith("\n"):
                 raise UsageError(f"{path} is not whole: it ends within a line")
-            return lines_of_table(from_csv(text))
+            lines = lines_of_table(from_csv(text))
+            for line in lines:
+                check_line(line)
+            return lines
+        except InvalidRow as error:
+            raise UsageError(f"{path}, {line}: {error}") from error
         except ValueError as error:  # not UTF-8, not a table, or not a table of lines
             raise UsageError(f"{path} is not a run's summary") from error
 

@@ -238,12 +238,11 @@ def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]
 def summarise(rows: Iterable[StoredRow], limits: Limits) -> list[CaseResult]:
     """A line for every case that has a row, sorted by case. `limits` are those of the sweep.
 
-    Raises ValueError if a row lacks a required value or holds an invalid one.
+    Raises InvalidRow for a row that does not count.
     """
     accumulated = RunAccumulator()
     for row in rows:
-        if not accumulated.add(row):
-            raise ValueError(f"not a row: {row}")
+        accumulated.add(row)
     return _lines_of(accumulated, Trials(accumulated), limits)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.model.sweep_axes import FAILURES
-from harness.core.results.row import LARGEST, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, kind_of
+from harness.core.results.row import LARGEST, OF_ALL, OF_FAILURES, ROW_ENTRIES, Check, InvalidRow, kind_of
 from harness.core.trial.sandbox import Answer
 
 # The rest of a larger answer is not read.
@@ -23,6 +23,8 @@ STATUSES = ("ok", *FAILURES)
 _DEEPEST = 16
 # Reasons are one line. A longer one is cut after this many characters.
 _LONGEST_REASON = 2000
+# No trial takes longer. How long this one took is not known yet.
+_LONGEST_S = 1e9
 # Whole escape sequences of terminals, and single control characters.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x1f\x7f-\x9f]")
 # Signals that a process causes by its own fault. No other process has killed it.
@@ -57,7 +59,7 @@ class TrialOutcome:
         try:
             answer = parsed(sent.partition(b"\n")[0])
             check(answer, purpose)
-        except InvalidAnswer as error:
+        except InvalidRow as error:
             return cls("error", f"the answer of its process is not valid: {error}")
         reason = answer.get("reason")
         answer["reason"] = None if reason is None else printable_reason(reason)[:_LONGEST_REASON]
@@ -85,7 +87,7 @@ class TrialOutcome:
         return {"status": self.status, "reason": self.reason, **self.values, **wall_s}
 
 
-class InvalidAnswer(ValueError):
+class InvalidAnswer(InvalidRow):
     """The answer is not valid. The message names the part."""
 
 
@@ -120,9 +122,9 @@ def check(answer: Answer, purpose: str) -> None:
         raise InvalidAnswer("'family' cannot be part of it")
     kind = kind_of(purpose)
     check_entries(answer, kind.entries)
-    # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
-    if kind.value is not None and kind.value({**answer, "wall_s": 1.0}) is None:
-        raise InvalidAnswer(kind.invalid)
+    if kind.value is not None:
+        # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
+        kind.value({**answer, "wall_s": _LONGEST_S})
 
 
 def check_entries(answer: Answer, entries: Mapping[str, Check]) -> None:

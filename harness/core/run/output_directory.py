@@ -248,7 +248,7 @@ def _continues(out: Path, config: SweepConfig, fresh: bool) -> bool:
 
 def code_digests(layers: Mapping[str, Layer]) -> dict[str, dict[str, str]]:
     """The digests of each layer's files, by impl, in the form in which a run stores them."""
-    here, ours = Path.cwd(), layer_files.files_of_builtin_layers()
+    here, ours = Path.cwd(), {layer_files.BUILTIN: layer_files.digest(layer_files.builtin_files())}
     return {
         impl: layer_files.shown_digests(layer.files, here) if layer_lookup.is_foreign(impl) else ours
         for impl, layer in layers.items()

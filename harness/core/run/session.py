@@ -292,7 +292,7 @@ class Session:
         `order` makes the random order within rounds another one. Raises CodeChanged if a layer's file is changed.
         """
         layers = {case.impl: self.describe(case.impl) for case in cases}
-        ours = layer_files.builtin_digests(self.executor.runtime.path)
+        ours = {str(file): layer_files.digest([file]) for file in layer_files.builtin_files(self.executor.runtime.path)}
         for impl, layer in layers.items():
             self.executor.code.setdefault(impl, layer.files or ours)
         seed = self.seed + order

@@ -187,11 +187,10 @@ def estimates(statistics: TrialStatistics, distances: Floats | None = None) -> l
     """
     down, up = statistics.own_distances if distances is None else distances
     of_cases = statistics.time_s, down, up, statistics.medians_s
-    return [_estimate(*of_case) for of_case in zip(*(values.tolist() for values in of_cases), strict=True)]
-
-
-def _estimate(time_s: float, down: float, up: float, median_s: float) -> Estimate:
-    return Estimate(time_s, time_s * math.exp(-down), time_s * exp_or_inf(up), median_s)
+    return [
+        Estimate(time_s, time_s * math.exp(-below), time_s * exp_or_inf(above), median_s)
+        for time_s, below, above, median_s in zip(*(values.tolist() for values in of_cases), strict=True)
+    ]
 
 
 # Number of quiet trials that a case needs before the limit on trials may end it.

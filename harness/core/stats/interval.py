@@ -153,17 +153,6 @@ def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> tu
     return down, up
 
 
-def mean_interval(values: Sequence[float] | Floats) -> tuple[float, float, float]:
-    """The mean of the values, and the ends of its 95 % t-interval, which are infinite for a single value."""
-    from scipy.special import stdtrit  # imported here: the time of a case needs it not
-
-    mean, number = float(np.mean(values)), len(values)
-    if number < 2:
-        return mean, -inf, inf
-    half = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1)) / math.sqrt(number)
-    return mean, mean - half, mean + half
-
-
 def exp_or_inf(log: float) -> float:
     """e to the power `log`; infinite if that overflows."""
     return math.exp(log) if log < _MOST_LOG else inf

@@ -219,7 +219,9 @@ class Usage:
 
     def since(self, earlier: "Usage") -> dict[str, float]:
         """The increase of each counter since `earlier`."""
-        return {name: round(value - getattr(earlier, name), 6) for name, value in vars(self).items()}
+        increases = {name: value - getattr(earlier, name) for name, value in vars(self).items()}
+        # A kernel may count stolen time backwards.
+        return {name: round(max(0, increase), 6) for name, increase in increases.items()}
 
 
 def usage() -> Usage:

@@ -231,13 +231,19 @@ def verify(case: Case, seed: int) -> Answer:
 
 
 def _note(case: Case, seed: int) -> str:
-    """What to write if the layer fails and runs at the next power of two, or in the other layout; else empty."""
+    """What to write if the layer fails, and runs at multiples of a power of two or in the other layout; else empty."""
     layer_class: Any = layer_lookup.load_class(case.impl)
-    larger, hint = replace(case, seq_len=1 << case.seq_len.bit_length()), getattr(layer_class, "layout_hint", "")
-    if _output(case, seed) is None and _output(larger, seed) is not None:
-        reason = f"as it runs at n={larger.seq_len} and fails at n={case.seq_len}"
-        supports = 'supports = lambda case: "n is no multiple of 64" if case.seq_len % 64 else None'
-        return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
+    hint = getattr(layer_class, "layout_hint", "")
+
+    def runs(length: int) -> bool:
+        return _output(replace(case, seq_len=length), seed) is not None
+
+    if not runs(case.seq_len):
+        for tile in (2**power for power in range(1, 10)):
+            if case.seq_len % tile and runs(tile) and runs(3 * tile) and not runs(3 * tile // 2):
+                reason = f"as it runs at n={tile} and {3 * tile} and fails at n={case.seq_len}"
+                supports = f'supports = lambda case: "n is no multiple of {tile}" if case.seq_len % {tile} else None'
+                return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
     if not hint or 0 < case.num_kv_heads < case.num_heads:  # it may lack heads of k and v
         return ""
     inputs = [layer_inputs.draw(one, case, case.kv_len).transpose(1, 2).contiguous() for one in layer_class.inputs]

@@ -20,7 +20,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from harness.core.model import file_io, formatting
 from harness.core.model.sweep_axes import Case
-from harness.core.stats.interval import Floats, mean_interval
+from harness.core.stats.interval import Floats
+from harness.extras import mean_interval
 from harness.study.report.chart import Look, nth_look
 from harness.study.report.document import Table
 from harness.study.report.plots.style import canvas, save

@@ -35,7 +35,7 @@ from harness.core.results.row_files import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import OF_DRIVER
 from harness.core.run.session import COMPILE_CACHE
-from harness.core.stats.interval import mean_interval
+from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import Log, commit_lacks, session_of_side
 from harness.extras.compare.interleaved import Side, Sides, Timing, take_block
 from harness.extras.compare.paired_evidence import Rules

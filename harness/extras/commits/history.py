@@ -27,7 +27,7 @@ from harness.core.results.columns import FACT_NAMES, lines_of_records
 from harness.core.run.fork_client import Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
-from harness.core.stats.interval import mean_interval
+from harness.extras import mean_interval
 from harness.extras.compare.compared_sides import commit_lacks, layer_of, session_of_side
 from harness.extras.compare.interleaved import Side, Timing, renew_servers, take_block
 from harness.extras.compare.paired_evidence import Rules

@@ -200,7 +200,7 @@ def taken_at(stored: StoredRun) -> str:
     The time is that of the first row. For a run without rows, it is the time its file was written.
     """
     path = stored.path
-    for rows in row_paths(path):
+    for rows in row_paths(path)[0]:
         with rows.open("rb") as file:
             line = file.readline(16_000_000)
         # An incomplete row, a foreign one, or one from before rows had a time.

@@ -8,11 +8,11 @@ line.
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mode
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat, WrapValidator, create_model, model_validator
@@ -21,11 +21,12 @@ from harness.core.config import key_value_options
 from harness.core.config.machine import Machine, kind_of_machine, part
 from harness.core.model import file_io, own_axes
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_validation import Damaged, FileModel, checked, one_of
-from harness.core.model.sweep_axes import AXES, DEFAULTS, FAILURES, Case, Setting, readable
+from harness.core.model.file_validation import Count, Damaged, FileModel, checked, one_of
+from harness.core.model.sweep_axes import AXES, DEFAULTS, STATUSES, Case, Setting, readable
 from harness.core.results.columns import COUNTS, CaseResult
-from harness.study.claims.claims_table import VERDICTS, ClaimVerdict
-from harness.study.laws.fitted_laws import METRICS, FittedLaw
+from harness.core.results.row import check_facts
+from harness.study.claims.claims_table import VERDICTS, verdicts
+from harness.study.laws.fitted_laws import METRICS, FittedLaw, fit_laws
 from harness.study.laws.laws import Range
 from harness.study.laws.roofline import roofs, with_suspects
 from harness.study.report.document import grouped
@@ -114,9 +115,8 @@ def _case(parts: Mapping[str, Any]) -> Case:
     return case
 
 
-_STATUSES = ("ok", *FAILURES)
-_COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Annotated[int, Field(ge=0)] | None, ...))
-_COUNTS["transient_bytes"] = (int | None, ...)  # the remainder of a peak, which may be negative
+_COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Count | None, ...))
+_COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)  # may be negative
 # Errors against the float64 reference. Files of earlier versions have none.
 ERRORS = ("output_error", "gradient_error")
 _Error = Annotated[FiniteFloat, Field(ge=0)] | None
@@ -125,12 +125,17 @@ _Error = Annotated[FiniteFloat, Field(ge=0)] | None
 class Facts(FileModel):
     """The facts of a case: columns of `summary.csv`. Each of `COUNTS` is a field too. Unknown ones are None."""
 
-    status: Annotated[str, one_of(_STATUSES)]
+    status: Annotated[str, one_of(STATUSES)]
     reason: str | None
     backend: str | None
     output_error: _Error = None
     gradient_error: _Error = None
     own_axes: str | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> "Facts":
+        check_facts(vars(self))
+        return self
 
     @staticmethod
     def of(line: CaseResult) -> "Facts":
@@ -157,6 +162,11 @@ def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
     return case.impl, Setting.of(case)._replace(options=options).of_any_source
 
 
+def _measured(cases: Mapping[Case, Facts]) -> Counter[tuple[str, Setting]]:
+    """The number of measured cases by impl and setting."""
+    return Counter(_group(case, facts) for case, facts in cases.items() if facts.status == "ok")
+
+
 _FACTS = create_model("Facts", __base__=Facts, **_COUNTS)
 _End = FiniteFloat | None
 _SUFFIXES = ("", "_lo", "_hi")
@@ -172,7 +182,8 @@ class LawKept(FileModel):
     """A cost model as text, and its exponents at the largest sizes, with their intervals.
 
     An axis that did not vary has no exponent. An end of an interval that is infinite is None. `own_exponents` are along
-    the layer's own axes: value, lower and upper end by letter.
+    the layer's own axes: value, lower and upper end by letter. `cases` is the number of measured cases that the model
+    covers; None in files of earlier versions.
     """
 
     law: str
@@ -185,21 +196,18 @@ class LawKept(FileModel):
     exponent_d_lo: _End
     exponent_d_hi: _End
     own_exponents: dict[str, Annotated[list[_End], Field(min_length=3, max_length=3)]] = Field(default={})
+    cases: Count | None = None
 
     @staticmethod
-    def of(
-        law: str,
-        exact: bool,
-        determined: bool,
-        n: Range | None,
-        d: Range | None,
-        own: Mapping[str, Range] = MappingProxyType({}),
-    ) -> "LawKept":
-        """A cost model with its exponents in n, in d, and along the layer's own axes."""
+    def of(fitted: FittedLaw, cases: int) -> "LawKept":
+        """A fitted cost model with its exponents in n, in d, and along the layer's own axes."""
+        law = fitted.law
         names = [f"exponent_{axis}{suffix}" for axis in "nd" for suffix in _SUFFIXES]
-        ends = dict(zip(names, _rounded(n) + _rounded(d), strict=True))
-        of_own = {axis: _rounded(exponent) for axis, exponent in own.items()}
-        return LawKept(law=law, exact=exact, determined=determined, own_exponents=of_own, **ends)
+        ends = dict(zip(names, _rounded(fitted.exponent_n) + _rounded(fitted.exponent_d), strict=True))
+        of_own = {axis: _rounded(exponent) for axis, exponent in fitted.own_exponents.items()}
+        return LawKept(
+            law=str(law), exact=law.exact, determined=law.determined, own_exponents=of_own, cases=cases, **ends
+        )
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -257,40 +265,34 @@ class Baseline:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
         return grouped(self.cases, self.group)
 
+    @property
+    def incomplete(self) -> set[tuple[str, Setting]]:
+        """Impls and settings of which cases were added or removed since: their cost models cover other cases."""
+        measured = _measured(self.cases)
+        return {name.group for name, law in self.laws.items() if law.cases not in (None, measured[name.group])}
 
-def baseline_of(
-    lines: Sequence[CaseResult],
-    laws: Iterable[FittedLaw],
-    verdicts: Iterable[ClaimVerdict],
-    machine: Machine,
-    seed: int,
-    harness: str,
-) -> Baseline:
-    """Make a baseline from a run's lines, cost models and verdicts.
 
-    `machine` is the content of the run's `machine.json`. Suspect times are left out.
-    """
-    cases = {line.case: line for line in with_suspects(lines, roofs(machine))}
-    laws_kept = {}
-    for fitted in laws:
-        series, law = fitted.series, fitted.law
-        laws_kept[FindingId(series.impl, series.setting, series.metric)] = LawKept.of(
-            str(law), law.exact, law.determined, fitted.exponent_n, fitted.exponent_d, fitted.own_exponents
-        )
+def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harness: str) -> Baseline:
+    """A baseline of a run's lines, without suspect times. `machine` is the content of the run's `machine.json`."""
+    laws = fit_laws(lines)
+    judged = sorted(with_suspects(lines, roofs(machine)), key=lambda line: line.case)
+    cases = {line.case: Facts.of(line) for line in judged}
+    measured = _measured(cases)
+    names = {FindingId(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
     return Baseline(
         harness=harness,
         torch=str(part(machine, "torch").get("version", "unknown")),
         seed=seed,
         machine=kind_of_machine(machine),
-        cases={case: Facts.of(line) for case, line in sorted(cases.items())},
-        laws=laws_kept,
+        cases=cases,
+        laws={name: LawKept.of(fitted, measured[name.group]) for name, fitted in names.items()},
         claims={
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
                 claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict
             )
-            for claim in verdicts
+            for claim in verdicts(lines, laws)
         },
-        times_s={case: line.time_s for case, line in cases.items() if line.time_s and not line.suspect},
+        times_s={line.case: line.time_s for line in judged if line.time_s and not line.suspect},
     )
 
 
@@ -327,8 +329,7 @@ def baseline_text(baseline: Baseline) -> str:
 
 
 def _order(name: FindingId) -> tuple[Any, ...]:
-    metric = METRICS.index(name.what) if name.what in METRICS else len(METRICS)
-    return name.impl, name.setting, metric, name.what
+    return name.impl, name.setting, (*METRICS, name.what).index(name.what), name.what
 
 
 def _named_by(parse: Callable[[str], Any]) -> WrapValidator:
@@ -362,7 +363,7 @@ class _Timed(_Findings):
 class _File(_Findings):
     harness: str
     torch: str
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    seed: Count
     known_bad: list[Annotated[str, Field(pattern="^[0-9a-f]{40,64}$")]] = Field(default_factory=list)
     machine: dict[str, Any]
     cases: Annotated[dict[Any, _FACTS], _named_by(parse_case)]  # type: ignore[valid-type]
@@ -385,10 +386,7 @@ class _File(_Findings):
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:
-    """Replace the file's content with the baseline, whole or not at all.
-
-    Raises UsageError if the file cannot be written.
-    """
+    """Replace the file's content with the baseline, whole or not at all. Raises UsageError if it cannot be written."""
     text = baseline_text(baseline)
     target = path.resolve()  # replace a link's target, not the link
     with usage_error_about(path):

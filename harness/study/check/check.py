@@ -22,8 +22,6 @@ from harness.core.results.columns import COLUMNS, COUNTS
 from harness.core.results.row import row_of
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import COMPILE_CACHE, Phase, Session
-from harness.study.claims import claims_table
-from harness.study.laws import fitted_laws
 from harness.study.report.document import grouped
 
 from . import check_rules
@@ -135,11 +133,11 @@ def judge_baseline(
     def is_judged(name: FindingId) -> bool:
         return name.group in whole and (timed or not name.of_time)
 
-    for name in filter(is_judged, was.laws):
+    for name in filter(is_judged, {**was.laws, **now.laws}):
         eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what, ""))
         has_grown = (name.group, name.what) in grown
-        outcomes += check_rules.judge_law(name, was.laws[name], now.laws.get(name), has_grown, eased, note)
-    return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, filter(is_judged, was.claims), note)]
+        outcomes += check_rules.judge_law(name, was.laws.get(name), now.laws.get(name), has_grown, eased, note)
+    return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, is_judged, note)]
 
 
 def is_of_time(outcome: Outcome) -> bool:
@@ -191,16 +189,14 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     if before and after and before != after:
         remarks.append(f"The baseline's CPU had {before}, this one has {after}: kernels may choose other workspaces.")
     members, whole = was.members(), _complete(was, now, chosen)
-    no_judgement = "so no law or claim is judged."
-    chosen_of = grouped(sorted(chosen, key=_in_order), was.group)
-    for group, cases in chosen_of.items():
-        name, number = FindingId(*group, "").subject, len(members[group])
+    for group, cases in grouped(sorted(chosen, key=_in_order), was.group).items():
+        number, why = len(members[group]), "not the same of its cases can be measured as before"
         if len(cases) < number:
-            remarks.append(f"{name}: {len(cases)} of its {number} cases were chosen, {no_judgement}")
-    for group, cases in members.items():
-        if len(chosen_of.get(group, ())) == len(cases) and group not in whole:
-            name = FindingId(*group, "").subject
-            remarks.append(f"{name}: not the same of its cases can be measured as before, {no_judgement}")
+            why = f"{len(cases)} of its {number} cases were chosen"
+        elif group in was.incomplete:
+            why = "its laws in the baseline are of other cases than the baseline holds"
+        if group not in whole:
+            remarks.append(f"{FindingId(*group, '').subject}: {why}, so no law or claim is judged.")
     if any(outcome.verdict is Verdict.BETTER for outcome in outcomes):
         remarks.append("Better than the baseline: write a new one, so that it stays so.")
     return remarks
@@ -209,12 +205,12 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
 def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
     """The groups (impl and setting) whose cost models and claims cover the same cases in both baselines.
 
-    All cases of the group were chosen, and the same ones have status `ok`. A case that could be measured only before,
-    or only now, would give another cost model.
+    All cases of the group were chosen, the same ones have status `ok`, and none was removed from the baseline. A case
+    that could be measured only before, or only now, would give another cost model.
     """
     measured = [{case for case, facts in of.cases.items() if facts.status == "ok"} for of in (was, now)]
     unlike = measured[0] ^ measured[1] | was.cases.keys() - set(chosen)
-    return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)}
+    return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)} - was.incomplete
 
 
 def _laws(of: Baseline, group: _Group) -> dict[str, LawKept]:
@@ -256,9 +252,7 @@ class Remeasurement:
             phase: Phase = "all" if self.timed else "prepare"
             self.session.measure_into(out, left, self._console, phase, first=rows)
         lines, _ = summarise.summarise_run(out, self._config.precision)
-        laws = fitted_laws.fit_laws(lines)
-        verdicts = claims_table.verdicts(lines, laws)
-        return baseline_of(lines, laws, verdicts, machine, self._config.seed, harness.__version__)
+        return baseline_of(lines, machine, self._config.seed, harness.__version__)
 
     def _lost(self, cases: Collection[Case]) -> dict[str, str]:
         """The reason for each layer that can no longer be loaded."""

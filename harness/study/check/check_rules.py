@@ -94,7 +94,7 @@ Finding = tuple[Verdict, str]  # the verdict and its reason; the reason is empty
 def judge_count(column: str, was: int | None, now: int | None) -> Finding | None:
     """Judge a count of a case by its column in `summary.csv`; None if the count is unknown on both sides."""
     if was is None or now is None:
-        return _judge_unknown(was, now, "it was known, and is not any more")
+        return None if was is now else _judge_unknown(was, now, "it was known, and is not any more")
     tolerance = PEAK_TOLERANCE if column == "peak_bytes" else 0.0
     if now > was * (1 + tolerance):
         return Verdict.WORSE, ""
@@ -125,7 +125,7 @@ def judge_error(dtype: str, was: float | None, now: float | None, factor: float)
 def judge_kernel(was: str | None, now: str | None) -> Finding | None:
     """Judge which kernel ran; None if that is unknown on both sides."""
     if was is None or now is None:
-        return _judge_unknown(was, now, "which kernel ran was known, and is not any more")
+        return None if was is now else _judge_unknown(was, now, "which kernel ran was known, and is not any more")
     if now == was:
         return Verdict.EQUIVALENT, ""
     change = f"{was} before, {now} now"
@@ -136,10 +136,11 @@ def judge_kernel(was: str | None, now: str | None) -> Finding | None:
     return Verdict.UNDECIDED, f"another kernel runs: {change}"
 
 
-def _judge_unknown(was: object, now: object, lost: str) -> Finding | None:
+def _judge_unknown(was: object, now: object, lost: str) -> Finding:
+    """Judge a value that is known on one side."""
     if was is not None:
         return Verdict.UNMEASURED, lost
-    return (Verdict.UNDECIDED, "no earlier value is known, so this one cannot be judged") if now is not None else None
+    return Verdict.UNDECIDED, "no earlier value is known, so this one cannot be judged"
 
 
 def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: bool, eased: bool) -> Finding | None:
@@ -167,10 +168,10 @@ def judge_exponent(metric: str, was: Range | None, now: Range | None, grown: boo
     return Verdict.EQUIVALENT, ""
 
 
-def judge_claim(was: ClaimKept, now: ClaimKept | None) -> Finding:
+def judge_claim(was: ClaimKept | None, now: ClaimKept | None) -> Finding:
     """Judge whether a theoretical claim is newly refuted."""
-    if now is None:
-        return Verdict.UNMEASURED, "it is not claimed any more, or not over these axes"
+    if was is None or now is None:
+        return _judge_unknown(was, now, "it is not claimed any more, or not over these axes")
     of_another = f"{now.claimed} " if now.claimed != was.claimed else ""
     change = f"{was.claimed} was {was.verdict}, {of_another}is {now.verdict}"
     if was.verdict == now.verdict:
@@ -209,18 +210,19 @@ def _growth(law: str, axis: str) -> tuple[int, bool]:
 
 
 def judge_law(
-    name: FindingId, was: LawKept, now: LawKept | None, grown: bool, eased: Callable[[str], bool], note: str
+    name: FindingId, was: LawKept | None, now: LawKept | None, grown: bool, eased: Callable[[str], bool], note: str
 ) -> Iterator[Outcome]:
     """Yield an outcome for each axis along which the baseline knows how the cost grows.
 
-    All cases that the cost model covers were measured again. If `now` is None, the only outcome is `unmeasured`.
+    All cases that the cost model covers were measured again. If one of both is None, the only outcome says so.
     `judge_exponent` explains `grown` and, for each axis, `eased(axis)`. A time is judged only if both its cost models
     are determined, and an exact cost without them only if the intervals of its exponents are apart.
     """
     metric = name.what
-    if now is None:
-        why = "it had a law, and has none any more"
-        yield Outcome(name.subject, f"law of {metric}", Verdict.UNMEASURED, was.law, "", f"{why}{note}")
+    if was is None or now is None:
+        verdict, why = _judge_unknown(was, now, "it had a law, and has none any more")
+        law_was, law_now = (law.law if law else "" for law in (was, now))
+        yield Outcome(name.subject, f"law of {metric}", verdict, law_was, law_now, f"{why}{note}")
         return
     is_time = metric == TIMED
     sides = (was, "in the baseline"), (now, "now")
@@ -245,13 +247,16 @@ def judge_law(
 
 
 def judge_claims(
-    was: Mapping[FindingId, ClaimKept], now: Mapping[FindingId, ClaimKept], names: Iterable[FindingId], note: str
+    was: Mapping[FindingId, ClaimKept],
+    now: Mapping[FindingId, ClaimKept],
+    is_judged: Callable[[FindingId], bool],
+    note: str,
 ) -> Iterator[Outcome]:
-    """Yield an outcome for each claim in `names`. All cases that a claim covers were measured again."""
-    for name in names:
-        before, after = was[name], now.get(name)
+    """Yield an outcome for each claim that is judged. All cases that such a claim covers were measured again."""
+    for name in filter(is_judged, {**was, **now}):
+        before, after = was.get(name), now.get(name)
         verdict, why = judge_claim(before, after)
-        texts = before.verdict, after.verdict if after is not None else ""
+        texts = before.verdict if before else "", after.verdict if after else ""
         yield Outcome(name.subject, f"claim of {name.what}", verdict, *texts, f"{why}{note}" if why else "")
 
 

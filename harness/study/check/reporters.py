@@ -130,7 +130,8 @@ class GateReport:
     def show(self, console: Console) -> None:
         """Print what did not pass, one row per impl, quantity and verdict, then the remarks and the counts."""
         rows: list[Row] = []
-        for group in alike_outcomes(self._not_passed()):
+        alike = grouped(self._not_passed(), lambda outcome: (outcome.verdict, outcome.impl, outcome.quantity))
+        for group in alike.values():
             # A group's last outcome has the largest sizes, where a difference shows most.
             shown = group[-1]
             more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
@@ -201,8 +202,3 @@ def _listed(outcomes: Sequence[Outcome]) -> list[Part]:
     rows = [(o.verdict.outcome, o.subject, o.quantity, o.was, o.now, o.reason) for o in outcomes[:_MOST]]
     more = len(outcomes) - _MOST
     return [Table(_COLUMNS, rows), Sentence(f"… and {more} more." if more > 0 else "")]
-
-
-def alike_outcomes(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """Group outcomes by verdict, impl and quantity, in the order of each group's first outcome."""
-    return list(grouped(outcomes, lambda outcome: (outcome.verdict, outcome.impl, outcome.quantity)).values())

@@ -80,19 +80,8 @@ def claims_of(lines: Iterable[CaseResult]) -> dict[str, str]:
         if line.impl in IMPLS:
             return {name: str(claim) for name, claim in claims_of_impl(line.impl, line).items()}
         if line.claims:
-            return _claims_of_row(line.claims)
+            return json.loads(line.claims)
     return {}
-
-
-def _claims_of_row(text: str) -> dict[str, str]:
-    """The claims in a row. A row edited by hand may be malformed; its text is then passed on as unreadable claims."""
-    try:
-        stated = json.loads(text)
-    except ValueError:
-        stated = None
-    if not isinstance(stated, dict):
-        return dict.fromkeys(("work", "work_train"), text)
-    return {str(name): str(claim) for name, claim in stated.items()}
 
 
 def _judge_layer(

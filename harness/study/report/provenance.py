@@ -38,11 +38,6 @@ def reproduce_command(config: StoredConfig) -> str:
     return shlex.join(words)
 
 
-def _conf(name: str) -> dict[str, Any]:
-    """The content of a file in `conf/`."""
-    return yaml.safe_load((conf_directory() / f"{name}.yaml").read_text(encoding="utf-8"))
-
-
 # The files of the default sweep, beside `conf/sweep.yaml`.
 _DEFAULT_FILES = ("sweep", "device/cpu", "shape/default", "preset/default")
 _DEFAULT_PRECISION = "quick"
@@ -60,7 +55,7 @@ def changed_settings(config: StoredConfig) -> dict[str, str]:
     settings = {"paper": str(paper["name"])} if paper else {}
     usual = dict(PLAIN)
     for file in _DEFAULT_FILES:
-        usual |= _conf(file)
+        usual |= yaml.safe_load((conf_directory() / f"{file}.yaml").read_text(encoding="utf-8"))
     for name in PLAIN:
         if name in config and name not in _APART and as_list(config[name]) != as_list(usual[name]):
             settings[name] = _written(config[name])

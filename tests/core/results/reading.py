@@ -5,6 +5,7 @@ from typing import Any
 
 from harness.core.model.sweep_axes import Case
 from harness.core.results import row_files, run_directory
+from harness.core.results.row import InvalidRow
 
 BARE: dict[str, Any] = {
     "case": Case("rnn.elman", 8, 4, 1).as_dict(),
@@ -33,12 +34,12 @@ def read(run: Path) -> tuple[list[dict], list[str]]:
     """All rows without an entry `bad`, and the notices."""
     rows: list[dict] = []
 
-    def take(row: dict) -> bool:
-        if "bad" not in row:
-            rows.append(row)
-        return "bad" not in row
+    def take(row: dict) -> None:
+        if "bad" in row:
+            raise InvalidRow("a bad row")
+        rows.append(row)
 
     skipped = row_files.SkippedLines()
-    for path in row_files.row_paths(run):
+    for path in row_files.row_paths(run)[0]:
         row_files.read_file(path, take, skipped)
     return rows, skipped.notices()

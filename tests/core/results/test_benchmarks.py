@@ -80,7 +80,7 @@ def test_a_benchmark_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -
     stored = read_run_directory(write(tmp_path, benchmark(), short, benchmark(seq_len=None)))
     assert [line.seq_len for line in stored.lines] == [64]
     assert stored.notices[:2] == [
-        "left out: test_layer[short]: seq_len is the text 'short', not a valid integer",
+        "left out: test_layer[short]: seq_len='short' is not a whole number from 1 on",
         "1 benchmark without a seq_len in extra_info left out",
     ]
 
@@ -129,11 +129,12 @@ def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path,
         ({"padding_fraction": 1.5}, "padding_fraction=1.5 is no value of padding_fraction"),
         ({"trials": 0}, "its time is of no trials"),
         ({"peak_bytes": -4}, "peak_bytes=-4 is not a whole number from 0 on"),
-        ({"steal_share": -0.5}, "steal_share=-0.5 is no value of steal_share"),
+        ({"steal_share": -0.5}, "steal_share=-0.5 is not a number from 0 on"),
         ({"time_s": -1.0}, "time_s=-1.0 is not a time in seconds above zero"),
         ({"time_s": 1.0, "time_lo_s": 2.0, "time_hi_s": 3.0}, "time_s=1.0 is not within 2.0 to 3.0"),
         ({"time_s": 4.0, "time_hi_s": 3.0}, "time_s=4.0 is not within None to 3.0"),
         ({"status": "oom"}, "it has a time and status=oom"),
+        ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
     ],
 )
 def test_impossible_values_are_named_and_cost_no_other_benchmark(tmp_path: Path, said: dict, message: str) -> None:
@@ -157,13 +158,15 @@ def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"seq_len": "64"}, "test_layer[64]: seq_len is the text '64', not a valid integer"),
-        ({"seq_len": 1.5}, "seq_len is 1.5, not a valid integer"),
-        ({"seq_len": True}, "seq_len is true, not a valid integer"),
-        ({"seq_len": 2**70}, "not less than"),
-        ({"impl": ["a"]}, "impl is a list, not a valid string"),
-        ({"mode": 3}, "mode is 3, not a valid string"),
-        ({"host_bound": 1}, "host_bound is 1, not a valid boolean"),
+        ({"seq_len": "64"}, "test_layer[64]: seq_len='64' is not a whole number from 1 on"),
+        ({"seq_len": 1.5}, "seq_len=1.5 is not a whole number from 1 on"),
+        ({"seq_len": True}, "seq_len=True is not a whole number from 1 on"),
+        ({"seq_len": 2**70}, "seq_len=1180591620717411303424 is not a whole number from 1 on"),
+        ({"flops": 2**63}, "flops=9223372036854775808 is not a whole number from 0 on"),
+        ({"output_error": 10**400}, "is not a number from 0 on"),
+        ({"impl": ["a"]}, "impl=['a'] is not a text"),
+        ({"mode": 3}, "mode=3 is no value of mode"),
+        ({"host_bound": 1}, "host_bound=1 is not true or false"),
         ({"least": 0.0}, "test_layer[64]: stats: min is 0.0, not greater than 0"),
         ({"least": float("nan")}, "test_layer[64]: stats: min is nan, not greater than 0"),
         ({"time_s": -1.0}, "time_s=-1.0 is not a time"),

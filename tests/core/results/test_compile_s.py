@@ -6,6 +6,7 @@ import pytest
 from rows import PRECISION, measured, row
 
 from harness.core.model.sweep_axes import Case
+from harness.core.results.row import InvalidRow
 from harness.core.results.row_files import RunAccumulator
 from harness.core.results.summarise import summarise
 
@@ -33,4 +34,5 @@ def test_it_is_kept_where_the_case_failed_later() -> None:
 
 @pytest.mark.parametrize("value", [None, "long", -1.0, float("nan"), float("inf")])
 def test_a_row_without_a_time_to_compile_is_refused(value: Any) -> None:
-    assert not RunAccumulator().add(row(CASE, "compile", compile_s=value))
+    with pytest.raises(InvalidRow):
+        RunAccumulator().add(row(CASE, "compile", compile_s=value))

@@ -18,6 +18,7 @@ def timed(number: int, time_s: float, faults: float, probe_s: float = 1e-4, **ot
         number,
         samples_s=[time_s] * 10,
         calls_per_sample=2,
+        wall_s=40 * time_s,
         sampling_s=20 * time_s,
         cpu_s=40 * time_s,
         minor_faults=20 * faults,

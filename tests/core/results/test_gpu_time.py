@@ -10,7 +10,7 @@ from rows import PRECISION, row
 from harness.core.model.sweep_axes import Case
 from harness.core.results import summarise as module
 from harness.core.results.columns import CaseResult
-from harness.core.results.row import record_of_row, trial_of_row
+from harness.core.results.row import InvalidRow, record_of_row, trial_of_row
 from harness.core.results.summarise import summarise
 from harness.core.stats.estimate import are_quiet
 from harness.core.trial.timing.cuda import sample_cuda
@@ -38,7 +38,8 @@ def test_a_trial_on_a_gpu_is_worth_its_median_sample_and_one_on_the_cpu_its_fast
 
 def test_damaged_times_on_a_gpu_make_an_invalid_row() -> None:
     for damaged in ([math.inf] * 5, [math.nan] * 5, [1e-4, math.inf, math.inf]):
-        assert record_of_row(trial(64, 1, 0.0, 1.0, samples_s=damaged)) is None
+        with pytest.raises(InvalidRow):
+            record_of_row(trial(64, 1, 0.0, 1.0, samples_s=damaged))
 
 
 def test_a_layer_that_is_held_at_all_sizes_is_told_by_its_held_samples() -> None:

@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Path:
         (b"[1, 2]\n", "not a row of schema 2"),
         (b"null\n", "not a row of schema 2"),
         (b"\n", "not a whole row"),
-        (b'{"schema": 2, "bad": 1}\n', "a row without what every row must hold"),
+        (b'{"schema": 2, "bad": 1}\n', "a bad row"),
     ],
 )
 def test_a_damaged_line_is_named_and_loses_no_other(run: Path, damage: bytes, notice: str) -> None:
@@ -59,11 +59,13 @@ def test_a_file_that_cannot_be_read_is_named_and_loses_no_other(run: Path) -> No
     os.mkfifo(run / "rows" / "0000-pipe.jsonl")
     (run / "rows" / "0000-zero.jsonl").symlink_to("/dev/zero")
     (run / "rows" / "0000-absent.jsonl").symlink_to("absent")
+    (run / "rows" / "0000-packed.jsonl.gz").write_bytes(b"packed")
+    (run / "rows" / ".nfs0001").write_bytes(b"of a file system")
     rows, notices = read(run)
     assert ([row["a"] for row in rows], notices) == ([1], [])
-    names = ("absent", "directory", "pipe", "zero")
-    assert row_files.duplicate_notices(run) == [
-        f"{run}/rows/0000-{name}.jsonl: not a regular file, left out" for name in names
+    names = ("absent.jsonl", "directory.jsonl", "packed.jsonl.gz", "pipe.jsonl", "zero.jsonl")
+    assert row_files.row_paths(run)[1] == [
+        f"{run}/rows/0000-{name}: not a regular .jsonl file, left out" for name in names
     ]
 
 
@@ -103,7 +105,7 @@ def test_a_file_that_was_copied_is_read_once_and_told_in_one_line(run: Path) -> 
     later.write_bytes(first.read_bytes())
     unnumbered.write_bytes(second.read_bytes())
     assert [row["a"] for row in read(run)[0]] == [1, 2, 3]
-    assert sorted(row_files.duplicate_notices(run)) == [
+    assert sorted(row_files.row_paths(run)[1]) == [
         f"{later}: a copy of {first.name}, left out",
         f"{unnumbered}: a copy of {second.name}, left out",
     ]
@@ -115,7 +117,7 @@ def test_files_that_are_as_long_are_no_copies(run: Path) -> None:
     for name in "xy":
         (run / "rows" / f"{name}.jsonl").touch()
     assert [row["a"] for row in read(run)[0]] == [1, 2]
-    assert row_files.duplicate_notices(run) == []
+    assert row_files.row_paths(run)[1] == []
 
 
 LINES = [b'{"schema": 2, "a": 1}\n', b'{"schema": 2, "a": 22222222222222222222}\n', b"garbage\n", b"\n"]

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rows import measured
@@ -94,7 +97,7 @@ def test_a_link_to_nothing_among_the_rows_is_named(tmp_path: Path) -> None:
     (run / "rows" / "0001-link-1.jsonl").symlink_to("nowhere")
     stored = read_run_directory(run)
     assert len(stored.lines) == 1
-    assert any("0001-link-1.jsonl: not a regular file, left out" in notice for notice in stored.notices)
+    assert any("0001-link-1.jsonl: not a regular .jsonl file, left out" in notice for notice in stored.notices)
 
 
 def test_a_directory_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
@@ -126,6 +129,27 @@ def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[
     file = tmp_path / "run" / "summary.csv"
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UsageError, match=message):
+        read_run_directory(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
+        ({"time_in_law_s": 9.0, "time_in_law_hi_s": 8.0}, "its time_in_law_s is more than its time_in_law_hi_s"),
+        ({"block_sizes": "3"}, "its facts are not of their types"),
+        ({"own_axes": "{bad"}, "its facts are not of their types"),
+        ({"claims": "[1"}, "its facts are not of their types"),
+        ({"mode": "sideways"}, "mode=sideways is no value of mode"),
+        ({"seq_len": 10**12}, "seq_len=1000000000000 is no value of seq_len"),
+        ({"trials": 0}, "its time is of no trials"),
+    ],
+)
+def test_a_line_of_a_kept_table_that_cannot_be_is_named(tmp_path: Path, edit: dict[str, Any], message: str) -> None:
+    (line,) = read_run_directory(make(tmp_path / "run")).lines
+    shutil.rmtree(tmp_path / "run" / "rows")
+    table([replace(line, **edit)]).to_csv(tmp_path / "run" / "summary.csv", index=False)
+    with pytest.raises(UsageError, match=rf"summary.csv, rnn.torch n=.*: {re.escape(message)}"):
         read_run_directory(tmp_path / "run")
 
 

@@ -41,6 +41,10 @@ def test_sizes_and_times_are_enough() -> None:
         ({"seq_len": [1], "time_s": [-1.0]}, "time_s=-1.0 is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": ["x"]}, "probe_s='x' is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": [0.0]}, "probe_s=0.0 is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1.0], "tokens_per_s": ["x"]}, "tokens_per_s='x' is not a number from 0 on"),
+        ({"seq_len": [1], "time_s": [1.0], "of_peak": [-0.5]}, "of_peak=-0.5 is not a number from 0 on"),
+        ({"seq_len": [1], "time_s": [1.0], "ratio_hi": [float("inf")]}, "ratio_hi=inf is not a number from 0 on"),
+        ({"seq_len": [1], "time_s": [1.0], "time_lo_s": [-1.0]}, "time_lo_s=-1.0 is not a number from 0 on"),
         ({"seq_len": [1], "time_s": [1.0], "status": ["wrong"]}, "status='wrong' is not one of ok, oom, timeout"),
     ],
 )

@@ -94,6 +94,9 @@ def test_samples_that_are_no_times_are_refused(samples: object) -> None:
         {"family": 7},
         {"wall_s": 1.0},
         {"anew": True},
+        {"sampling_s": 0.011},  # four calls each take 12 ms
+        {"sampling_s": 0.012, "between_s": 0.001},
+        {"steal_ticks": 2, "machine_ticks": 1},
     ],
     ids=str,
 )
@@ -114,4 +117,6 @@ def test_facts_that_are_no_counts_are_refused(other: dict[str, Any]) -> None:
 def test_what_is_taken_for_a_result_is_read_back_from_its_row(purpose: str, answer: dict[str, Any], case: Case) -> None:
     outcome = answered({**answer, "more": {"a": [1.5, None, "b"]}}, purpose)
     assert outcome.status == "ok"
-    assert RunAccumulator().add(row(case, purpose, 1, **outcome.entries))
+    accumulated = RunAccumulator()
+    accumulated.add(row(case, purpose, 1, **outcome.entries))
+    assert len(accumulated.cases) == 1

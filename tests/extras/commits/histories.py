@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.model.sweep_axes import Case
-from harness.core.stats.interval import mean_interval
+from harness.extras import mean_interval
 from harness.extras.commits.history_file import (
     Blessing,
     CommitLine,

@@ -23,8 +23,6 @@ from harness.study.check.baseline import (
     write_baseline,
 )
 from harness.study.check.check import judge_baseline
-from harness.study.claims.claims_table import verdicts
-from harness.study.laws.fitted_laws import fit_laws
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +40,9 @@ def test_a_time_faster_than_the_machine_is_in_no_baseline(kept: Baseline) -> Non
     slow = {"calibration": {"noise_floor": 0.1, "device": "cpu", "threads": usual()[0].threads, **speeds}}
     lines = usual()
     assert kept.times_s.keys() == {line.case for line in lines}
-    assert baseline_of(lines, (), (), {**MACHINE, **slow}, seed=3, harness="0.1.0").times_s == {}
+    assert baseline_of(lines, {**MACHINE, **slow}, seed=3, harness="0.1.0").times_s == {}
     working_on = [replace(line, threads_after=0.9) for line in lines[:1]]
-    assert baseline_of(working_on, (), (), MACHINE, seed=3, harness="0.1.0").times_s == {}
+    assert baseline_of(working_on, MACHINE, seed=3, harness="0.1.0").times_s == {}
 
 
 def test_what_is_read_is_what_was_written(kept: Baseline, text: str, tmp_path: Path) -> None:
@@ -61,8 +59,7 @@ def test_a_remainder_below_zero_is_read_back(kept: Baseline, tmp_path: Path) -> 
 
 
 def kept_of(lines: list[CaseResult]) -> Baseline:
-    laws = fit_laws(lines)
-    return baseline_of(lines, laws, verdicts(lines, laws), MACHINE, seed=3, harness="0.1.0")
+    return baseline_of(lines, MACHINE, seed=3, harness="0.1.0")
 
 
 def test_cost_models_in_m_are_read_back_and_judged(tmp_path: Path) -> None:
@@ -170,6 +167,20 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "verdict: unknown 'true'; known: confirmed, ",
     ),
     "a seed beyond all": (lambda held: held.update(seed=2**64), "seed is"),
+    "a count beyond all": (lambda held: of_case(held).update(flops=10**400), "flops is 1000"),
+    "a count of 64 bits": (lambda held: of_case(held).update(peak_bytes=2**63), "peak_bytes is 9223372036854775808"),
+    "a remainder beyond all": (
+        lambda held: of_case(held).update(transient_bytes=-(10**400)),
+        "transient_bytes is -1000",
+    ),
+    "an error beyond all": (lambda held: of_case(held).update(output_error=10**400), "output_error is 1000"),
+    "a negative error": (lambda held: of_case(held).update(output_error=-1e-3), "output_error is -0.001"),
+    "an exponent beyond all": (lambda held: of_law(held).update(exponent_n=10**400), "exponent_n is 1000"),
+    "counts that contradict each other": (
+        lambda held: of_case(held).update(flops=3, flops_full=2),
+        "its flops is more than its flops_full",
+    ),
+    "a number of cases that is none": (lambda held: of_law(held).update(cases=-1), "cases is -1"),
     "more than belongs there": (lambda held: held.update(extra=1), "unknown 'extra'; known: "),
 }
 

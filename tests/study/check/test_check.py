@@ -15,13 +15,14 @@ from study.check.baselines import (
     facts_of,
     group,
     law,
+    usual_baseline,
     wanting,
     with_counts,
 )
 
 from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
-from harness.core.model.sweep_axes import Case
+from harness.core.model.sweep_axes import Case, Setting
 from harness.study.check.baseline import Baseline, ClaimKept, FindingId, baseline_of
 from harness.study.check.check import (
     check_remarks,
@@ -32,7 +33,6 @@ from harness.study.check.check import (
     with_confirmation,
 )
 from harness.study.check.check_rules import Outcome, Verdict, exit_status
-from harness.study.laws.fitted_laws import fit_laws
 
 
 def changed(**values: object) -> Baseline:
@@ -87,7 +87,7 @@ def test_less_memory_that_grows_faster_changes_its_scaling(
 
     def of(memory: Bytes) -> Baseline:
         measured = lines(cases, attention_time, memory)
-        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+        return baseline_of(measured, MACHINE, seed=3, harness="0.1.0")
 
     outcomes = {one.quantity: one for one in judge_baseline(of(was), of(now), cases, timed=False)}
     found = outcomes["exponent of memory in n"]
@@ -105,10 +105,11 @@ def test_of_an_undetermined_law_no_exponent_is_judged_that_may_be_as_before(now:
             replace(line, depth=depth)
             for line, depth in zip(lines(cases, attention_time, CONSTANT_TOO), depths, strict=True)
         ]
-        return baseline_of(measured, fit_laws(measured), [], MACHINE, seed=3, harness="0.1.0")
+        return baseline_of(measured, MACHINE, seed=3, harness="0.1.0")
 
     was = of((5, 5, 5, 5))
-    outcomes = [one for one in judge_baseline(was, of(now), cases, timed=False) if "depth" in one.quantity]
+    quantities = ("depth", "exponent of depth in n")
+    outcomes = [one for one in judge_baseline(was, of(now), cases, timed=False) if one.quantity in quantities]
     grown = [one.verdict.outcome for one in outcomes if one.quantity == "depth"]
     assert grown.count("regression") == sum(depth > 5 for depth in now)
     assert [one.verdict.outcome for one in outcomes if one.quantity == "exponent of depth in n"] == ["undecided"]
@@ -221,6 +222,46 @@ def test_without_timing_nothing_of_time_is_judged() -> None:
     found = judge_baseline(baseline(claims=claim), baseline(laws={MEMORY: law(1.0)}), CASES, timed=False)
     assert not [one for one in found if "time" in one.quantity]
     assert exit_status(found) == 0
+
+
+def test_laws_and_claims_that_the_baseline_lacks_are_undecided() -> None:
+    now = baseline(claims={MEMORY: ClaimKept(claimed="nd", measured="nd", verdict="confirmed")})
+    found = wanting(baseline(laws={}), now)
+    assert [(one.quantity, one.verdict.outcome, one.was, one.now) for one in found] == [
+        ("law of memory", "undecided", "", "some n"),
+        ("law of time", "undecided", "", "some n"),
+        ("claim of memory", "undecided", "", "confirmed"),
+    ]
+    assert {one.reason for one in found} == {"no earlier value is known, so this one cannot be judged"}
+    assert exit_status(found) == 0
+    assert [one.quantity for one in wanting(baseline(laws={}), now, timed=False)] == [
+        "law of memory",
+        "claim of memory",
+    ]
+
+
+def test_a_law_that_the_measurement_lacks_is_unmeasured() -> None:
+    (memory, time) = wanting(baseline(), baseline(laws={}))
+    assert (memory.quantity, memory.verdict.outcome) == ("law of memory", "unmeasured")
+    assert (time.quantity, time.verdict.outcome) == ("law of time", "unmeasured")
+
+
+def test_no_law_is_judged_of_a_baseline_from_which_a_case_was_removed() -> None:
+    usual = usual_baseline()
+    fused = ("attention.fused", Setting.of(CASES[0]))
+    assert {law.cases for name, law in usual.laws.items() if name.group == fused} == {24}  # 6 n, 2 d and 2 h
+    lost = Case("attention.fused", 512, 128, 2)
+    was = replace(usual, cases={case: facts for case, facts in usual.cases.items() if case != lost})
+    outcomes = judge_baseline(was, usual, was.cases, timed=True)
+    assert {one.impl for one in outcomes if one.quantity.startswith(("exponent", "law", "claim"))} == {
+        "attention.naive",
+        "rnn.torch",
+    }
+    assert check_remarks(was, usual, was.cases, outcomes) == [
+        "attention.fused: its laws in the baseline are of other cases than the baseline holds, so no law or claim is "
+        "judged."
+    ]
+    assert check_remarks(usual, usual, usual.cases, judge_baseline(usual, usual, usual.cases, timed=True)) == []
 
 
 def test_a_newly_refuted_claim_is_a_regression() -> None:

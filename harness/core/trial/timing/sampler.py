@@ -42,8 +42,9 @@ STILL_WARMING = 0.5
 class Samples:
     """The measurements of one trial, in seconds.
 
-    Each value of `samples_s` is the mean of `calls_per_sample` calls. `during` holds the interference counted while the
-    samples were taken, without warm-up (see `Usage`).
+    Each value of `samples_s` is the mean of `calls_per_sample` calls. On the CPU, `sampling_s` is the time of all these
+    calls and of what lies between samples, `between_s`. `during` holds the interference counted while the samples were
+    taken, without warm-up (see `Usage`).
     """
 
     samples_s: list[float] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Samples:
     warmup_calls: int = 0
     warmup_s: float = 0.0
     sampling_s: float = 0.0
+    between_s: float | None = None
     clock_s: float = 0.0
     during: dict[str, Any] = field(default_factory=dict)
 
@@ -75,7 +77,7 @@ def take_samples(
     `singly`, each sample is one call, however short. Between two samples of at least `LONG_SAMPLE_S`, `between` is
     called; it may use the caches.
     """
-    result = Samples(clock_s=clock_cost(clock))
+    result, between_s = Samples(clock_s=clock_cost(clock)), 0.0
     gc.disable()  # a collection inside a sample is Python's cost, not the layer's
     try:
         is_warm = steady_or_after(budget_s)
@@ -93,6 +95,7 @@ def take_samples(
                 between()
             renew()
             start = clock()
+            between_s += start - end
             for _ in range(calls):
                 call()
             sync()
@@ -106,7 +109,7 @@ def take_samples(
                 again.warmup_s += result.warmup_s + end - start
                 return again
         result.calls_per_sample = calls
-        result.sampling_s = end - begin
+        result.sampling_s, result.between_s = end - begin, between_s
         result.during = count().since(before)
     finally:
         gc.enable()
