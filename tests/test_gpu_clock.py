@@ -18,7 +18,6 @@ H100 = {"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980, "default_sm_
         ({**H100, "default_sm_clock_mhz": 1590}, "'sudo nvidia-smi -lgc 1590'."),
         ({**H100, "application_sm_clock_mhz": 1500}, "'sudo nvidia-smi -lgc 1500'."),
         ({"sm_clock_max_mhz": 1410}, "'sudo nvidia-smi -lgc 1050'."),
-        ({"sm_clock_max_mhz": None}, "'sudo nvidia-smi -lgc MHZ', where MHZ is three quarters of the highest rate"),
     ],
 )
 def test_a_clock_that_is_not_known_to_be_locked_gets_the_command_at_its_base_rate(
@@ -78,4 +77,5 @@ def test_containers_batch_jobs_and_virtual_machines_are_recognised(
 
 def test_without_a_gpu_nothing_is_said() -> None:
     assert lock_advice({}) is None
+    assert lock_advice({"sm_clock_max_mhz": None}) is None
     assert not is_locked({}, [1485])

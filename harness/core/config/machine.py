@@ -242,34 +242,27 @@ def clock_advice(how: str, state: GpuState) -> str:
 
 
 def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | None:
-    """How to lock the clock rate and what that costs; None if it is locked, or without a state.
+    """How to lock the clock rate and what that costs; None if it is locked, or its highest rate is unknown.
 
     The arguments are as for `is_locked` and `clock_advice`.
     """
-    if not state or is_locked(state, rates_mhz):
+    highest = state.get("sm_clock_max_mhz")
+    if not highest or is_locked(state, rates_mhz):
         return None
-    highest, base = state.get("sm_clock_max_mhz"), _base_mhz(state)
+    base = _base_mhz(state, highest)
     seen = f" It was {min(rates_mhz):.0f} to {max(rates_mhz):.0f} MHz in the trials." if rates_mhz else ""
     free = "is not locked" if rates_mhz else "is not locked, unless you have done so"
-    upper = f" up to {highest} MHz" if highest else ""
-    cost, rate = "", "MHZ"
-    meant = ", where MHZ is three quarters of the highest rate in 'nvidia-smi -q -d CLOCK'"
-    if highest and base:
-        cost, rate = f", which makes compute-bound layers up to {100 * (highest / base - 1):.0f} % slower", str(base)
-        meant = ""
     return clock_advice(
-        f"The GPU's clock rate {free}: it changes{upper} with power and temperature.{seen} To compare runs within a "
-        f"few per cent, lock it near its base rate{cost}: 'sudo nvidia-smi -lgc {rate}'{meant}. "
+        f"The GPU's clock rate {free}: it changes up to {highest} MHz with power and temperature.{seen} To compare "
+        "runs within a few per cent, lock it near its base rate, which makes compute-bound layers up to "
+        f"{100 * (highest / base - 1):.0f} % slower: 'sudo nvidia-smi -lgc {base}'. "
         "To undo it: 'sudo nvidia-smi -rgc'.",
         state,
     )
 
 
-def _base_mhz(state: GpuState) -> int | None:
+def _base_mhz(state: GpuState, highest: float) -> int:
     """The default application clock, or the present one, if it is below the highest rate; or a share of that."""
-    highest = state.get("sm_clock_max_mhz")
-    if not highest:
-        return None
     for name in ("default_sm_clock_mhz", "application_sm_clock_mhz"):
         rate = state.get(name)
         if rate and rate < highest:

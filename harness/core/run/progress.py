@@ -104,20 +104,18 @@ class Screen(LiveOnTerminal):
         if self._times:
             self._timed.update(dict.fromkeys(cases, 0))
 
-    def trial(self, case: Case, outcome: TrialOutcome) -> None:
+    def trial(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
         """A trial has ended. The outcome of a verification counts once for all cases of its kind."""
         self._looked_at += 1
-        is_timed = "samples_s" in outcome.values
-        purpose = "time" if is_timed else "facts" if "peak_bytes" in outcome.values else "verify"
         kind = case.small() if purpose == "verify" else case
         self._trials, self._trials_s = self._trials + 1, self._trials_s + (outcome.wall_s or 0.0)
         if outcome.wall_s is not None and (purpose != "verify" or kind in self._kinds):
             self._expected.learn(purpose, kind, outcome.values, outcome.wall_s)
         if purpose == "verify":
             self._kinds.discard(kind)
-        else:
+        elif purpose == "facts":
             self._to_count.discard(case)
-        if is_timed:
+        elif purpose == "time":
             self._again = max(0, self._again - 1)
             if case in self._timed:
                 self._timed[case] += 1

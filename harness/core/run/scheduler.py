@@ -109,7 +109,7 @@ class Watcher(Protocol):
     def starting(self, phase: str, number: int) -> None:
         return
 
-    def trial(self, case: Case, outcome: TrialOutcome) -> None:
+    def trial(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
         return
 
     def finished(self, case: Case, status: str) -> None:
@@ -309,10 +309,10 @@ class Scheduler:
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1
-        outcome = self._trial("time", case, self._rounds[case])
-        if not outcome.ok:
+        row = self._trial("time", case, self._rounds[case])
+        if row["status"] != "ok":
             return
-        trial = trial_of_row(outcome.entries)
+        trial = trial_of_row(row)
         self._trials[case].append(trial)
         self._disturbance.update_best_probe(case, [trial])
         self._finish_if_enough(case)
@@ -333,23 +333,23 @@ class Scheduler:
                     return
                 self._time(case)
 
-    def _trial(self, purpose: str, case: Case, round_number: int = 0) -> TrialOutcome:
-        outcome = self._executor.run(purpose, case)
-        self._record(purpose, case, outcome, round_number)
-        return outcome
+    def _trial(self, purpose: str, case: Case, round_number: int = 0) -> dict[str, Any]:
+        return self._record(purpose, case, self._executor.run(purpose, case), round_number)
 
-    def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> None:
-        """Write the row. A failed trial finishes its case with the trial's status. Round 0 stands for none."""
+    def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> dict[str, Any]:
+        """Write the row and return it. A failed trial finishes its case with its status. Round 0 stands for none."""
         layer, entries = self._layers[case.impl], outcome.entries
         if not outcome.ok and layer.own_axes is not None:
             # Without facts, nothing else tells which options of a case are sizes.
             entries = {"own_axes": layer.own_axes, **entries}
-        self._sink.write(row_of(case, layer.family, purpose, entries, round_number))
-        self._watcher.trial(case, outcome)
+        row = row_of(case, layer.family, purpose, entries, round_number)
+        self._sink.write(row)
+        self._watcher.trial(purpose, case, outcome)
         if not outcome.ok:
             del self._trials[case]
             if case in self._open:
                 self._finish(case, outcome.status)
+        return row
 
     def _finish(self, case: Case, status: str) -> None:
         self._open.discard(case)

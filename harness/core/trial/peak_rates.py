@@ -183,7 +183,7 @@ def take_bandwidth(
     `with_sustained` adds `sustained_bytes_per_s` of the fastest operation on a CUDA device.
     """
     on_gpu = case.device != "cpu"
-    cache = _cache_bytes(case.device)
+    cache = GPU_KINDS[case.device].cache_size() if on_gpu else last_cache_bytes()
     wanted = min(wanted_buffer_bytes(cache, on_gpu), most_bytes or sys.maxsize)
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
@@ -249,10 +249,6 @@ def last_cache_bytes(root: Path = Path("/")) -> int | None:
             caches[int(texts["level"]), texts["shared_cpu_list"]] = int(texts["size"][:-1]) * 1024
     last = max((level for level, _ in caches), default=None)
     return sum(size for (level, _), size in caches.items() if level == last) or None
-
-
-def _cache_bytes(kind: str) -> int | None:
-    return last_cache_bytes() if kind == "cpu" else GPU_KINDS[kind].cache_size()
 
 
 def _memory(case: Case, memory_limit: int | None) -> int:

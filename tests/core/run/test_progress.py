@@ -38,9 +38,9 @@ def shown(terminal: bool, monkeypatch: pytest.MonkeyPatch, width: int = 100) -> 
         of_sweep.starting("verify", 3)
         of_sweep.starting("facts", 3)
         for case in CASES:
-            of_sweep.trial(case, COUNTED)
+            of_sweep.trial("facts", case, COUNTED)
         of_sweep.starting("round", 1)
-        of_sweep.trial(CASES[0], TIMED)
+        of_sweep.trial("time", CASES[0], TIMED)
         of_sweep.finished(CASES[1], "oom")
         of_sweep.finished(CASES[0], "ok")
     return file.getvalue()
@@ -69,7 +69,7 @@ def test_before_the_first_round_it_says_how_many_cases_were_looked_at(
         for phase in ("verify", "facts"):
             of_sweep.starting(phase, len(CASES))
             for case in CASES[:2]:
-                of_sweep.trial(case, TrialOutcome("ok"))
+                of_sweep.trial(phase, case, TrialOutcome("ok"))
     for line in (
         "[1/4 verify]  1/3 cases",
         "[1/4 verify]  2/3 cases",
@@ -91,7 +91,7 @@ def test_measured_trials_set_the_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     with of_sweep:
         of_sweep.starting("round", 1)
         for case in CASES:
-            of_sweep.trial(case, TIMED)
+            of_sweep.trial("time", case, TIMED)
     # Three cases have three of four trials left, of ten seconds each; the report takes five.
     assert "3/12 trials" in file.getvalue()
     assert "95 s left" in file.getvalue()
@@ -102,7 +102,7 @@ def test_repeats_in_quiet_moments_and_the_wait_for_them_count_as_time_left(monke
     with of_sweep:
         of_sweep.starting("round", 1)
         for case in CASES:
-            of_sweep.trial(case, TIMED)
+            of_sweep.trial("time", case, TIMED)
             of_sweep.finished(case, "ok")
         of_sweep.starting("again", 2)
     # Two repeats of ten seconds, a second of patience, and five for the report.
@@ -114,5 +114,5 @@ def test_without_timing_no_trials_are_expected(monkeypatch: pytest.MonkeyPatch) 
     with of_sweep:
         of_sweep.starting("facts", 3)
         for case in CASES:
-            of_sweep.trial(case, COUNTED)
+            of_sweep.trial("facts", case, COUNTED)
     assert file.getvalue().splitlines()[-1].endswith("[2/4 count]  3/3 cases  0 %  5 s left")

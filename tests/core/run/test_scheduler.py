@@ -69,7 +69,7 @@ class Log:
     def starting(self, phase: str, number: int) -> None:
         self.phases.append((phase, number))
 
-    def trial(self, case: Case, outcome: TrialOutcome) -> None:
+    def trial(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
         pass
 
     def finished(self, case: Case, status: str) -> None:

@@ -159,7 +159,7 @@ class Sampling:
             return is_steady or elapsed_s >= LONGEST_WARMUP_S
 
         walls, into.warmup_s = warm_up(lambda: hosts.append(self._enqueuing_s()), self.device.sync, is_warm, clock)
-        into.first_call_s, into.warmup_calls = walls[0], len(walls)
+        into.warmup_calls = len(walls)
         return median(hosts[1:])
 
     def rehearse(self) -> float:

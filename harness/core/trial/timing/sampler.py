@@ -49,7 +49,6 @@ class Samples:
 
     samples_s: list[float] = field(default_factory=list)
     calls_per_sample: int = 1
-    first_call_s: float = 0.0
     warmup_calls: int = 0
     warmup_s: float = 0.0
     sampling_s: float = 0.0
@@ -82,7 +81,7 @@ def take_samples(
     try:
         is_warm = steady_or_after(budget_s)
         times, result.warmup_s = ([], 0.0) if is_warm([], called_s) else warm_up(call, sync, is_warm, clock)
-        result.first_call_s, result.warmup_calls = (times or [called_s])[0], len(times)
+        result.warmup_calls = len(times)
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
         per_call = max(median(times[-STEADY_CALLS:] or [called_s]) - result.clock_s, LEAST_CALL_S)
         least_sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * result.clock_s)
@@ -94,17 +93,16 @@ def take_samples(
             if end - start >= LONG_SAMPLE_S:
                 between()
             renew()
-            start = clock()
-            between_s += start - end
+            last_end, start = end, clock()
             for _ in range(calls):
                 call()
             sync()
             end = clock()
+            between_s += start - last_end
             result.samples_s.append((end - start) / calls)
             if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
                 # The first call took the whole warm-up. It compiled, for example, and took longer than later calls.
                 again = take_samples(call, sync, budget_s, clock, count, renew, singly, between)
-                again.first_call_s = result.first_call_s
                 again.warmup_calls += result.warmup_calls + calls
                 again.warmup_s += result.warmup_s + end - start
                 return again

@@ -112,12 +112,12 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
         samples, extras = _on_cpu(layer, trial_s, first_call_s)
     else:
         samples, extras = _on_gpu(case, layer, trial_s)
-    samples.first_call_s = first_call_s
     prepare_s = layer.work.prepare_s
     _check_not_compiled_since(made)
     checked = {} if others is None else layer.finish(others, samples.calls_per_sample, made)
     return {
         **{name: rounded(value) for name, value in asdict(samples).items() if name != "during"},
+        "first_call_s": rounded(first_call_s),
         **samples.during,
         **extras,
         **checked,
