@@ -255,8 +255,7 @@ def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | Non
     return clock_advice(
         f"The GPU's clock rate {free}: it changes up to {highest} MHz with power and temperature.{seen} To compare "
         "runs within a few per cent, lock it near its base rate, which makes compute-bound layers up to "
-        f"{100 * (highest / base - 1):.0f} % slower: 'sudo nvidia-smi -lgc {base}'. "
-        "To undo it: 'sudo nvidia-smi -rgc'.",
+        f"{100 * (highest / base - 1):.0f} % slower: 'sudo nvidia-smi -lgc {base}'. To undo: 'sudo nvidia-smi -rgc'.",
         state,
     )
 

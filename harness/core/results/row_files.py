@@ -29,8 +29,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 
-from .row import MOST_ROUND, REOPEN, InvalidRow, Row, read_row
-from .row import StoredRow as StoredRow
+from .row import MOST_ROUND, REOPEN, InvalidRow, Row, StoredRow, read_row
 
 SCHEMA = 2
 _NUMBERED = re.compile(r"(\d{4,})-")

@@ -27,8 +27,8 @@ from harness.core.stats.estimate import (
 )
 
 from .columns import COLUMNS, CaseResult, Column, evident_line, with_own_axes
-from .row import FACTS, KINDS, RECORD, Row
-from .row_files import NAMED, RunAccumulator, StoredRow, read_run
+from .row import FACTS, KINDS, RECORD, Row, StoredRow
+from .row_files import NAMED, RunAccumulator, read_run
 
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)

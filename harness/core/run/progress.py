@@ -108,7 +108,8 @@ class Screen(LiveOnTerminal):
         """A trial has ended. The outcome of a verification counts once for all cases of its kind."""
         self._looked_at += 1
         kind = case.small() if purpose == "verify" else case
-        self._trials, self._trials_s = self._trials + 1, self._trials_s + (outcome.wall_s or 0.0)
+        self._trials += 1
+        self._trials_s += outcome.wall_s or 0.0
         if outcome.wall_s is not None and (purpose != "verify" or kind in self._kinds):
             self._expected.learn(purpose, kind, outcome.values, outcome.wall_s)
         if purpose == "verify":

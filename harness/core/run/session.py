@@ -215,8 +215,8 @@ class Session:
 
     def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
         """The status and reason of each refused case, judged by its numbers first and then by its layer."""
-        by_numbers = {case: self.indivisible_size(case) for case in cases}
-        refused = {case: ("unsupported", reason) for case, reason in by_numbers.items() if reason}
+        by_numbers = [(case, self.indivisible_size(case)) for case in cases]
+        refused = {case: ("unsupported", reason) for case, reason in by_numbers if reason}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 
     def plan(self, cases: Sequence[Case], finished: Mapping[Case, str]) -> Plan:
@@ -309,7 +309,7 @@ class Session:
         past: ResumeState | None = None,
         grow: str | None = None,
         order: int = 0,
-        first: Sequence[row_files.StoredRow] = (),
+        first: Sequence[Mapping[str, Any]] = (),
         expected: ExpectedTime | None = None,
     ) -> Scheduler:
         """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""

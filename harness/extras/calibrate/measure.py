@@ -27,8 +27,7 @@ from harness.core.config.machine import cpu_model, gpu_state_of
 from harness.core.layers.layer_lookup import Layer
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import DTYPES, Case
-from harness.core.results.row import trial_of_row
-from harness.core.results.row_files import StoredRow
+from harness.core.results.row import StoredRow, trial_of_row
 from harness.core.run.executor import Executor
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.scheduler import Watcher

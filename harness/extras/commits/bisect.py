@@ -31,7 +31,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.results import run_directory
 from harness.core.results.columns import FACT_NAMES
-from harness.core.results.row_files import StoredRow
+from harness.core.results.row import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import OF_DRIVER
 from harness.core.run.session import COMPILE_CACHE

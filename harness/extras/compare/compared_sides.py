@@ -27,7 +27,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.file_validation import OpenModel, checked
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.results import run_directory, summarise
-from harness.core.results.row_files import StoredRow
+from harness.core.results.row import StoredRow
 from harness.core.run.fork_client import OF_DRIVER, Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.output_directory import code_digests

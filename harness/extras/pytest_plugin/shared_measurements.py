@@ -27,7 +27,7 @@ from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.sweep_axes import AXES, DEFAULTS, Case
 from harness.core.results.columns import CaseResult
-from harness.core.results.row_files import StoredRow
+from harness.core.results.row import StoredRow
 from harness.core.results.summarise import summarise
 from harness.core.run.executor import Executor
 from harness.core.run.scheduler import Watcher
