@@ -106,6 +106,15 @@ def test_a_case_that_stays_unsure_gets_all_its_rounds_and_no_more() -> None:
     assert Counter(runner.order("time")) == dict.fromkeys(CASES, PRECISION.max_rounds)
 
 
+def test_a_trial_on_a_gpu_counts_with_the_median_of_its_samples_as_in_the_summary() -> None:
+    def with_a_fast_moment(case: Case, number: int) -> dict[str, Any]:
+        return {"samples_s": [0.2 + 0.1 * number, 1.0, 1.01], "probe_s": 1.0}
+
+    on_gpu = [replace(case, device="cuda") for case in CASES]
+    sweep(runner := Pretender(with_a_fast_moment), on_gpu)
+    assert Counter(runner.order("time")) == dict.fromkeys(on_gpu, CONFIRMED)
+
+
 def test_each_round_visits_every_open_case_once_in_an_order_of_its_own() -> None:
     sweep(runner := Pretender(jumpy))
     order = runner.order("time")
