@@ -68,8 +68,9 @@ _ROUNDING = 1e-5
 
 def check_agreement(values: Any) -> None:
     """Raise InvalidRow if numbers of a row, a line or the facts in a baseline contradict each other."""
-    for name, limit in _AT_MOST.items():
-        value, most = values.get(name), values.get(limit)
+    for name in sorted(_AT_MOST.keys() & values.keys()):
+        value, limit = values[name], _AT_MOST[name]
+        most = values.get(limit)
         if AT_LEAST_0(value) and AT_LEAST_0(most) and value > (1 + _ROUNDING) * most:
             raise InvalidRow(f"its {name} is more than its {limit}")
 
@@ -131,9 +132,9 @@ def record_of_row(row: Any) -> "array[float]":
         fits = fits and LIST(samples) and POSITIVE(calls) and probe_s != 0
     except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
         fits = False
-    if not fits or inf in numbers or any(number < 0 for number in numbers):
+    if not fits or inf in numbers or any(map((0.0).__gt__, numbers)):
         raise InvalidRow(_NOT_NUMBERS)
-    unsampled_s, slack_s = sampling_s - calls * times_s.sum(), _ROUNDING * sampling_s
+    unsampled_s, slack_s = sampling_s - calls * sum(samples), _ROUNDING * sampling_s
     on_cpu = device == "cpu" and "queue_held" not in row
     if on_cpu and (unsampled_s < -slack_s or abs(unsampled_s - between_s) > slack_s):
         raise InvalidRow("its samples do not add up to its sampling_s")
