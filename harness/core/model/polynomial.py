@@ -4,13 +4,12 @@ The letters are the sequence length n, the width d, the number of heads h and th
 own axes. Claims, cost models and Table 1 are made of these terms.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from math import comb
+from math import comb, log
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -75,7 +74,7 @@ class Term:
 
     def exponent(self, axis: str, n: float) -> float:
         """Return the term's exponent along an axis at n, where log n itself has the exponent 1 / ln n."""
-        of_log = self.log / math.log(max(n, 2)) if axis == "n" else 0.0
+        of_log = self.log / log(max(n, 2)) if axis == "n" else 0.0
         return self.power(axis) + of_log
 
     def growth(self, axis: str = "n") -> tuple[int, int]:

@@ -57,9 +57,8 @@ _INCOMPLETE = "a row without what every row must hold"
 # Entries that are at most as large as others of the same row, line or baseline.
 _AT_MOST = {
     **{"flops": "flops_full", "depth_declared": "depth", "read_bytes": "min_bytes"},
-    **{"first_call_bytes": "peak_bytes", "peak_traced_bytes": "peak_bytes"},
-    **{"output_error": "output_error_max", "gradient_error": "gradient_error_max"},
-    **{"steal_ticks": "machine_ticks", "sampling_s": "wall_s"},
+    **{"first_call_bytes": "peak_bytes", "peak_traced_bytes": "peak_bytes", "steal_ticks": "machine_ticks"},
+    **{"output_error": "output_error_max", "gradient_error": "gradient_error_max", "sampling_s": "wall_s"},
     **{"time_in_law_lo_s": "time_in_law_s", "time_in_law_s": "time_in_law_hi_s"},
 }
 # Times are rounded to six digits.
@@ -69,10 +68,9 @@ _ROUNDING = 1e-5
 def check_agreement(values: Any) -> None:
     """Raise InvalidRow if numbers of a row, a line or the facts in a baseline contradict each other."""
     for name in sorted(_AT_MOST.keys() & values.keys()):
-        value, limit = values[name], _AT_MOST[name]
-        most = values.get(limit)
+        value, most = values[name], values.get(_AT_MOST[name])
         if AT_LEAST_0(value) and AT_LEAST_0(most) and value > (1 + _ROUNDING) * most:
-            raise InvalidRow(f"its {name} is more than its {limit}")
+            raise InvalidRow(f"its {name} is more than its {_AT_MOST[name]}")
 
 
 def check_facts(values: Any) -> None:
@@ -121,10 +119,10 @@ def record_of_row(row: Any) -> "array[float]":
     get, case = row.get, row.get("case")
     device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
     samples, wall_s, calls = get("samples_s"), get("wall_s"), get("calls_per_sample", 1)
-    entries = (wall_s, get("probe_s", -1), calls, get("sampling_s"), get("between_s"), *map(get, _RECORDED))
+    entries = (get("probe_s", -1), get("sampling_s"), get("between_s"), *map(get, _RECORDED))
     try:
         times_s = np.frombuffer(array("d", samples))
-        _, probe_s, _, sampling_s, between_s, *recorded = numbers = array(
+        probe_s, sampling_s, between_s, *recorded = numbers = array(
             "d", [nan if value is None else value for value in entries]
         )
         ordered = np.sort(times_s)  # NaN is sorted last

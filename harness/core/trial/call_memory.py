@@ -71,7 +71,7 @@ def leave_out_workspaces(version: str) -> None:
     It would be the peak of every small case. Call this before the first product. Since torch 2.8 the workspace is made
     once, before the call whose peak is taken.
     """
-    if tuple(int(part) for part in version.split(".")[:2]) < (2, 8):
+    if tuple(map(int, version.split(".")[:2])) < (2, 8):
         os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
 
 
