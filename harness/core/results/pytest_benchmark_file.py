@@ -10,7 +10,7 @@ from harness.core.config.machine import part
 from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_io import read_bytes
 from harness.core.model.file_validation import Damaged, OpenModel, checked, known_machine
-from harness.core.model.formatting import counted
+from harness.core.model.formatting import counted, printable
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES
 
@@ -90,7 +90,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
             _check_values(record)
         except (Damaged, InvalidRow, UsageError) as damage:
-            damaged.append(f"{benchmark}: {damage}")
+            damaged.append(printable(f"{benchmark}: {damage}"))
             continue
         from_rounds += is_from_rounds
         records.append(record)

@@ -28,7 +28,7 @@ from impls.registry import IMPLS
 
 from .fitted_laws import FittedLaw, Laws, laws_by_series
 from .laws import Floats
-from .series import PROBE_NOISE, unlikeness
+from .series import unlikeness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def unlike_conditions(groups: Iterable[Sequence[CaseResult]]) -> list[str]:
     most = max((error for error, _ in unlike if error < math.inf), default=0.0)
     how = {
         "on another host": {line.impl for error, line in unlike if error == math.inf},
-        f"while the machine was up to {formatting.share(math.expm1(most + PROBE_NOISE))} slower": {
+        f"while the machine was up to {formatting.share(math.expm1(most))} slower": {
             line.impl for error, line in unlike if 0 < error < math.inf
         },
         "while the machine was slow in most trials": {

@@ -161,7 +161,8 @@ def unlikeness(line: CaseResult, other: CaseResult) -> float:
     same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
     if not (same_probe and line.probe_s and other.probe_s):
         return 0.0
-    return max(0.0, abs(math.log(line.probe_s / other.probe_s)) - PROBE_NOISE)
+    slower = abs(math.log(line.probe_s / other.probe_s))
+    return slower if slower > PROBE_NOISE else 0.0
 
 
 def point_of(line: CaseResult, metric: str) -> Point | None:

@@ -40,7 +40,8 @@ function ratio({ impl, points }, base) {
 function unlikeness(one, other) {
   const hosts = [one, other].map((point) => point.host?.split(",") ?? []);
   if (hosts.every((names) => names.length) && !hosts[0].some((name) => hosts[1].includes(name))) return Infinity;
-  return one.probe_s && other.probe_s ? Math.max(0, Math.abs(Math.log(one.probe_s / other.probe_s)) - data.noise) : 0;
+  const slower = one.probe_s && other.probe_s ? Math.abs(Math.log(one.probe_s / other.probe_s)) : 0;
+  return slower > data.noise ? slower : 0;
 }
 
 function ratioFrame(least, most) {
