@@ -61,7 +61,7 @@ def test_numbers_stay_numbers_to_the_last_digit() -> None:
 
 
 def hostile_lines() -> list[CaseResult]:
-    evil = {"impl": "=HYPERLINK(1)", "family": "@family", "backend": "+backend", "claims": "-claims"}
+    evil = {"impl": "=HYPERLINK(1)", "family": "@family", "backend": "+backend", "claims": '{"work": "=1"}'}
     return [
         replace(line, **evil, facts_unknown="=why", backend_fallback="\tfallback")
         if line.impl == "attention.naive"

@@ -293,7 +293,8 @@ def test_a_plain_screen_says_now_and_then_how_far_each_open_pair_is(timed: Timed
 
 def test_a_terminal_shows_a_table_of_the_open_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("harness.core.run.progress.monotonic", lambda: now[0])
+    for clock in ("time.monotonic", "harness.core.run.progress.monotonic"):
+        monkeypatch.setattr(clock, lambda: now[0])
     console = Console(file=io.StringIO(), width=100, height=7, force_terminal=True, legacy_windows=False)
     evidence = {at: Evidence(24, 1.0, 1.0, 1.0, 1.021, 0.989, 1.054) for at in (0, 2, 3, 5, 6)}
     with ComparisonScreen([f"layer n={n}" for n in range(8)], Rules(), 600, console) as screen:

@@ -144,7 +144,7 @@ def test_a_control_that_differs_disarms_everything(control: float) -> None:
     measured = Script([0.0, 0.3], control=control).measure()
     assert [one.held for one in controls_of(measured, RULES)] == [False]
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [Verdict.UNDECIDED, Verdict.UNDECIDED]
+    assert [one.verdict for one in found] == [Verdict.UNMEASURED, Verdict.UNMEASURED]
     assert "control failed: it measured as slower" in found[1].reason
 
 
@@ -165,7 +165,7 @@ def test_a_control_that_differs_only_the_second_time_disarms_too_and_says_by_how
     (control,) = controls_of(measured, RULES)
     assert not control.held
     assert control.evidence.ratio == pytest.approx(1.221, abs=0.001)
-    assert verdicts(measured) == [Verdict.UNDECIDED, Verdict.UNDECIDED]
+    assert verdicts(measured) == [Verdict.UNMEASURED, Verdict.UNMEASURED]
 
 
 def breaking(script: Script, *broken: tuple[int, bool], after: int = 0) -> TakeBlock:
@@ -193,7 +193,7 @@ def test_where_no_control_could_be_measured_nothing_is_concluded() -> None:
     measured = measure_blocks(2, (0,), breaking(script, (0, True)), RULES, 0, script)
     assert [(one.held, one.failure) for one in controls_of(measured, RULES)] == [(False, "head: killed: by SIGKILL")]
     found = verdicts_of(measured, RULES)
-    assert [one.verdict for one in found] == [Verdict.UNDECIDED, Verdict.UNDECIDED]
+    assert [one.verdict for one in found] == [Verdict.UNMEASURED, Verdict.UNMEASURED]
     assert "control could not be measured" in found[0].reason
 
 
