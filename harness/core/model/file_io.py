@@ -97,11 +97,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Text of a UTF-8 file, with the limits of `read_bytes`.
+    """Text of a UTF-8 file without its byte-order mark, with the limits of `read_bytes`.
 
     Raises UnicodeDecodeError (a ValueError) if the content is not UTF-8, and OSError like `read_bytes`.
     """
-    return read_bytes(path, most).decode("utf-8")
+    return read_bytes(path, most).decode("utf-8-sig")
 
 
 def read_json(path: Path) -> Any:

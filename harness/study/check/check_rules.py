@@ -108,12 +108,12 @@ _NO_ERROR = {"float64": 2.0**-55, "float32": 2.0**-26, "float16": 2.0**-13, "bfl
 
 
 def judge_error(dtype: str, was: float | None, now: float | None, factor: float) -> Finding | None:
-    """Judge the error of an output or a gradient: it must not grow by more than the factor; None if it was not known.
+    """Judge the error of an output or a gradient: it must not grow by more than the factor; None if it is unknown.
 
-    It is undecided if the error is not known any more, since a reference may need more memory than a machine has.
+    It is undecided if the error is known on one side, since a reference may need more memory than a machine has.
     """
     if was is None:
-        return None
+        return None if now is None else _judge_unknown(was, now, "")
     if now is None:
         return Verdict.UNDECIDED, "it was known, and is not any more"
     was, now = max(was, _NO_ERROR[dtype]), max(now, _NO_ERROR[dtype])

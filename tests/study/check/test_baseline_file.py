@@ -35,6 +35,11 @@ def text(kept: Baseline) -> str:
     return baseline_text(kept)
 
 
+def test_an_editor_may_have_written_a_byte_order_mark(tmp_path: Path, kept: Baseline, text: str) -> None:
+    (tmp_path / "baseline.json").write_text(f"\ufeff{text}", encoding="utf-8")
+    assert read_baseline(tmp_path / "baseline.json") == replace(kept, times_s={})
+
+
 def test_a_time_faster_than_the_machine_is_in_no_baseline(kept: Baseline) -> None:
     speeds = {"peak_flops_per_s": {"float32": 1.0}, "bandwidth": {"bandwidth_bytes_per_s": 1e12}}
     slow = {"calibration": {"noise_floor": 0.1, "device": "cpu", "threads": usual()[0].threads, **speeds}}

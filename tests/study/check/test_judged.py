@@ -153,8 +153,11 @@ def test_an_error_may_grow_by_a_factor(was: float, now: float | None, factor: fl
     assert found[0].outcome == verdict
 
 
-def test_an_error_that_the_baseline_does_not_know_is_not_judged() -> None:
-    assert judge_error("float32", None, 1.0, 4) is None
+def test_an_error_that_the_baseline_alone_does_not_know_is_undecided() -> None:
+    assert judge_error("float32", None, None, 4) is None
+    finding = judge_error("float32", None, 1.0, 4)
+    assert finding is not None
+    assert finding[0].outcome == "undecided"
 
 
 @pytest.mark.parametrize(
