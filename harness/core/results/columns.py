@@ -393,7 +393,7 @@ def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> lis
     for record in records:
         line = _line_of(record, bounded)
         if lines.setdefault(line.case, line) is not line:
-            raise UsageError(f"several rows are of {line.case}: choose by the table's other columns first")
+            raise UsageError(f"several rows are of {line.case}: keep one of them, chosen by the other columns")
     return with_own_axes(lines.values())
 
 
