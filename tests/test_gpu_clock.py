@@ -77,5 +77,10 @@ def test_containers_batch_jobs_and_virtual_machines_are_recognised(
 
 def test_without_a_gpu_nothing_is_said() -> None:
     assert lock_advice({}) is None
-    assert lock_advice({"sm_clock_max_mhz": None}) is None
+
+
+def test_without_nvml_the_highest_rate_is_unknown() -> None:
+    advice = lock_advice({"sm_clock_max_mhz": None})
+    assert advice is not None
+    assert advice.startswith("The GPU's clock rate is not locked: 'sudo nvidia-smi -lgc MHZ' locks it.")
     assert not is_locked({}, [1485])

@@ -123,7 +123,7 @@ def test_by_the_kernels_of_a_gpu_a_layer_does_the_work_that_it_claims(name: str)
             continue
         torch.set_grad_enabled(True)
         with AnotherDevice():
-            seen = trace_call(build(case, seed=0))
+            seen = trace_call(build(case, seed=0), is_compared=False)  # no values there to compare
         assert seen.flops.work is not None, (case, seen.flops.unknown)
         assert seen.flops.work.full == 2 * claim(n=N, d=case.d_model, h=case.num_heads), case
         assert seen.facts["backend_fallback"] is None, case

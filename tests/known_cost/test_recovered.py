@@ -30,7 +30,7 @@ def known(layer: str, **axes: object) -> Case:
 def taken(runner: Executor, purpose: str, case: Case) -> dict:
     outcome = runner.run(purpose, case)
     assert outcome.status == "ok", outcome.reason
-    return dict(outcome.values)
+    return {**outcome.values, "wall_s": outcome.wall_s}
 
 
 def least(runner: Executor, case: Case, at_most_s: float) -> float:

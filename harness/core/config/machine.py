@@ -242,13 +242,15 @@ def clock_advice(how: str, state: GpuState) -> str:
 
 
 def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | None:
-    """How to lock the clock rate and what that costs; None if it is locked, or its highest rate is unknown.
+    """How to lock the clock rate and what that costs; None if it is locked, or without a state.
 
     The arguments are as for `is_locked` and `clock_advice`.
     """
-    highest = state.get("sm_clock_max_mhz")
-    if not highest or is_locked(state, rates_mhz):
+    if not state or is_locked(state, rates_mhz):
         return None
+    highest = state.get("sm_clock_max_mhz")
+    if not highest:  # without NVML
+        return clock_advice("The GPU's clock rate is not locked: 'sudo nvidia-smi -lgc MHZ' locks it.", state)
     base = _base_mhz(state, highest)
     seen = f" It was {min(rates_mhz):.0f} to {max(rates_mhz):.0f} MHz in the trials." if rates_mhz else ""
     free = "is not locked" if rates_mhz else "is not locked, unless you have done so"

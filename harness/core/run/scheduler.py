@@ -234,14 +234,14 @@ class Scheduler:
                 self._finish_if_enough(case)
 
     def _prepare(self, cases: Collection[Case]) -> None:
+        still_open = self._open.intersection
         self._apply_past(cases)
-        for case in sorted(self._open.intersection(cases)):
-            reason = indivisible_size(case, self._layers[case.impl].has_heads)
-            if reason:
+        for case in sorted(still_open(cases)):
+            if reason := indivisible_size(case, self._layers[case.impl].has_heads):
                 self._record("plan", case, TrialOutcome("unsupported", reason))
-        self._verify(self._open.intersection(cases))
-        self._compile(self._open.intersection(cases))
-        self._once("facts", self._open.intersection(cases) - self._past.facts)
+        self._verify(still_open(cases))
+        self._compile(still_open(cases))
+        self._once("facts", still_open(cases) - self._past.facts)
 
     def _once(self, purpose: str, cases: set[Case]) -> None:
         if cases:

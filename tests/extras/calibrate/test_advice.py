@@ -74,7 +74,7 @@ def test_the_weightiest_comes_first_and_decides(spoilt) -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1"]),
+        ({"persistence_mode": 0}, ["sudo nvidia-smi -pm 1", "sudo nvidia-smi -lgc MHZ"]),
         ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1500, "persistence_mode": 1}, ["-lgc 1500"]),
         ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": None}, ["-lgc 1485"]),
         ({"sm_clock_max_mhz": 1980, "application_sm_clock_mhz": 1980}, ["-lgc 1485"]),
