@@ -63,8 +63,8 @@ def uncompiled_calls() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-def _make_tensor(kind: type[Tensor], *arguments: Any, **options: Any) -> Any:
-    return torch._C.TensorBase.__new__(Tensor, *arguments, **options).as_subclass(kind)
+def _make_tensor(*arguments: Any, **options: Any) -> Any:  # torch's compiler, if loaded now, compares signatures
+    return torch._C.TensorBase.__new__(Tensor, *arguments[1:], **options).as_subclass(arguments[0])
 
 
 class EagerMode(TorchDispatchMode):
