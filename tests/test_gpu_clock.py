@@ -82,5 +82,5 @@ def test_without_a_gpu_nothing_is_said() -> None:
 def test_without_nvml_the_highest_rate_is_unknown() -> None:
     advice = lock_advice({"sm_clock_max_mhz": None})
     assert advice is not None
-    assert advice.startswith("The GPU's clock rate is not locked: 'sudo nvidia-smi -lgc MHZ' locks it.")
+    assert advice.startswith("The GPU's clock rate is not locked, unless you did so: 'sudo nvidia-smi -lgc MHZ'.")
     assert not is_locked({}, [1485])

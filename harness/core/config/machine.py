@@ -250,7 +250,7 @@ def lock_advice(state: GpuState, rates_mhz: Collection[float] = ()) -> str | Non
         return None
     highest = state.get("sm_clock_max_mhz")
     if not highest:  # without NVML
-        return clock_advice("The GPU's clock rate is not locked: 'sudo nvidia-smi -lgc MHZ' locks it.", state)
+        return clock_advice("The GPU's clock rate is not locked, unless you did so: 'sudo nvidia-smi -lgc MHZ'.", state)
     base = _base_mhz(state, highest)
     seen = f" It was {min(rates_mhz):.0f} to {max(rates_mhz):.0f} MHz in the trials." if rates_mhz else ""
     free = "is not locked" if rates_mhz else "is not locked, unless you have done so"
