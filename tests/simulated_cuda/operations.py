@@ -75,8 +75,10 @@ class Allocator:
         self._blocks: dict[int, tuple[StorageWeakRef, int]] = {}
         self._look_at = 256
         self._workspaces: set[tuple[bool, int]] = set()
-        # Of each storage that a kernel has touched, its block; and the blocks of each size, of which some are free.
-        self._names: dict[int, tuple[StorageWeakRef, int, int]] = {}
+        # Of each size, the storages that have the first block, the second, …: gone storages leave theirs free.
+        self._places: dict[int, list[StorageWeakRef]] = {}
+        # Of each storage that a kernel has touched, its place among those of its size.
+        self._place_of: dict[int, int] = {}
 
     def add(self, tensor: Tensor) -> None:
         """A tensor was made. Its peak is followed while it is `watched`; else only the amount in the end matters."""
@@ -84,7 +86,8 @@ class Allocator:
         key: int = storage._cdata
         if key in self._blocks:
             return
-        if self.watched or len(self._blocks) >= self._look_at:
+        may_be_peak = self.watched and self.current + storage.nbytes() > self.peak
+        if may_be_peak or len(self._blocks) >= self._look_at:
             self.free()
             self._look_at = 2 * len(self._blocks) + 256
         self._blocks[key] = StorageWeakRef(storage), storage.nbytes()
@@ -107,17 +110,25 @@ class Allocator:
         The CPU's addresses would not do. Which of them are used again differs between processes.
         """
         storage = tensor.untyped_storage()
-        key, nbytes = storage._cdata, storage.nbytes()
-        if key not in self._names or self._names[key][0].expired():
-            self._names = {one: named for one, named in self._names.items() if not named[0].expired()}
-            taken = {place for _, size, place in self._names.values() if size == nbytes}
-            free = next(place for place in range(len(taken) + 1) if place not in taken)
-            self._names[key] = StorageWeakRef(storage), nbytes, free
-        return f"{nbytes} {self._names[key][2]}"
+        nbytes = storage.nbytes()
+        place = self._place_of.get(storage._cdata)
+        if place is None:
+            place = self._new_place(storage, nbytes)
+        return f"{nbytes} {place}"
+
+    def _new_place(self, storage: torch.UntypedStorage, nbytes: int) -> int:
+        """The first place of this size that nobody has. A weak reference keeps its storage's address from new ones."""
+        places = self._places.setdefault(nbytes, [])
+        place = next((place for place, held in enumerate(places) if _is_gone(held)), len(places))
+        if place < len(places):
+            del self._place_of[places[place].cdata]
+        places[place : place + 1] = [StorageWeakRef(storage)]
+        self._place_of[storage._cdata] = place
+        return place
 
     def free(self) -> None:
         """Take the blocks back whose tensors are gone."""
-        for key in [key for key, (held, _) in self._blocks.items() if held.expired()]:
+        for key in [key for key, (held, _) in self._blocks.items() if _is_gone(held)]:
             self.current -= self._blocks.pop(key)[1]
 
     def _check(self) -> None:
@@ -129,6 +140,10 @@ class Allocator:
         """Begin to watch the peak."""
         self.free()
         self.watched, self.peak = True, self.current
+
+
+def _is_gone(storage: StorageWeakRef) -> bool:
+    return torch.UntypedStorage._expired(storage.cdata)
 
 
 class Costs(TorchDispatchMode):

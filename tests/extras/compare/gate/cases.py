@@ -16,8 +16,8 @@ ON_GPU = DEVICE == "cuda" and not SIMULATED
 SIZES = ((2048, 2048), (4096, 1024), (1024, 4096)) if ON_GPU else ((64, 256), (128, 128), (256, 64))
 # Smaller, as each is called many times.
 SMALL = ((1024, 1024), (2048, 512), (512, 1024)) if ON_GPU else ((16, 64), (32, 32), (16, 128))
-if SIMULATED:
-    SIZES, SMALL = ((16, 32), (32, 16), (16, 16)), ((8, 16), (16, 8), (8, 8))
+if SIMULATED:  # the longer a call, the fewer of them in a turn: each takes long to simulate
+    SIZES, SMALL = ((16, 32), (32, 16), (16, 16)), ((32, 64), (64, 32), (32, 32))
 BATCH = 8 if ON_GPU else 1
 # In float32, products of a GPU take ten times as long.
 DTYPE = "bfloat16" if ON_GPU else "float32"
