@@ -41,6 +41,8 @@ _LOOK_EVERY_S = 0.02
 # More than there are CPUs: the processes of a part often wait for each other.
 _GROUPS = 3
 _APPENDED = (".jsonl", ".txt")
+# Trials of training would each import it: half a second.
+_PREPARED = f"{WITH_LAYERS}import torch.fx.experimental.symbolic_shapes\n"
 
 
 class RehearsalFailed(Exception):
@@ -80,7 +82,6 @@ class Machine:
             "PATH": str(self.folder / "bin"),
             "PYTHONPATH": sysconfig.get_paths()["purelib"],
             "TMPDIR": str(temporary),
-            "PYTHONPYCACHEPREFIX": str(self.folder.with_name("compiled")),
             ADDRESS: self.origin.address,
         }
         outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -88,7 +89,7 @@ class Machine:
 
 
 def _copy_project(into: Path) -> None:
-    """Copy the project's files, without git's own."""
+    """Copy the project's files, without git's own, and what Python has compiled of them."""
     listed = subprocess.run(
         ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -97,6 +98,8 @@ def _copy_project(into: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).exists():
             shutil.copy2(ROOT / name, file)
+    for compiled in ROOT.glob("[hit]*/**/__pycache__"):
+        shutil.copytree(compiled, into / compiled.relative_to(ROOT), dirs_exist_ok=True)
 
 
 def kill_while_it_measures(machine: Machine, part: Part) -> None:
@@ -136,12 +139,13 @@ def complete_lines(parts: Sequence[Part], runs: Path) -> dict[Path, str]:
 
 def rehearse(parts: Sequence[Part], folder: Path) -> Path:
     """Kill each part on one machine, and finish all of them on another. Return the folder of what is published."""
-    place, origin = folder / "machine", Origin(WITH_LAYERS)
+    place, origin = folder / "machine", Origin(_PREPARED)
     first = Machine.new(place, origin)
     # Python would find the harness in the current directory first.
     origin.start({**environment(rehearse=True, root=place), "PYTHONSAFEPATH": "1"})
     names = [part.name for part in parts]
-    for part in parts:
+    # The facts at last: once they are there, each command first asks torch whether the GPU is the same.
+    for part in reversed(parts):
         kill_while_it_measures(first, part)
         print(f"{part.name}: killed while it measured", flush=True)
     packing = first.start("0")
