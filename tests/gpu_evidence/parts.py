@@ -223,7 +223,7 @@ _SMALL = (
     *_ONE_ROUND,
 )
 # On a GPU, FlashAttention takes half precision alone.
-_ONE_LENGTH = ("scale=cpu", "device=cuda", "dtype=bfloat16", "points=null", "seq_len=16", "num_heads=1", "--no-plots")
+_ONE_LENGTH = ("scale=cpu", "device=cuda", "dtype=bfloat16", "points=null", "num_heads=1")
 # Parts whose layers are slow in the simulation, or too many, rehearse one layer.
 _LAYER = {
     **dict.fromkeys(("default", "widths", "ladder.attention", "peaks"), "attention.fused"),
@@ -231,7 +231,10 @@ _LAYER = {
     "ladder.others": "conv.conv1d",
     **dict.fromkeys(("flash2", "papers.flashattention2", "papers.flashattention3"), "sdpa.flash"),
     **dict.fromkeys(("table1", "papers.vaswani2017_table1"), "sdpa.naive"),
+    "papers.katharopoulos2020": "attention.linear.recurrent",
     "papers.lra2021": "encoder6.fused",
+    "papers.mamba2": "linear.ssd.chunked",
+    "papers.mamba2023_scan": "rnn.linear_scan",
     "papers.mingru2024": "rnn.mingru.parallel",
     "papers.xlstm2025_tfla": "attention.fused.flash",
 }
@@ -258,10 +261,9 @@ def rehearsed(part: Part) -> Part:
         words += _ONE_LENGTH
     if part.name in _LAYER:
         words.append(f"impl={_LAYER[part.name]}")
-    if part.name == "peaks":
+    if part.name != "default":  # which alone draws plots, and has more than one length
         words.append("seq_len=16")
-    if part.name.startswith(("ladder.", "widths")):
-        words.append("--no-plots")
+        words += ["--no-plots"] * ("sweep" in words)
     # Of several `key=value` with the same key, the last one stays.
     last = {word.partition("=")[0]: word for word in words}
     return replace(part, estimated_s=5, least_s=1, command=tuple(last.values()), accepts=(0,))

@@ -72,7 +72,7 @@ def test_the_ladder_goes_by_families_which_have_every_layer_of_the_preset() -> N
 def test_the_default_sweep_has_one_width_first_and_both_later() -> None:
     assert sweep_of(PARTS["default"]).axes["d_model"] == (1024,)
     assert sweep_of(PARTS["widths"]).axes["d_model"] == (1024, 2048)
-    assert sweep_of(rehearsed(PARTS["widths"])).axes["seq_len"] == (16, 32)
+    assert sweep_of(rehearsed(PARTS["default"])).axes["seq_len"] == (16, 32)
 
 
 @pytest.mark.parametrize(
