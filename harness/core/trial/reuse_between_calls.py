@@ -57,15 +57,13 @@ class Renewal:
         # The present factors of the tensors. The next renewal divides by them.
         self._applied = [torch.ones_like(row.narrow(dim, 0, tensor.shape[dim])) for tensor, dim, row in self._rows]
 
-    def look(self) -> bool:
-        """Whether the calls since the construction have changed the input. If not, drop the copies of the tensors."""
-        changed = any(
-            tensor._version != version or not torch.equal(tensor, first)
+    def look(self) -> None:
+        """Drop the copies of the tensors if the calls since the construction have not changed the input."""
+        if all(
+            tensor._version == version and torch.equal(tensor, first)
             for tensor, version, first in zip(self._tensors, self._versions, self._first, strict=True)
-        )
-        if not changed:
+        ):
             self._first.clear()
-        return changed
 
     @property
     def restores(self) -> bool:

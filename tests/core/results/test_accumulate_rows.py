@@ -92,6 +92,7 @@ def test_numbers_that_agree_count(whole: dict[str, Any]) -> None:
         (timed(calls_per_sample=0), "not numbers in their bounds"),
         (timed(reason="out of memory"), "it is ok, and has a reason why it failed"),
         (facts(flops=3, flops_full=2), "its flops is more than its flops_full"),
+        (facts(flops=10**9 + 1, flops_full=10**9), "its flops is more than its flops_full"),
         (facts(depth=3, depth_declared=4), "its depth_declared is more than its depth"),
         (facts(min_bytes=9, read_bytes=10), "its read_bytes is more than its min_bytes"),
         (facts(peak_bytes=9, first_call_bytes=10), "its first_call_bytes is more than its peak_bytes"),
