@@ -67,10 +67,10 @@ class _File(OpenModel):
 def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict[str, Any]]:
     """Read lines, notices and the machine, the last in the format of `machine.json`.
 
-    Each benchmark names its case in `extra_info`. It may bring its own `time_s` and interval, as the exports of this
-    harness do. For any other benchmark, `time_s` is the fastest round and the interval ends at the median round. The
-    lower end is equally far away, as a ratio. All rounds come from one process, and another process may differ more
-    than these rounds do. The number of `trials` is therefore 1, and a notice says so.
+    Each benchmark names its case in `extra_info`. It may bring its own `time_s` with an interval, as the exports of
+    this harness do. For any other benchmark, `time_s` is the fastest round and the interval ends at the median round.
+    The lower end is equally far away, as a ratio. All rounds come from one process, and another process may differ
+    more than these rounds do. The number of `trials` is therefore 1, and a notice says so.
 
     A benchmark that cannot be read is left out, and a notice names it. Raises UsageError if pytest-benchmark did not
     write the file, or if no benchmark has a `seq_len`.
@@ -85,7 +85,7 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             if "seq_len" not in record:
                 without += 1
                 continue
-            is_from_rounds = "time_s" not in record
+            is_from_rounds = not record.keys() >= {"time_s", "time_lo_s"}
             if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
             _check_values(record)
@@ -144,16 +144,16 @@ def _check_values(record: dict[str, Any]) -> None:
         record.setdefault("tokens_per_s", line.case.tokens / line.time_s)
 
 
-def _time(stats: _Stats) -> dict[str, float]:
+def _time(stats: _Stats) -> dict[str, float | None]:
     for names in ("min q1 median q3 max", "min mean max"):
         values = [value for name in names.split() if (value := getattr(stats, name)) is not None]
         if values != sorted(values):
             raise Damaged(f"stats: {names} must not fall: {values}")
     fastest, middle = stats.min, stats.median
-    time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0}
+    time = {"time_s": fastest, "time_median_s": middle, "time_lo_s": 0.0, "time_hi_s": None}
     if middle == fastest:  # a single round, like a single trial, says nothing about the spread
         return time
-    return {**time, "time_lo_s": fastest * (fastest / middle), "time_hi_s": middle}
+    return time | {"time_lo_s": fastest**2 / middle, "time_hi_s": middle}
 
 
 def _machine(file: _File) -> dict[str, Any]:

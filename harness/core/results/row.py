@@ -197,9 +197,8 @@ def read_row(row: Any) -> Row:
     reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
     is_named = type(family) is type(purpose) is type(status) is str and type(number) is int and status in STATUSES
     axes = None if is_ok else row.get("own_axes")
-    if not (is_named and isinstance(at, int | float | None) and isinstance(reason, str | None)):
-        raise InvalidRow(_INCOMPLETE)
-    if (is_timed and abs(number) > MOST_ROUND) or not _FACT_CHECKS["own_axes"](axes):
+    is_whole = is_named and isinstance(at, int | float | None) and isinstance(reason, str | None)
+    if not (is_whole and abs(number) <= MOST_ROUND and _FACT_CHECKS["own_axes"](axes)):
         raise InvalidRow(_INCOMPLETE)
     value: Any = axes and intern(axes)
     if is_ok and purpose in KINDS:
@@ -348,10 +347,7 @@ KINDS = {
         handler="harness.core.trial.compilation:measure_compilation",
     ),
     "facts": TrialKind(
-        {
-            **_FACT_CHECKS,
-            "inputs_bytes": COUNT,
-        },
+        _FACT_CHECKS | {"inputs_bytes": COUNT},
         facts_of_row,
         calls_layer=True,
         once=True,

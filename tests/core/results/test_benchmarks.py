@@ -75,6 +75,16 @@ def test_a_time_of_its_own_goes_before_the_rounds(tmp_path: Path) -> None:
     assert stored.notices == []
 
 
+@pytest.mark.parametrize("said", [{"time_s": 0.5}, {"time_s": 0.5, "time_hi_s": 9.0}, {"time_lo_s": 0.5}])
+def test_a_number_that_the_benchmark_calls_time_s_without_an_interval_is_not_the_time(
+    tmp_path: Path, said: dict[str, float]
+) -> None:
+    stored = read_run_directory(write(tmp_path, benchmark(**said)))
+    (line,) = stored.lines
+    assert (line.time_s, line.time_lo_s, line.time_hi_s) == (1.0, 0.8, 1.25)
+    assert "rounds" in stored.notices[0]
+
+
 def test_benchmarks_without_axes_are_counted_and_left_out(tmp_path: Path) -> None:
     stored = read_run_directory(write(tmp_path, benchmark(), benchmark(seq_len=None), benchmark(seq_len=None)))
     assert len(stored.lines) == 1
@@ -136,9 +146,9 @@ def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path,
         ({"trials": 0}, "its time is of no trials"),
         ({"peak_bytes": -4}, "peak_bytes=-4 is not a whole number from 0 on"),
         ({"steal_share": -0.5}, "steal_share=-0.5 is not a number from 0 on"),
-        ({"time_s": -1.0}, "time_s=-1.0 is not a time in seconds above zero"),
+        ({"time_s": -1.0, "time_lo_s": 0.5}, "time_s=-1.0 is not a time in seconds above zero"),
         ({"time_s": 1.0, "time_lo_s": 2.0, "time_hi_s": 3.0}, "time_s=1.0 is not within 2.0 to 3.0"),
-        ({"time_s": 4.0, "time_hi_s": 3.0}, "time_s=4.0 is not within None to 3.0"),
+        ({"time_s": 4.0, "time_lo_s": 0.0, "time_hi_s": 3.0}, "time_s=4.0 is not within 0.0 to 3.0"),
         ({"status": "oom"}, "it has a time and status=oom"),
         ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
     ],
@@ -175,7 +185,7 @@ def test_the_machine_is_what_the_file_tells(tmp_path: Path) -> None:
         ({"host_bound": 1}, "host_bound=1 is not true or false"),
         ({"least": 0.0}, "test_layer[64]: stats: min is 0.0, not greater than 0"),
         ({"least": float("nan")}, "test_layer[64]: stats: min is nan, not greater than 0"),
-        ({"time_s": -1.0}, "time_s=-1.0 is not a time"),
+        ({"time_s": -1.0, "time_lo_s": 0.5}, "time_s=-1.0 is not a time"),
     ],
 )
 def test_what_cannot_be_is_named_in_one_line(tmp_path: Path, said: dict, message: str) -> None:
