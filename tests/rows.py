@@ -7,6 +7,7 @@ from harness.core.config import Precision
 from harness.core.model.sweep_axes import Case
 from harness.core.results.columns import CaseResult
 from harness.core.results.summarise import summarise
+from harness.core.run.outcome import TrialOutcome
 
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=3, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
 FAMILIES = {"rnn": "rnn", "attention": "attention"}
@@ -24,6 +25,12 @@ def row(case: Case, purpose: str, number: int = 0, **outcome: Any) -> dict[str, 
         "wall_s": 0.1,
         **outcome,
     }
+
+
+def outcome_of(entries: dict[str, Any]) -> TrialOutcome:
+    """A trial with these entries, which is ok and takes 0.1 s unless they say otherwise."""
+    rest = {"status": "ok", "reason": None, "wall_s": 0.1, **entries}
+    return TrialOutcome(rest.pop("status"), rest.pop("reason"), wall_s=rest.pop("wall_s"), values=rest)
 
 
 def measured(case: Case, time_s: float, peak_bytes: int, trials: int = 3) -> list[dict[str, Any]]:

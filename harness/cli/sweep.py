@@ -124,9 +124,9 @@ def plan_parts(plan: Plan) -> list[Table | str]:
         if len(values) > 1 or name in _ALWAYS:
             rows.append((f"{name} ({axis.letter})" if axis.letter else name, text))
     parts: list[Table | str] = [Table({"axis": "", "values": ""}, rows)]
-    settings = dict.fromkeys(setting_text(Setting.of(case).as_dict()) for case in plan.cases)
+    settings = {setting_text(Setting.of(case).as_dict()) for case in plan.cases}
     if len(settings) == 1:
-        parts.append(f"Everything else: {', '.join(settings)}.")
+        parts.append(f"Everything else: {settings.pop()}.")
     combined = [math.prod(len({getattr(case, name) for case in cases}) for name in AXES) for cases in of_impl.values()]
     if sum(combined) > len(plan.cases):
         parts.append("Not all combinations of these values are measured: -v lists the cases.")

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from rows import outcome_of
+
 from harness.core.layers.layer_lookup import Layer
 from harness.core.model.case_grid import grid
 from harness.core.model.sweep_axes import Case
@@ -44,7 +46,7 @@ class PretendedRunner(Executor):
 
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
         """An outcome as a trial's would be."""
-        return TrialOutcome.of({"status": "ok", "wall_s": 0.1, "start_s": 0.0, **self._entries(purpose, case)})
+        return outcome_of({"start_s": 0.0, **self._entries(purpose, case)})
 
     def _entries(self, purpose: str, case: Case | None) -> dict[str, Any]:
         if case is None:

@@ -83,10 +83,8 @@ class CompilePolicy:
         name = f"verify {case.key}" if purpose == "verify" else case.key
         return str(self._cache / hashlib.sha256(name.encode()).hexdigest()[:16])
 
-    def learn(self, purpose: str, case: Case | None, outcome: TrialOutcome) -> None:
+    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
         """Remember from a trial's outcome whether the layer compiles, and how long that took."""
-        if case is None:
-            return
         if outcome.values.get("compiled"):
             self._found.add(case.impl)
         if purpose == "compile":
@@ -201,7 +199,7 @@ class Executor:
         try:
             server = self._warm_server(which)
             limit_s = self._compiling.limit_s(purpose, case)
-            request = self._request(purpose, case, extra or {})
+            request = self._request(purpose, case, which, extra or {})
             with gpus.one_trial_on(device, self._variables):
                 began = request["sent_at"] = monotonic()
                 outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
@@ -234,20 +232,18 @@ class Executor:
         ForkServerLost.
         """
         which = self._which(purpose, case)
-        request = self._request(purpose, case, extra)
+        request = self._request(purpose, case, which, extra)
         self._prepare_device(case.device)
         at_end = ExitStack()
         at_end.callback(self._check_code, case)
         at_end.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
-            with ExitStack() as unless_started:
-                unless_started.push(at_end)
-                server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
-                trial = start(server, request, limit_s, at_end.close)
-                unless_started.pop_all()
-                return trial
-        except ForkServerLost:
-            self._drop_server(which)
+            server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
+            return start(server, request, limit_s, at_end.close)
+        except BaseException as error:
+            at_end.close()
+            if isinstance(error, ForkServerLost):
+                self._drop_server(which)
             raise
 
     def _check_code(self, case: Case) -> None:
@@ -297,7 +293,7 @@ class Executor:
         environment = self.environments[0] if case is None else case.env
         return environment, self._compiling.is_due(purpose, case), slow_layer.partition(":")[0]
 
-    def _request(self, purpose: str, case: Case | None, extra: Request) -> Request:
+    def _request(self, purpose: str, case: Case | None, which: _Which, extra: Request) -> Request:
         return {
             "purpose": purpose,
             "case": case.as_dict() if case else None,
@@ -306,8 +302,8 @@ class Executor:
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
             "sent_at": monotonic(),
-            "compiles": self._compiling.is_due(purpose, case),
-            "own_module": case is not None and case.impl in self._slow_imports,
+            "compiles": which[1],
+            "own_module": bool(which[2]),
             "compile_cache": self._compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
             "path": self._path,

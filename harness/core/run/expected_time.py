@@ -88,7 +88,7 @@ def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str,
     return rates
 
 
-def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more: dict[str, Any]) -> float | None:
+def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more: dict[str, Any]) -> float:
     """The best of a few measurements of a rate, until it stops rising: one alone may meet a busy moment."""
     best = 0.0
     for _ in range(_MOST_RATES):
@@ -96,7 +96,7 @@ def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more
         rises, best = rate > _HIGHER * best, max(best, rate)
         if not rises:
             break
-    return best or None
+    return best
 
 
 def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, CallCosts]:

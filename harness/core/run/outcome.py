@@ -45,12 +45,6 @@ class TrialOutcome:
     wall_s: float | None = None
 
     @classmethod
-    def of(cls, entries: Mapping[str, Any]) -> "TrialOutcome":
-        """The outcome whose `entries` these are."""
-        rest = dict(entries)
-        return cls(rest.pop("status"), rest.pop("reason", None), wall_s=rest.pop("wall_s", None), values=rest)
-
-    @classmethod
     def of_answer(cls, sent: bytes, purpose: str) -> "TrialOutcome":
         """The answer in the first line that the trial sent, or an error that says why it is not valid.
 
@@ -61,10 +55,9 @@ class TrialOutcome:
             check(answer, purpose)
         except InvalidRow as error:
             return cls("error", f"the answer of its process is not valid: {error}")
-        reason = answer.get("reason")
-        answer["reason"] = None if reason is None else printable_reason(reason)[:_LONGEST_REASON]
-        is_kept = answer if answer["status"] == "ok" else OF_FAILURES
-        return cls.of({name: value for name, value in answer.items() if name in is_kept})
+        status, reason = answer.pop("status"), answer.pop("reason", None)
+        values = {name: value for name, value in answer.items() if status == "ok" or name in OF_FAILURES}
+        return cls(status, reason and printable_reason(reason)[:_LONGEST_REASON], values)
 
     @classmethod
     def of_exit(cls, exit_code: int) -> "TrialOutcome":
@@ -87,40 +80,36 @@ class TrialOutcome:
         return {"status": self.status, "reason": self.reason, **self.values, **wall_s}
 
 
-class InvalidAnswer(InvalidRow):
-    """The answer is not valid. The message names the part."""
-
-
 def parsed(line: bytes) -> Answer:
-    """Parse the JSON object in the line. Raises InvalidAnswer if it is too long, no object, or has a bad entry."""
+    """Parse the JSON object in the line. Raises InvalidRow if it is too long, no object, or has a bad entry."""
     if len(line) > MOST_BYTES:
-        raise InvalidAnswer(f"it is longer than {MOST_BYTES // 2**20} MiB")
+        raise InvalidRow(f"it is longer than {MOST_BYTES // 2**20} MiB")
     try:
         answer = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer("it is not JSON") from error
+        raise InvalidRow("it is not JSON") from error
     if not isinstance(answer, dict):
-        raise InvalidAnswer("it is not a JSON object")
+        raise InvalidRow("it is not a JSON object")
     for name, value in answer.items():
         if name in ROW_ENTRIES or not _is_plain(value, _DEEPEST):
-            raise InvalidAnswer(f"{name[:40]!r} cannot be part of it")
+            raise InvalidRow(f"{name[:40]!r} cannot be part of it")
     return answer
 
 
 def check(answer: Answer, purpose: str) -> None:
-    """Raise InvalidAnswer unless the answer is complete.
+    """Raise InvalidRow unless the answer is complete.
 
     A failure needs its reason. A success needs all entries of the purpose.
     """
     status = answer.get("status")
     if status not in STATUSES:
-        raise InvalidAnswer("it has no known 'status'")
+        raise InvalidRow("it has no known 'status'")
     check_entries(answer, OF_ALL if status == "ok" else OF_FAILURES)
     if status != "ok":
         return
-    if "family" in answer and purpose not in ("describe", "describe_page"):
-        raise InvalidAnswer("'family' cannot be part of it")
     kind = kind_of(purpose)
+    if "family" in answer and "family" not in kind.entries:
+        raise InvalidRow("'family' cannot be part of it")
     check_entries(answer, kind.entries)
     if kind.value is not None:
         # The reader of rows would skip such an answer, so the driver must not count it as a measurement.
@@ -128,12 +117,12 @@ def check(answer: Answer, purpose: str) -> None:
 
 
 def check_entries(answer: Answer, entries: Mapping[str, Check]) -> None:
-    """Raise InvalidAnswer unless the answer, or a line before it, has these entries."""
+    """Raise InvalidRow unless the answer, or a line before it, has these entries."""
     for name, fits in entries.items():
         if name not in answer and not fits(None):
-            raise InvalidAnswer(f"'{name}' is missing")
+            raise InvalidRow(f"'{name}' is missing")
         if not fits(answer.get(name)):
-            raise InvalidAnswer(f"'{name}' is not what it must be")
+            raise InvalidRow(f"'{name}' is not what it must be")
 
 
 def _refuse_constant(name: str) -> None:

@@ -24,7 +24,7 @@ from harness.core.results import run_directory, summarise
 from harness.core.results.columns import CaseResult
 
 from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
-from .scheduler import ResumeState, read_resume_state
+from .scheduler import NO_PAST, ResumeState, read_resume_state
 from .session import Session
 
 # Key in machine.json of the layers' code, by impl.
@@ -93,13 +93,13 @@ class OutputDirectory:
         if not changed_files:
             return
         past = read_resume_state(self.path)[0].reopening(self.config.retry)
-        kept = {case.impl for case in (*past.trials, *past.facts)}
+        kept = changed_files.keys() & {case.impl for case in (*past.trials, *past.facts)}
         ended = {(case.impl, status) for case, (status, _) in past.failures.items() if case.impl in changed_files}
-        rows = kept | {impl for impl, _ in ended}
+        rows = {*kept, *dict(ended)}
         text = [f"{impl} in {', '.join(files)}" for impl, files in changed_files.items() if impl in rows]
         # A layer that has no numbers yet may be measured again: nothing mixes with its new code.
         statuses = ",".join(sorted({status for _, status in ended}))
-        again = f", or take them again with retry={statuses}" if not kept & changed_files.keys() else ""
+        again = "" if kept else f", or take them again with retry={statuses}"
         changed = [f"changed since: {'; '.join(text)}"] if text else []
         _raise_if_different(self.path, "has rows of other code", changed, again)
 
@@ -111,8 +111,8 @@ class OutputDirectory:
         axes = self.config.axes
         options = [str(text) for text in as_list(then.get("options", DEFAULTS["options"]))]
         changes = differences({"options": options}, {"options": [*axes["options"]]})
-        before = session.cases(replace(self.config, axes={**axes, "options": tuple(options)})) if changes else cases
-        if {*before} != {*cases}:
+        then_config = replace(self.config, axes={**axes, "options": tuple(options)})
+        if changes and {*session.cases(then_config)} != {*cases}:
             _raise_if_different(self.path, "is another sweep", changes)
 
     def _changed(self, code: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
@@ -188,7 +188,7 @@ class OutputDirectory:
     def past(self, cases: Sequence[Case], console: Console) -> ResumeState:
         """The finished work of the run, without the failures to retry. Prints how far the run has come."""
         if not self.continues:
-            return ResumeState()
+            return NO_PAST
         past, notices = read_resume_state(self.path)
         notify(*notices)
         with_rows = past.trials.keys() | past.failures.keys() | past.facts

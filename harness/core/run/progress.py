@@ -4,9 +4,8 @@ It is drawn only between trials. A drawing thread would disturb the timing of th
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from time import monotonic
-from types import MappingProxyType
 from typing import Self
 
 from rich.console import Console
@@ -20,6 +19,7 @@ from harness.core.model.sweep_axes import Case
 
 from .expected_time import REPORT_S, START_S, ExpectedTime
 from .outcome import TrialOutcome
+from .scheduler import NO_PAST, ResumeState
 
 # Drawing takes a millisecond. More frequent updates would not be visible.
 REDRAW_S = 0.2
@@ -51,8 +51,8 @@ class LiveOnTerminal:
 class Screen(LiveOnTerminal):
     """Show the progress of a sweep over `cases`. A context manager: it removes the live line at its end.
 
-    `expected` predicts the time of each trial, and learns from those that have ended. `timed` has the number of timed
-    trials that cases have from before, and `counted` the cases with facts. Without `times`, no case will be timed.
+    `expected` predicts the time of each trial, and learns from those that have ended. `past` is the finished work of an
+    earlier sweep. Without `times`, no case will be timed.
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class Screen(LiveOnTerminal):
         cases: Sequence[Case],
         expected: ExpectedTime,
         console: Console,
-        timed: Mapping[Case, int] = MappingProxyType({}),
-        counted: Collection[Case] = (),
+        past: ResumeState = NO_PAST,
         times: bool = True,
     ) -> None:
         self.failures: Counter[str] = Counter()
@@ -70,8 +69,9 @@ class Screen(LiveOnTerminal):
         self._looked_at, self._to_look_at = 0, 0  # cases, in a phase before the rounds
         self._began = self._last_drawn = monotonic()
         self._kinds = set(kinds_of(cases))  # that are not verified yet
-        self._to_count = set(cases).difference(counted)
-        self._timed = {case: timed.get(case, 0) for case in cases} if times else {}  # trials of each open case
+        self._to_count = set(cases) - past.facts
+        # The timed trials of each open case.
+        self._timed = {case: len(past.trials.get(case, ())) for case in cases} if times else {}
         self._ended = self._again = 0  # timed trials of finished cases, and cases to repeat
         self._trials, self._trials_s = 0, 0.0  # those of this command, and their time
         self._again_since = 0.0

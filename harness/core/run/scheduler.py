@@ -61,9 +61,13 @@ class ResumeState:
 
     def without_times_of(self, hosts: Collection[str], why: str) -> "ResumeState":
         """Return a copy in which the cases timed by any of these hosts are timed anew."""
-        anew = {case: why for case, of_case in self.hosts.items() if not set(of_case).isdisjoint(hosts)}
+        anew = {case for case, of_case in self.hosts.items() if not set(of_case).isdisjoint(hosts)}
         left = {case: trials for case, trials in self.trials.items() if case not in anew}
-        return replace(self, trials=left, anew={case: why for case in anew if case not in self.failures})
+        return replace(self, trials=left, anew=dict.fromkeys(anew - self.failures.keys(), why))
+
+
+# A sweep that begins.
+NO_PAST = ResumeState()
 
 
 def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
@@ -182,14 +186,14 @@ class Scheduler:
         watcher: Watcher,
         seed: int = 0,
         sleep: Callable[[float], None] = time.sleep,
-        past: ResumeState | None = None,
+        past: ResumeState = NO_PAST,
         grow: str | None = None,
     ) -> None:
         self._disturbance, self._patience_s = DisturbanceControl(precision, executor, sleep), precision.patience_s
         self._layers = layers
         self._executor, self._sink, self._watcher = executor, sink, watcher
         self._random = random.Random(seed)
-        self._cases, self._past, self._grow = cases, past or ResumeState(), grow
+        self._cases, self._past, self._grow = cases, past, grow
         # The timed trials of every case that has not failed. Cases in `_open` need more of them.
         self._trials: dict[Case, list[Trial]] = {}
         self._open: set[Case] = set()
@@ -252,17 +256,17 @@ class Scheduler:
     def _grow_along(self, axis: str) -> None:
         """Double the largest size of each layer as long as its trials succeed."""
         ends = {case.at(axis, 1): case for case in sorted(self._cases)}
-        largest = {case for case in ends.values() if case in self._trials}
+        largest = self._trials.keys() & ends.values()
         while largest:
             self._watcher.starting("grow", len(largest))
             for case in self._shuffled({case for case in largest if not self._trials[case]}):
                 self._time(case)
-            doubled = {case.at(axis, 2 * getattr(case, axis)) for case in largest if case in self._trials}
+            doubled = {case.at(axis, 2 * getattr(case, axis)) for case in self._trials.keys() & largest}
             larger = {case for case in doubled if getattr(case, axis) <= AXES[axis].most}
             self._watcher.added(larger)
             self._open_cases(larger)
             self._prepare(larger)
-            largest = {case for case in larger if case in self._trials}
+            largest = self._trials.keys() & larger
 
     @property
     def trials(self) -> dict[Case, int]:

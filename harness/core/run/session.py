@@ -29,7 +29,7 @@ from .executor import Executor
 from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from .fork_client import OF_DRIVER, Runtime
 from .progress import Screen
-from .scheduler import ResumeState, RowSink, Scheduler, Watcher
+from .scheduler import NO_PAST, ResumeState, RowSink, Scheduler, Watcher
 
 # The directory of compiled code, below the output directory, shared by the run's trials. It exists only if a layer
 # compiles.
@@ -215,8 +215,7 @@ class Session:
 
     def refused(self, cases: Sequence[Case], finished: Collection[Case]) -> dict[Case, tuple[str, str]]:
         """The status and reason of each refused case, judged by its numbers first and then by its layer."""
-        by_numbers = [(case, self.indivisible_size(case)) for case in cases]
-        refused = {case: ("unsupported", reason) for case, reason in by_numbers if reason}
+        refused = {case: ("unsupported", reason) for case in cases if (reason := self.indivisible_size(case))}
         return refused | self.executor.refused(case for case in cases if case not in refused and case not in finished)
 
     def plan(self, cases: Sequence[Case], finished: Mapping[Case, str]) -> Plan:
@@ -239,11 +238,11 @@ class Session:
             where = "here" if environment == OWN_ENVIRONMENT else f"in env={environment}"
             for device in gpu_devices:
                 kind, _, number = device.partition(":")
-                of_kind = seen.get(kind, {})
-                if not of_kind.get("count"):
+                count = seen.get(kind, {}).get("count")
+                if not count:
                     raise UsageError(_no_gpu(kind, where, seen, config.paper.get("scale") == "full"))
-                if int(number or 0) >= of_kind["count"]:
-                    last = of_kind["count"] - 1
+                if int(number or 0) >= count:
+                    last = count - 1
                     visible = f"'device={kind}:0' to 'device={kind}:{last}'" if last else f"'device={kind}'"
                     raise UsageError(f"device={device}: torch sees no such device {where}: type {visible}")
 
@@ -283,7 +282,7 @@ class Session:
         rows: RowSink,
         watcher: Watcher,
         phase: Phase = "all",
-        past: ResumeState | None = None,
+        past: ResumeState = NO_PAST,
         grow: str | None = None,
         order: int = 0,
     ) -> Scheduler:
@@ -306,7 +305,7 @@ class Session:
         cases: Sequence[Case],
         console: Console,
         phase: Phase = "all",
-        past: ResumeState | None = None,
+        past: ResumeState = NO_PAST,
         grow: str | None = None,
         order: int = 0,
         first: Sequence[Mapping[str, Any]] = (),
@@ -317,10 +316,8 @@ class Session:
         try:
             for row in first:
                 writer.write(row)
-            times = {case: len(trials) for case, trials in past.trials.items()} if past else {}
-            counted = past.facts if past else ()
             expected = expected or ExpectedTime(self.precision)
-            with Screen(cases, expected, console, times, counted, phase != "prepare") as screen:
+            with Screen(cases, expected, console, past, phase != "prepare") as screen:
                 return self.measure(cases, writer, screen, phase, past, grow, order)
         finally:
             writer.close()
@@ -330,9 +327,10 @@ def _no_gpu(kind: str, where: str, seen: Mapping[str, Any], is_published: bool) 
     """What is wrong with a kind of GPU that torch does not see, and what to type."""
     instead = "; scale=cpu is for a machine without one" if is_published else ""
     lacking = seen.get(kind, {}).get("lacking")
-    usable = [other for other, of_kind in seen.items() if of_kind.get("count")]
-    typed = f"; type 'device={(*usable, 'cpu')[0]}'" if kind != "cuda" else ""
-    if kind == "cuda" and not lacking:
-        typed = "; check the driver by 'nvidia-smi', and the variable CUDA_VISIBLE_DEVICES, or type 'device=cpu'"
-    more = f"{instead}{f'; {lacking}' if lacking else ''}{typed}"
-    return f"device={kind}: torch sees no {kind.upper()} device {where}{more}"
+    why = f"; {lacking}" if lacking else ""
+    if kind != "cuda":
+        usable = next((other for other, of_kind in seen.items() if of_kind.get("count")), "cpu")
+        why += f"; type 'device={usable}'"
+    elif not lacking:
+        why = "; check the driver by 'nvidia-smi', and the variable CUDA_VISIBLE_DEVICES, or type 'device=cpu'"
+    return f"device={kind}: torch sees no {kind.upper()} device {where}{instead}{why}"

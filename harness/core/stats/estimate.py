@@ -208,16 +208,11 @@ class Limits(Protocol):
     case_s: float
 
 
-def peeks(limits: Limits) -> bool:
-    """Whether the number of trials depends on the measured values."""
-    return limits.min_rounds < limits.max_rounds
-
-
 def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Limits) -> str | None:
     """The reason to stop, or None to continue.
 
     - The interval is as narrow as `target`, and already was with at most two thirds of the trials (`precise`). The
-      second condition does not apply at the maximum number of trials, or if that number is fixed.
+      second condition does not apply at the maximum number of trials.
     - The interval is wider, and the case has the maximum number of trials (`max_rounds`).
     - The trials of the case have taken `case_s`, and are at least `min_rounds` (`time_limit`).
 
@@ -225,7 +220,7 @@ def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Lim
     """
     quiet = are_quiet(trials, best_probe_s).tolist()
     # Computed only where it can decide, because the driver asks after each trial.
-    half_width = estimate(trials, best_probe_s).half_width if sum(quiet) >= max(1, limits.min_rounds) else math.inf
+    half_width = estimate(trials, best_probe_s).half_width if sum(quiet) >= limits.min_rounds else math.inf
     wall_s = sum(trial.wall_s for trial in trials)
     return reason_of([trial.value_s for trial in trials], quiet, wall_s, half_width, limits)
 
@@ -245,7 +240,7 @@ def reason_of(
     The interval of all trials has the `half_width`, a share. The trials together took `wall_s`.
     """
     number, number_quiet = len(values_s), sum(quiet)
-    if number and number_quiet >= limits.min_rounds and half_width <= limits.target:
+    if number_quiet >= limits.min_rounds and half_width <= limits.target:
         quiet_so_far = list(itertools.accumulate(quiet))
         counted_so_far = [count if suffice(count, i) else i for i, count in enumerate(quiet_so_far, start=1)]
         widths = zip(quiet_so_far, half_widths(values_s, quiet, limits.min_rounds), strict=True)
@@ -267,7 +262,7 @@ def confirmed(looks: Iterable[tuple[int, bool]], number: int, counted: int, limi
     Of these trials, `counted` count. After each trial, `looks` holds how many counted and whether the interval was
     narrow.
     """
-    if number >= limits.max_rounds or not peeks(limits):
+    if number >= limits.max_rounds:
         return True  # no more trials are due, so none can confirm it
     return any(narrow and _due(early, limits) <= counted for early, narrow in looks)
 
@@ -279,4 +274,4 @@ def fewest(limits: Limits) -> int:
 
 def _due(first: int, limits: Limits) -> int:
     """How many trials a case needs if its interval was narrow after `first` trials."""
-    return min(first + math.ceil(CONFIRMATION * first), limits.max_rounds) if peeks(limits) else first
+    return min(first + math.ceil(CONFIRMATION * first), limits.max_rounds)

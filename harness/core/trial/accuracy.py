@@ -64,7 +64,8 @@ class _WorkCounter(EagerMode):
     operations = flops = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out, keywords = function(*args, **(kwargs or {})), kwargs or {}
+        keywords = kwargs or {}
+        out = function(*args, **keywords)
         products = flop_registry.get(function._overloadpacket)
         self.operations += 1
         self.flops += products(*args, **keywords, out_val=out) if products else 0

@@ -207,8 +207,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         if decodes:
             if not (layer_class.layout or layer_class.decodes):
                 return "it is a function of whole sequences, which decodes no token"
-            is_told = takes_mask or knows_lengths(layer_class)
-            if pads and not is_told:
+            if pads and not (takes_mask or knows_lengths(layer_class)):
                 return "it takes no attn_mask, to hide the padding with"
             return "its inputs hold no source" if has_source and not has_room_for_source else None
     if decodes:

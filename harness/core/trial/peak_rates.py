@@ -154,11 +154,9 @@ def take_flops(case: Case, budget_s: float, memory_limit: int | None, with_susta
         out = torch.empty_like(a)
         return lambda: torch.matmul(a, b, out=out)
 
-    def prepare(n: int) -> _TimedCall:
-        return _timer(product(n), case.device)
-
-    rate = best_rate(prepare, products, sizes, budget_s, _STILL_RISING if on_gpu else math.inf)
-    if on_gpu and rate.rises > _STILL_RISING:
+    rising = _STILL_RISING if on_gpu else math.inf
+    rate = best_rate(lambda n: _timer(product(n), case.device), products, sizes, budget_s, rising)
+    if rate.rises > rising:
         raise Unsupported(
             f"the peak is not reached: products of n={rate.size} are {100 * rate.rises:.0f} % faster than smaller "
             f"ones, and n={2 * rate.size} is not measured: free the GPU's memory, and calibrate again"

@@ -35,11 +35,8 @@ def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
     cannot be built or called as a layer is an `error` in every case.
     """
     layer_class = layer_lookup.load_class(case.impl)
-    refused = []
-    for axes in cases:
-        device_there = device_kind(axes.get("device", "cpu"))
-        refused.append(_refusal(layer_class, Case.from_dict({**axes, "impl": case.impl, "device": device_there})))
-    return {"refusals": refused}
+    there = (replace(Case.from_dict(axes), impl=case.impl, device=device_kind(axes["device"])) for axes in cases)
+    return {"refusals": [_refusal(layer_class, one) for one in there]}
 
 
 def _refusal(layer_class: type, case: Case) -> tuple[str, str] | None:
@@ -206,7 +203,7 @@ def count_facts(case: Case, seed: int) -> Answer:
 
 
 # Entries that a request may lack.
-_USUAL: Request = {"modules": (), "check_last_call": True, "with_sustained": False, "most_bytes": None}
+_USUAL: Request = {"modules": (), "with_sustained": False, "most_bytes": None}
 
 
 def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:

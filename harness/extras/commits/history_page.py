@@ -67,7 +67,6 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         *_charts("exponents", "Scaling exponent in n at the largest length.", _exponents(history)),
         *_ratio_charts(history, series, times),
     ]
-    impls = set(map(impl_of, history.cases()))
     values = {
         "name": history.path.name,
         "about": _about(history),
@@ -83,7 +82,7 @@ def history_page(history: History, threshold: float, out: Path | None = None) ->
         "commits": _commit_table(history),
         "header": history.header,
         "notices": history.notices,
-        "looks": marker_symbols(looks_of(impls)),
+        "looks": marker_symbols(looks_of(map(impl_of, history.cases()))),
     }
     data = {"charts": charts, "commits": _axis(history), "looks": values["looks"]}
     return rendered("history.html", _SCRIPTS, data, values), worse, sentences

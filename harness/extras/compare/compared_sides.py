@@ -31,7 +31,7 @@ from harness.core.results.row import StoredRow
 from harness.core.run.fork_client import OF_DRIVER, Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.output_directory import code_digests
-from harness.core.run.scheduler import read_resume_state
+from harness.core.run.scheduler import NO_PAST, read_resume_state
 from harness.core.run.session import COMPILE_CACHE, Session
 from harness.study.check.check_rules import Outcome, Verdict
 
@@ -136,7 +136,7 @@ def measure_comparison(
         lines = []
         ready = []  # the cases of each side that can be timed
         for at, (name, session) in enumerate((("base", opened.base), ("head", opened.head))):
-            before = None
+            before = NO_PAST
             if run_directory.is_run(out / name):
                 before, _ = read_resume_state(out / name)
             else:

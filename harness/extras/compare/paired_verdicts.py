@@ -143,8 +143,7 @@ class _Stage:
         return [key for key in self._open if not key[1]]
 
     def _logs(self, key: _Key) -> list[float]:
-        logs: list[float] = getattr(self._blocks[key], self._name)
-        return logs
+        return getattr(self._blocks[key], self._name)
 
     def _evidence(self, key: _Key) -> Evidence:
         return evidence_of(self._logs(key), self._rules)
@@ -284,7 +283,7 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
     discoveries = _discoveries(again, rules.alpha_again)
     results = []
     for case, blocks in enumerate(measured.cases):
-        deciding = shown = evidence_of(blocks.first, rules)
+        deciding = shown = first = evidence_of(blocks.first, rules)
         tested, its_rules, side, confirmed = len(measured.cases), rules, None, False
         if blocks.flagged:
             side = Verdict.WORSE if deciding.p_slower <= rules.alpha else Verdict.BETTER
@@ -296,7 +295,7 @@ def verdicts_of(measured: MeasuredBlocks, rules: Rules) -> list[PairedResult]:
             verdict, reason = Verdict.UNMEASURED, f"{why_not}: it measured as {verdict.time}"
         least = smallest_detectable(deciding, tested, its_rules)
         if blocks.flagged:  # the second measurement may end with too few blocks to tell
-            least = min(least, smallest_detectable(evidence_of(blocks.first, rules), len(measured.cases), rules))
+            least = min(least, smallest_detectable(first, len(measured.cases), rules))
         results.append(PairedResult(verdict, reason, shown, len(blocks.first) + len(blocks.again), least))
     return results
 

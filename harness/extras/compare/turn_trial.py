@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.core.model.sweep_axes import Case
-from harness.core.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, TrialKind, none_or, rows_of
+from harness.core.results.row import AT_LEAST_0, COUNT, POSITIVE, TEXT, InvalidRow, TrialKind, none_or, rows_of
 from harness.core.run.fork_client import ForkServer, ForkServerLost
-from harness.core.run.outcome import InvalidAnswer, TrialOutcome, check_entries, parsed
+from harness.core.run.outcome import TrialOutcome, check_entries, parsed
 from harness.core.trial.sandbox import NOTICE, Answer, Request
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class TurnTrial:
         if sent == NOTICE:  # a user's layer that was not known to compile
             sent = self._read()
         line = (sent or b"").removeprefix(NOTICE)  # notice and line may have arrived together
-        with suppress(InvalidAnswer):
+        with suppress(InvalidRow):
             answer = parsed(line) if line.endswith(b"\n") else {"status": None}
             if "status" not in answer:
                 check_entries(answer, LINES[kind])

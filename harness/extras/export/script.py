@@ -51,7 +51,7 @@ def export_script(stored: StoredRun, texts: Sequence[str], executor: Executor) -
     """
     if len(texts) > 2:
         raise UsageError("a script compares two cases: give --case at most twice")
-    lines = [chosen(stored, text) for text in texts] or [chosen(stored, "")]
+    lines = [chosen(stored, text) for text in texts or [""]]
     _check(lines)
     described = [_described(line.case, executor) for line in lines]
     if len(lines) == 2 and (reason := script_parts.differing(described)):

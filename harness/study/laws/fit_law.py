@@ -310,14 +310,14 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
-    reason = too_few_sizes(sizes, axis, bool(problem.presumed)) or reason
+    reason = too_few_sizes(sizes, axis, problem.presumed) or reason
     return replace(law, determined=not reason, reason=reason).open_along(untold)
 
 
 def _untold(problem: _Problem, law: Law, axis: str) -> str:
     """Why the values of an axis beside the first tell no exponent; empty if they, or the exact counts, tell it."""
-    few = "" if problem.presumed else too_few_sizes(problem.sizes, axis, False)
-    return few or coupling(problem.sizes, axis) or too_many_powers(law.terms, axis, problem.sizes)
+    few = coupling(problem.sizes, axis) if problem.presumed else too_few_sizes(problem.sizes, axis, False)
+    return few or too_many_powers(law.terms, axis, problem.sizes)
 
 
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:

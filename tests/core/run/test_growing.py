@@ -7,7 +7,7 @@ from core.run.test_scheduler import PRECISION, Log, Pretender, steady
 
 from harness.core.layers.layer_lookup import Layer
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.run.scheduler import ResumeState, Scheduler
+from harness.core.run.scheduler import NO_PAST, ResumeState, Scheduler
 from harness.core.stats.estimate import Trial
 
 LAYERS = {"attention.fused": Layer("attention", True), "rnn.elman": Layer("rnn", False)}
@@ -24,7 +24,7 @@ def until(largest: dict[str, int], axis: str = "seq_len", status: str = "timeout
     return Pretender(time)
 
 
-def grown(cases: list[Case], runner: Pretender, axis: str = "seq_len", past: ResumeState | None = None) -> Log:
+def grown(cases: list[Case], runner: Pretender, axis: str = "seq_len", past: ResumeState = NO_PAST) -> Log:
     log = Log()
     Scheduler(cases, LAYERS, PRECISION, runner, log, log, sleep=lambda _: None, past=past, grow=axis).run()
     return log

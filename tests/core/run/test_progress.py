@@ -14,11 +14,15 @@ from harness.core.run import progress
 from harness.core.run.expected_time import ExpectedTime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.progress import Screen
+from harness.core.run.scheduler import ResumeState
+from harness.core.stats.estimate import Trial
 
 CASES = [Case("attention.fused", n, 16, 2) for n in (8, 16, 32)]
 PRECISION = Precision(target=0.05, min_rounds=3, max_rounds=4, trial_s=0.1, timeout_s=9, case_s=100, patience_s=1)
-COUNTED = TrialOutcome.of({"status": "ok", "peak_bytes": 1, "wall_s": 0.1})
-TIMED = TrialOutcome.of({"status": "ok", "samples_s": [1.0], "wall_s": 10.0})
+ALL = frozenset(CASES)
+TRIAL = Trial(1.0, 1.0, 10.0, None)
+COUNTED = TrialOutcome("ok", values={"peak_bytes": 1}, wall_s=0.1)
+TIMED = TrialOutcome("ok", values={"samples_s": [1.0]}, wall_s=10.0)
 
 
 def screen(
@@ -80,14 +84,14 @@ def test_before_the_first_round_it_says_how_many_cases_were_looked_at(
 
 
 def test_trials_of_an_earlier_sweep_count_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_sweep, file = screen(False, monkeypatch, timed={CASES[0]: 3}, counted=CASES)
+    of_sweep, file = screen(False, monkeypatch, past=ResumeState({CASES[0]: 3 * [TRIAL]}, facts=ALL))
     with of_sweep:
         of_sweep.starting("round", 4)
     assert "3/12 trials" in file.getvalue()
 
 
 def test_measured_trials_set_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_sweep, file = screen(False, monkeypatch, counted=CASES)
+    of_sweep, file = screen(False, monkeypatch, past=ResumeState(facts=ALL))
     with of_sweep:
         of_sweep.starting("round", 1)
         for case in CASES:
@@ -98,7 +102,7 @@ def test_measured_trials_set_the_time_left(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_repeats_in_quiet_moments_and_the_wait_for_them_count_as_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_sweep, file = screen(False, monkeypatch, counted=CASES)
+    of_sweep, file = screen(False, monkeypatch, past=ResumeState(facts=ALL))
     with of_sweep:
         of_sweep.starting("round", 1)
         for case in CASES:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rows import outcome_of
 
 from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Layer
@@ -36,7 +37,7 @@ class Pretender:
 
     def run(self, purpose: str, case: Case | None = None) -> TrialOutcome:
         self.asked.append((purpose, case))
-        return TrialOutcome.of({"status": "ok", "wall_s": 0.1, **self._entries(purpose, case)})
+        return outcome_of(self._entries(purpose, case))
 
     def _entries(self, purpose: str, case: Case | None) -> dict[str, Any]:
         if purpose == "time":

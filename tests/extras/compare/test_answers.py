@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from harness.core.model.sweep_axes import Case
-from harness.core.run.outcome import InvalidAnswer, TrialOutcome, check_entries
+from harness.core.results.row import InvalidRow
+from harness.core.run.outcome import TrialOutcome, check_entries
 from harness.core.trial.trial_kinds import handler_of
 from harness.core.trial.workload import Unsupported
 from harness.extras.compare.turn_trial import LINES
@@ -21,7 +22,7 @@ def test_a_status_alone_is_no_result(purpose: str) -> None:
 
 @pytest.mark.parametrize("line", [{}, {"min_s": 1e-3}, {"min_s": "a", "mean_s": 1.0}, {"min_s": 0.0, "mean_s": 1.0}])
 def test_a_turn_without_its_times_is_refused(line: dict[str, Any]) -> None:
-    with pytest.raises(InvalidAnswer):
+    with pytest.raises(InvalidRow):
         check_entries(line, LINES["turn"])
 
 

@@ -232,11 +232,9 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
     return samples, {"probe_s": median(readings), "cpu_mhz": environment.cpu_mhz(), "gpu": device.name_of(), **extras}
 
 
-def probe_of(case: Case | None) -> Answer:
-    """Time the reference workload of the case's device, or of the CPU without a case."""
-    readings = (
-        environment.probe_readings() if case is None or case.device == "cpu" else open_device(case).probe_readings()
-    )
+def probe_of(case: Case) -> Answer:
+    """Time the reference workload of the case's device."""
+    readings = environment.probe_readings() if case.device == "cpu" else open_device(case).probe_readings()
     return {"probe_s": median(readings)}
 
 
@@ -277,13 +275,13 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     move = environment.affinity_mover(case.threads)
     gc.disable()
     turns = 0
-    _answer(answer, {"call_s": per_call_s})
+    send(answer, {"call_s": rounded(per_call_s)})
     while request := os.read(ask, 2):
         place, anew = request
         move(place)
         if anew and not stays:
             layer.build_anew()
-        _answer(answer, _turn(layer, calls, again, turn_s))
+        send(answer, _turn(layer, calls, again, turn_s))
         turns += 1
     if case.launch == "graph":
         layer.work.call = eager  # a replay does not run the code that sets the gradients
@@ -324,8 +322,4 @@ def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, flo
         sync()
         end = perf_counter()
         samples.append((end - start) / calls)
-    return {"min_s": min(samples), "mean_s": fmean(samples)}
-
-
-def _answer(answer: int, what: dict[str, float]) -> None:
-    send(answer, {name: rounded(value) for name, value in what.items()})
+    return {"min_s": rounded(min(samples)), "mean_s": rounded(fmean(samples))}

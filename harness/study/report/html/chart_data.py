@@ -6,7 +6,6 @@ Measured values come as numbers, for the chart, beside the text that a reader se
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from harness.core.model import formatting, own_axes
@@ -186,7 +185,7 @@ def prediction_charts(held_out: Sequence[HeldOut]) -> dict[str, Chart]:
     """By metric, predicted over measured costs, with a guide where they are equal."""
     charts = {}
     above_zero = (prediction for prediction in held_out if prediction.measured > 0 and prediction.predicted > 0)
-    for metric, alike in grouped(above_zero, attrgetter("metric")).items():
+    for metric, alike in grouped(above_zero, lambda one: one.metric).items():
         if metric in COSTS:
             worst = worst_first(alike)[:_MOST_PREDICTIONS]
             curves = curves_of((prediction.impl, _prediction(prediction, COSTS[metric].text)) for prediction in worst)

@@ -14,7 +14,6 @@ from dataclasses import is_dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +93,7 @@ _BASE = re.compile(r"\blog_(\w)\b")
 def page(contents: Contents) -> str:
     """Return the text of report.html."""
     charts, findings = chart_data(contents), contents.findings
-    by_metric = grouped(cost_models.worst_first(findings.held_out), attrgetter("metric"))
+    by_metric = grouped(cost_models.worst_first(findings.held_out), lambda one: one.metric)
     named = [prediction for of_metric in by_metric.values() for prediction in of_metric[:_MOST_NAMED]]
     values = {
         **vars(contents),

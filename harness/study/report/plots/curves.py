@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from harness.core.model.formatting import shortened
-from harness.core.results.columns import CaseResult
 from harness.study.report import figure_panels as parts
 from harness.study.report.chart import Curve, FailedCase, Looks, bars_caption, size_axis
 from harness.study.report.document import grouped
@@ -117,12 +116,11 @@ def cost_title(panel: parts.Panel, cost: parts.Cost, several: bool) -> str:
 def supported_panels(panels: Sequence[parts.Panel], crowded: bool) -> list[parts.Panel]:
     """The panels without layers that are always unsupported; if crowded, without any unsupported case."""
     unsupported = parts.unsupported_layers(line for panel in panels for line in panel.lines)
-    hidden = "unsupported" if crowded else ""
-
-    def is_shown(line: CaseResult) -> bool:
-        return line.impl not in unsupported and line.status != hidden
-
-    return [replace(panel, lines=tuple(filter(is_shown, panel.lines))) for panel in panels]
+    hidden, supported = "unsupported" if crowded else "", []
+    for panel in panels:
+        shown = (line for line in panel.lines if line.impl not in unsupported and line.status != hidden)
+        supported.append(replace(panel, lines=tuple(shown)))
+    return supported
 
 
 def _rows_of_widths(panels: Sequence[parts.Panel], cost: parts.Cost) -> list[list[Cell]]:

@@ -48,8 +48,7 @@ def possible_crossings(crossovers: Iterable[Crossover]) -> list[Crossover]:
     pairs = {}
     for c in crossovers:
         if c.seq_len or not c.decided:
-            names = frozenset((c.slower, c.faster))
-            pair = (names, c.setting, c.metric, c.d_model, c.num_heads, c.batch_size)
+            pair = (frozenset((c.slower, c.faster)), c.setting, c.metric, c.d_model, c.num_heads, c.batch_size)
             if pair not in pairs or c.seq_len:
                 pairs[pair] = c
     return sorted(pairs.values(), key=lambda c: (c.metric != "time", not c.seq_len, c.seq_len or 0.0))

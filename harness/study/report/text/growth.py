@@ -131,7 +131,7 @@ def depth_sentence(curves: Sequence[Curve], formulas: Mapping[str, str]) -> str:
         if len(distinct) > _MOST_FORMULAS or "" in distinct:
             text = _counts(curve.y[-1] for curve in growing)
             at = f" at n = {max(curve.points[-1].n for curve in growing)}"
-        who = _subject([curve.impl for curve in growing], shown, "run")
+        who = _subject(impls, shown, "run")
         parts.append(f"{who} {text} operations one after another{at}")
     if constant:
         are_others = len(growing) + len(constant) == len(shown) and bool(growing)
