@@ -267,7 +267,8 @@ def rehearsed(part: Part) -> Part:
         words.append("mode=forward")
     if part.name != "default":  # which alone draws plots, and has more than one length
         words.append("seq_len=16")
-        words += ["--no-plots"] * ("sweep" in words)
+        if "sweep" in words:
+            words.append("--no-plots")
     # Of several `key=value` with the same key, the last one stays.
     last = {word.partition("=")[0]: word for word in words}
     return replace(part, estimated_s=5, least_s=1, command=tuple(last.values()), accepts=(0,))

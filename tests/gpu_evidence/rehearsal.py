@@ -98,8 +98,9 @@ def _copy_project(into: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).exists():
             shutil.copy2(ROOT / name, file)
-    for compiled in ROOT.glob("[hit]*/**/__pycache__"):
-        shutil.copytree(compiled, into / compiled.relative_to(ROOT), dirs_exist_ok=True)
+    for package in ("harness", "impls", "tests"):
+        for compiled in (ROOT / package).rglob("__pycache__"):
+            shutil.copytree(compiled, into / compiled.relative_to(ROOT), dirs_exist_ok=True)
 
 
 def kill_while_it_measures(machine: Machine, part: Part) -> None:
@@ -144,7 +145,7 @@ def rehearse(parts: Sequence[Part], folder: Path) -> Path:
     # Python would find the harness in the current directory first.
     origin.start({**environment(rehearse=True, root=place), "PYTHONSAFEPATH": "1"})
     names = [part.name for part in parts]
-    # The facts at last: once they are there, each command first asks torch whether the GPU is the same.
+    # The facts come last. Once they are there, each command first asks torch whether the GPU is the same.
     for part in reversed(parts):
         kill_while_it_measures(first, part)
         print(f"{part.name}: killed while it measured", flush=True)

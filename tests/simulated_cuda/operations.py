@@ -120,9 +120,11 @@ class Allocator:
         """The first place of this size that nobody has. A weak reference keeps its storage's address from new ones."""
         places = self._places.setdefault(nbytes, [])
         place = next((place for place, held in enumerate(places) if _is_gone(held)), len(places))
-        if place < len(places):
+        if place == len(places):
+            places.append(StorageWeakRef(storage))
+        else:
             del self._place_of[places[place].cdata]
-        places[place : place + 1] = [StorageWeakRef(storage)]
+            places[place] = StorageWeakRef(storage)
         self._place_of[storage._cdata] = place
         return place
 

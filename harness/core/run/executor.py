@@ -294,6 +294,7 @@ class Executor:
         return environment, self._compiling.is_due(purpose, case), slow_layer.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, which: _Which, extra: Request) -> Request:
+        _, compiles, slow_module = which
         return {
             "purpose": purpose,
             "case": case.as_dict() if case else None,
@@ -302,8 +303,8 @@ class Executor:
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
             "sent_at": monotonic(),
-            "compiles": which[1],
-            "own_module": bool(which[2]),
+            "compiles": compiles,
+            "own_module": bool(slow_module),
             "compile_cache": self._compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
             "path": self._path,
