@@ -29,7 +29,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # `sitecustomize` of the simulated GPU does the same where pytest does not import the harness by itself.
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
-    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS)).subprocess()
+    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS) or None).subprocess()
 
 _HERE = Path(__file__).parent
 # Proofs that start whole commands or many processes, or that compile layers: paths below tests/, some with a test.

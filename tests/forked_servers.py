@@ -1,7 +1,7 @@
-"""Fork servers forked from one process that has imported torch. Each saves the import, which takes two seconds.
+"""Fork servers and commands forked from one process that has imported torch. Each saves the import of two seconds.
 
-This is for tests in which the origin of a fork server does not matter. The server is otherwise the same: a separate
-process with this process's directory, environment and output. It imports the harness along the given path.
+This is for tests in which the origin of a process does not matter. The process is otherwise the same: a separate one
+with this process's directory, environment and output. It imports the harness along the given path.
 """
 
 import array
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
+from typing import NoReturn
 
 _LARGEST = 2**20
 _ORIGIN = """
@@ -66,6 +67,46 @@ for name in layer_lookup.IMPLS:
 
 # Set to the address of an origin, which processes that the tests start use in place of one of their own.
 ADDRESS = "HARNESS_TEST_ORIGIN"
+# Set, too, the process runs its `-m MODULE ARGUMENT…` in a fork of that origin.
+FORKED = "HARNESS_TEST_FORKED"
+# Has the origin import what a sweep does, too: for commands.
+WITH_SWEEP = "import harness.cli.parsers, harness.cli.sweep, pandas, harness.study.analyse\n"
+
+# The last argument is a socket. It ends if the other process is killed, and is told this one's exit status.
+_COMMAND = """
+import atexit, contextlib, gc, os, runpy, signal, socket, sys, threading
+gc.enable()
+link, own, end = socket.socket(fileno=int(sys.argv.pop())), os.getpid(), os._exit
+def end_with_the_other():
+    if not link.recv(1):
+        os.kill(own, signal.SIGKILL)
+def tell_and_end(status):
+    if os.getpid() == own:
+        link.sendall(bytes([status]))
+    end(status)
+threading.Thread(target=end_with_the_other, daemon=True).start()
+os._exit = tell_and_end
+sys.executable, module = sys.argv[1:3]
+del sys.argv[1:3]
+sys.path.insert(0, os.getcwd())
+status = 0
+try:
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    status = ended.code or 0
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+    status = 1
+threading._shutdown()
+atexit._run_exitfuncs()
+for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError):  # its reader may have gone
+        stream.flush()
+os._exit(status)  # the interpreter's own end would take a third of a second
+"""
 
 
 class Origin:
@@ -108,13 +149,26 @@ class Origin:
             )
         _, _, program, *arguments, descriptor = command
         assert [int(descriptor)] == list(pass_fds)
+        return Forked(self._fork(program, arguments, pass_fds, env))
+
+    def _fork(self, program: str, arguments: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str]) -> int:
         self.start()
         asked = {"program": program, "arguments": arguments, "cwd": os.getcwd(), "environ": dict(env)}
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(f"\0{self.address}")
             socket.send_fds(connection, [json.dumps(asked).encode()], [1, 2, *pass_fds])
-            (pid,) = array.array("i", connection.recv(4))
-        return Forked(pid)
+            return array.array("i", connection.recv(4))[0]
+
+    def run_this_command(self) -> NoReturn:
+        """Run this process's `python -m MODULE ARGUMENT…` in a fork of the origin, and end with its exit status."""
+        here, there = socket.socketpair()
+        env = {name: value for name, value in os.environ.items() if name != FORKED}
+        pid = self._fork(_COMMAND, [sys.executable, *sys.orig_argv[2:]], [there.fileno()], env)
+        there.close()
+        status = b""
+        while received := _received(here, pid):
+            status += received
+        os._exit(status[0] if status else 1)
 
     def subprocess(self) -> SimpleNamespace:
         """What `harness.core.run.fork_client` is to have in place of the module `subprocess`."""
@@ -123,6 +177,15 @@ class Origin:
     def close(self) -> None:
         if self._process is not None:
             self._process.communicate()
+
+
+def _received(link: socket.socket, pid: int) -> bytes:
+    """What the fork sends. Ctrl-C goes on to it."""
+    while True:
+        try:
+            return link.recv(1)
+        except KeyboardInterrupt:
+            os.kill(pid, signal.SIGINT)
 
 
 class Forked:

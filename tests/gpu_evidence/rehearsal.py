@@ -22,13 +22,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
-from forked_servers import ADDRESS, WITH_LAYERS, Origin  # noqa: E402
+from forked_servers import ADDRESS, FORKED, WITH_LAYERS, WITH_SWEEP, Origin  # noqa: E402
 from gpu_evidence.part_folder import DONE, RUNNING, PartFolder  # noqa: E402
 from gpu_evidence.parts import PARTS, Part, rehearsed  # noqa: E402
 from gpu_evidence.runner import environment  # noqa: E402
@@ -37,12 +38,12 @@ PUBLISHED = ROOT / "build" / "rehearsed"
 _LONGEST_S, _LONGEST_END_S = 300, 10
 # A part that keeps nothing while it measures is killed after this time.
 _KILLED_AFTER_S = 1.0
-_LOOK_EVERY_S = 0.02
+_LOOK_EVERY_S = 0.05
 # More than there are CPUs: the processes of a part often wait for each other.
 _GROUPS = 3
 _APPENDED = (".jsonl", ".txt")
 # Trials of training would each import it: half a second.
-_PREPARED = f"{WITH_LAYERS}import torch.fx.experimental.symbolic_shapes\n"
+_PREPARED = f"{WITH_LAYERS}{WITH_SWEEP}import torch.fx.experimental.symbolic_shapes\n"
 
 
 class RehearsalFailed(Exception):
@@ -53,7 +54,7 @@ class RehearsalFailed(Exception):
 class Machine:
     """A copy of the project's files, and the folders that a command on it uses.
 
-    The fork servers of its commands come from one process, so that torch is imported once.
+    Its fork servers, and most of its commands, come from one process, so that torch is imported once.
     """
 
     folder: Path
@@ -83,6 +84,7 @@ class Machine:
             "PYTHONPATH": sysconfig.get_paths()["purelib"],
             "TMPDIR": str(temporary),
             ADDRESS: self.origin.address,
+            FORKED: "1",
         }
         outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, cwd=self.folder, env=variables, **outputs)
@@ -138,12 +140,10 @@ def complete_lines(parts: Sequence[Part], runs: Path) -> dict[Path, str]:
     return {file.relative_to(runs): file.read_text().rpartition("\n")[0] for file in files}
 
 
-def rehearse(parts: Sequence[Part], folder: Path) -> Path:
+def rehearse(parts: Sequence[Part], folder: Path, origin: Origin) -> Path:
     """Kill each part on one machine, and finish all of them on another. Return the folder of what is published."""
-    place, origin = folder / "machine", Origin(_PREPARED)
+    place = folder / "machine"
     first = Machine.new(place, origin)
-    # Python would find the harness in the current directory first.
-    origin.start({**environment(rehearse=True, root=place), "PYTHONSAFEPATH": "1"})
     names = [part.name for part in parts]
     # The facts come last. Once they are there, each command first asks torch whether the GPU is the same.
     for part in reversed(parts):
@@ -184,10 +184,12 @@ def main() -> None:
     began = time.monotonic()
     target = Path(sys.argv[1] if len(sys.argv) > 1 else PUBLISHED)
     parts = [rehearsed(part) for part in PARTS]
+    origin = Origin(_PREPARED)
+    origin.start({**environment(rehearse=True), ADDRESS: origin.address})
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor() as pool:
         groups = [parts[first::_GROUPS] for first in range(_GROUPS)]
         folders = [Path(temporary, group[0].name) for group in groups]
-        published, *_ = pool.map(rehearse, groups, folders)
+        published, *_ = pool.map(rehearse, groups, folders, repeat(origin))
         check_facts(published)
         shutil.copytree(published, target, dirs_exist_ok=True)
     print(f"=== rehearsed {len(parts)} parts in {time.monotonic() - began:.0f} s; left: nothing")

@@ -3,7 +3,8 @@
 Commands of the harness start processes of their own, and fork further ones. All of them inherit PYTHONPATH, so all of
 them have the same simulated GPU. Only tests set it, and nothing of this is in the wheel.
 
-With HARNESS_TEST_ORIGIN alone, the processes have no GPU. Their fork servers are forked from that origin.
+With HARNESS_TEST_ORIGIN alone, the processes have no GPU. Their fork servers are forked from that origin, and with
+HARNESS_TEST_FORKED their command, too.
 """
 
 import importlib.abc
@@ -59,7 +60,7 @@ def _repeat_calls(workload: ModuleType) -> None:
 def _fork_servers(fork_client: ModuleType) -> None:
     from forked_servers import ADDRESS, WITH_LAYERS, Origin
 
-    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS)).subprocess()  # type: ignore[attr-defined]
+    fork_client.subprocess = Origin(WITH_LAYERS, os.environ.get(ADDRESS) or None).subprocess()  # type: ignore[attr-defined]
 
 
 def _start() -> None:
@@ -78,6 +79,11 @@ def _in_nanoseconds(clock: Callable[[], float]) -> Callable[[], int]:
 
 if os.environ.get("HARNESS_SIMULATED_CUDA") or os.environ.get("HARNESS_TEST_ORIGIN"):
     sys.path.append(str(Path(__file__).resolve().parents[2]))  # a worker replaces its path later: all is imported then
+    address = os.environ.get("HARNESS_TEST_ORIGIN")
+    if address and os.environ.get("HARNESS_TEST_FORKED") and sys.orig_argv[1:2] == ["-m"]:
+        from forked_servers import Origin
+
+        Origin(address=address).run_this_command()
     # A comparison starts some forty fork servers, each of which would import torch and all layers.
     sys.meta_path.insert(0, _After("harness.core.run.fork_client", _fork_servers))
 if os.environ.get("HARNESS_SIMULATED_CUDA"):
