@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from forked_servers import ADDRESS, WITH_LAYERS, Origin
+from forked_servers import ADDRESS, FORKED, WITH_LAYERS, WITH_SWEEP, Origin
 
 from harness.core.model.sweep_axes import Case
 
@@ -51,9 +51,9 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
 
 @cache
 def _origin() -> Origin:
-    """The origin of the fork servers of all commands. Each of them would take two seconds to import torch."""
-    started = Origin(WITH_LAYERS)
-    started.start(environment({}))
+    """The origin of all commands and their fork servers. Each of them would take two seconds to import torch."""
+    started = Origin(WITH_LAYERS + WITH_SWEEP)
+    started.start({**environment({}), ADDRESS: started.address})
     return started
 
 
@@ -64,7 +64,7 @@ def on_simulated_gpu(*arguments: str, cwd: Path, settings: dict[str, Any] = STEA
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=cwd,
-            env={**environment(settings), "TMPDIR": temporary, ADDRESS: _origin().address},
+            env={**environment(settings), "TMPDIR": temporary, ADDRESS: _origin().address, FORKED: "1"},
             capture_output=True,
             text=True,
             timeout=limit_s,
