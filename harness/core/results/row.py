@@ -127,10 +127,10 @@ def record_of_row(row: Any) -> "array[float]":
         )
         ordered = np.sort(times_s)  # NaN is sorted last
         fits = ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
-        fits = fits and LIST(samples) and POSITIVE(calls) and probe_s != 0
+        fits = fits and LIST(samples) and POSITIVE(calls) and not 0 <= probe_s < _SHORTEST_S
     except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
         fits = False
-    if not fits or inf in numbers or any(map((0.0).__gt__, numbers)):
+    if not fits or any(number < 0 or number >= LARGEST for number in numbers):
         raise InvalidRow(_NOT_NUMBERS)
     unsampled_s, slack_s = sampling_s - calls * sum(samples), _ROUNDING * sampling_s
     on_cpu = device == "cpu" and "queue_held" not in row
