@@ -142,13 +142,15 @@ def _read_published(path: Path) -> list[CaseResult]:
         try:
             text = read_text(path)
             if text and not text.endswith("\n"):
-                raise UsageError(f"{path} is not whole: it ends within a line")
+                raise UsageError("the table is not whole: it ends within a line")
             lines = lines_of_table(from_csv(text))
             for line in lines:
                 check_line(line)
             return lines
         except InvalidRow as error:
             raise UsageError(f"{path}, {line}: {error}") from error
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
         except ValueError as error:  # not UTF-8, not a table, or not a table of lines
             raise UsageError(f"{path} is not a run's summary") from error
 
@@ -157,6 +159,8 @@ def _checked_config(run: Path) -> tuple[dict[str, Any], Precision]:
     path = run / CONFIG
     with usage_error_about(path):
         config = read_config(run) or {}
+    if not config:
+        raise UsageError(f"{path} is not a sweep's configuration: it is missing, empty or not YAML")
     try:
         return config, checked(Precision, config.get("precision"))
     except Damaged as damage:

@@ -120,6 +120,7 @@ def test_a_run_of_which_only_the_tables_were_kept_is_read_from_them(tmp_path: Pa
         (lambda whole: whole[:-7], "is not whole: it ends within a line"),
         (lambda whole: b"\xff\xfe\x00", "is not a run's summary"),
         (lambda whole: b"", "is not a run's summary"),
+        (lambda whole: whole.replace(b",ok,", b",fine,"), r"summary\.csv: status='fine' is not one of"),
     ],
 )
 def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
