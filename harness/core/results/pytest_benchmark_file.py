@@ -126,7 +126,7 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
     axes = {axis: value for axis, value in params.items() if axis in AXES}
     for axis in axes.keys() & extra.keys():
         if axes[axis] != extra[axis]:
-            raise Damaged(f"its parameter says {axis}={axes[axis]}, and its extra_info {axis}={extra[axis]}")
+            raise Damaged(f"its parameter says {axis}={axes[axis]!r}, and its extra_info {axis}={extra[axis]!r}")
     stated = axes | extra
     record = {name: stated[name] for name in COLUMNS if stated.get(name) is not None and stated[name] == stated[name]}
     own_name = str(benchmark).partition("[")[0].removeprefix("test_")
