@@ -65,7 +65,13 @@ def test_parameters_that_contradict_the_extra_info_are_named(tmp_path: Path) -> 
 def test_a_notice_writes_invisible_characters_out(tmp_path: Path) -> None:
     one = {**benchmark(impl="evil\x1b[31mred"), "params": {"impl": "own"}}
     notice = read_run_directory(write(tmp_path, one, benchmark(seq_len=128))).notices[0]
-    assert "extra_info impl=evil\\x1b[31mred" in notice
+    assert "extra_info impl='evil\\x1b[31mred'" in notice
+
+
+def test_a_notice_tells_text_from_the_same_number(tmp_path: Path) -> None:
+    one = {**benchmark(seq_len="64"), "params": {"seq_len": 64}}
+    notice = read_run_directory(write(tmp_path, one, benchmark(seq_len=128))).notices[0]
+    assert notice.endswith("its parameter says seq_len=64, and its extra_info seq_len='64'")
 
 
 def test_a_time_of_its_own_goes_before_the_rounds(tmp_path: Path) -> None:
