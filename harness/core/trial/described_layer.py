@@ -117,8 +117,12 @@ def describe_page(case: Case) -> Answer:
         "axes": [[axis, letter, _plain(value)] for axis, (letter, value) in axes.items()],
         "options": [[option, _plain(defaults[option].default)] for option in options],
         "inputs": _inputs(layer_class) if is_function else [],
-        "modes": [mode for mode in MODES if _supports(layer_class, replace(case, mode=mode))],
-        "masks": [mask for mask in MASKS if _supports(layer_class, replace(case, mask=mask))],
+        "modes": [
+            mode for mode in MODES if layer_protocol.unsupported_reason(layer_class, replace(case, mode=mode)) is None
+        ],
+        "masks": [
+            mask for mask in MASKS if layer_protocol.unsupported_reason(layer_class, replace(case, mask=mask)) is None
+        ],
         "takes": ["kv_len"] * layer_protocol.takes_source(layer_class)
         + ["num_kv_heads"] * layer_protocol.takes(layer_class, "num_kv_heads"),
         "reference": _reference(case, layer_class),
@@ -130,10 +134,6 @@ def equation_of(docstring: str) -> str:
     """The first indented paragraph of a docstring."""
     blocks = [block for block in re.split(r"\n\s*\n", docstring) if block.startswith("    ")]
     return inspect.cleandoc(blocks[0]) if blocks else ""
-
-
-def _supports(layer_class: Any, case: Case) -> bool:
-    return layer_protocol.unsupported_reason(layer_class, case) is None
 
 
 def _plain(default: Any) -> Any:

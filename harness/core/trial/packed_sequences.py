@@ -61,11 +61,6 @@ def knows_lengths(layer: Any) -> bool:
     return is_packed(layer) or (is_function(layer) and any(tensor.fill == LENGTHS for tensor in layer.inputs))
 
 
-def longest_keywords(parameters: Iterable[str], case: Case) -> dict[str, int]:
-    """The arguments for those of the parameters that take the length of the longest sequence."""
-    return dict.fromkeys(filter(is_longest, parameters), max(real_lengths(case, case.seq_len)))
-
-
 def passed_as(layer: Any, case: Case) -> str | None:
     """How the lengths of a case's sequences reach the layer; None if no sequence is shorter, and none is packed.
 

@@ -52,7 +52,7 @@ class Renewal:
         self._versions = [tensor._version for tensor in tensors]
         self._draw = random.Random(0)
         draws = torch.Generator().manual_seed(0)
-        dims = [(tensor, dim) for tensor in tensors for dim in _last_two(tensor)]
+        dims = [(tensor, dim) for tensor in tensors for dim in (-2, -1)[-tensor.dim() :]]
         self._rows = [(tensor, dim, _factors(tensor, dim, draws)) for tensor, dim in dims]
         # The present factors of the tensors. The next renewal divides by them.
         self._applied = [torch.ones_like(row.narrow(dim, 0, tensor.shape[dim])) for tensor, dim, row in self._rows]
@@ -78,10 +78,6 @@ class Renewal:
                 factors = row.narrow(dim, self._draw.randrange(_SPARE), tensor.shape[dim])
                 tensor.mul_(factors if self._first else factors / self._applied[number])
                 self._applied[number] = factors
-
-
-def _last_two(tensor: Tensor) -> tuple[int, ...]:
-    return (-2, -1)[-tensor.dim() :]
 
 
 def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:

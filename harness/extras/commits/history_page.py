@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -250,9 +250,11 @@ _SeriesByTitle = dict[str, list[Data]]
 
 def _charts(section: str, about: str, series: _SeriesByTitle) -> Iterator[Data]:
     """A chart under each title, unless nothing in it changes."""
-    changing = {title: lines for title, lines in series.items() if any(map(_changes, lines))}
-    for number, (title, lines) in enumerate(changing.items()):
-        yield _chart(section, number, title, about, lines)
+    number = 0
+    for title, lines in series.items():
+        if any(len(set(line["values"]) - {None}) > 1 for line in lines):
+            yield _chart(section, number, title, about, lines)
+            number += 1
 
 
 def _relative_counts(history: History) -> _SeriesByTitle:
@@ -275,10 +277,6 @@ def _relative_counts(history: History) -> _SeriesByTitle:
 def _line(history: History, impl: str, name: str, values: Sequence[Any], texts: Sequence[str]) -> Data:
     hover = [f"{commit.name}: {name}: {text}" for commit, text in zip(history.commits, texts, strict=True)]
     return {"impl": impl, "name": name, "values": list(values), "text": hover}
-
-
-def _changes(series: Mapping[str, Any]) -> bool:
-    return len({value for value in series["values"] if value is not None}) > 1
 
 
 def _exponents(history: History) -> _SeriesByTitle:

@@ -73,7 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = {item: list(item.own_markers) for item in items if _asks_for_scaling(item)}
     yield
     for item, before in ours.items():
-        item.own_markers[:] = [mark for mark in item.own_markers if mark in before or not _is_benchmark_only_skip(mark)]
+        item.own_markers[:] = [
+            mark
+            for mark in item.own_markers
+            if mark in before or mark.name != "skip" or "--benchmark-only" not in str(mark.kwargs.get("reason"))
+        ]
 
 
 def _asks_for_scaling(item: pytest.Item) -> bool:
@@ -81,10 +85,6 @@ def _asks_for_scaling(item: pytest.Item) -> bool:
     info = getattr(item, "_fixtureinfo", None)
     definitions: Sequence[pytest.FixtureDef] = info.name2fixturedefs.get("scaling", ()) if info is not None else ()
     return bool(definitions) and getattr(definitions[-1].func, "__module__", "") == __name__
-
-
-def _is_benchmark_only_skip(mark: pytest.Mark) -> bool:
-    return mark.name == "skip" and "--benchmark-only" in str(mark.kwargs.get("reason", ""))
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:

@@ -330,9 +330,11 @@ def _compared(
         for metric in METRICS:
             costs = {impl: _costs(own, metric, impl in without) for impl, own in members.items()}
             for slower, faster in permutations(costs, 2):
-                with_heads = [{h for h, _ in costs[impl]} for impl in (slower, faster) if impl not in without]
+                with_heads = [set(costs[impl]) for impl in (slower, faster) if impl not in without]
                 for h in sorted(set.intersection(*with_heads) if with_heads else {1}):
-                    of_slower, of_faster = (_along_n(costs[impl], h) for impl in (slower, faster))
+                    of_slower, of_faster = (
+                        costs[impl].get(0 if impl in without else h, {}) for impl in (slower, faster)
+                    )
                     compared = []
                     for n in sorted(of_slower.keys() & of_faster.keys()):
                         (cost, line), (other_cost, other) = of_slower[n], of_faster[n]
@@ -379,8 +381,8 @@ def layers_without_heads(lines: Iterable[CaseResult]) -> set[str]:
     return foreign | {impl for impl in heads if impl in IMPLS and not IMPLS[impl].has_heads}
 
 
-def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tuple[int, int], _Cost]:
-    """One layer's costs by number of heads, 0 for a layer without heads, and n.
+def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[int, dict[int, _Cost]]:
+    """One layer's costs by number of heads, 0 for a layer without heads, and by n.
 
     A layer without heads counts with one head; other rows of it, as a foreign table may hold, are left out. Memory is
     unknown at every size if it is at one, as in `series_of`. A cost of 0 bytes is compared as 1 byte, because a ratio
@@ -388,17 +390,13 @@ def _costs(lines: Sequence[CaseResult], metric: str, headless: bool) -> dict[tup
     """
     if metric == "memory" and any(line.allocates_outside_torch for line in lines):
         return {}
-    costs: dict[tuple[int, int], _Cost] = {}
+    costs: dict[int, dict[int, _Cost]] = {}
     for line in lines:
         memory = (max(line.peak_bytes, 1.0),) * 3 if line.peak_bytes is not None else None
         cost = line.best_known_time if metric == "time" else memory
         if cost is not None and (not headless or line.num_heads == 1):
-            costs[0 if headless else line.num_heads, line.seq_len] = cost, line
+            costs.setdefault(0 if headless else line.num_heads, {})[line.seq_len] = cost, line
     return costs
-
-
-def _along_n(costs: Mapping[tuple[int, int], _Cost], h: int) -> dict[int, _Cost]:
-    return {n: cost for (heads, n), cost in costs.items() if heads in (h, 0)}
 
 
 _FIRST = ("slower", "faster", "metric", "d_model", "num_heads", "seq_len", "seq_len_lo", "seq_len_hi")

@@ -187,7 +187,11 @@ class Cells:
         if not self._replace(key, of(self._alike.get(key, 0)), tensor, chosen):
             numbers = self._view(key, tensor)
             updated = of(numbers)
-            numbers[...] = updated if chosen is None else torch.where(_like(numbers, chosen), updated, numbers)
+            if chosen is not None:
+                # An expanded dimension has its numbers once.
+                chosen = chosen[..., None][tuple(slice(length) for length in numbers.shape)]
+                updated = torch.where(chosen, updated, numbers)
+            numbers[...] = updated
 
     def _replace(self, key: int, number: int, tensor: Tensor, chosen: Tensor | None) -> bool:
         """Replace the one number of a storage. Return False if it has several, or is to have them."""
@@ -223,8 +227,3 @@ class Cells:
             return unit * int((cells & bits == bits).count_nonzero())
         is_whole = self._alike.get(key, 0) & bits == bits
         return self._freed.get((key, bits), self._storages.nbytes[key] * is_whole)
-
-
-def _like(numbers: Tensor, chosen: Tensor) -> Tensor:
-    """Which of a tensor's numbers are chosen. An expanded dimension has them once."""
-    return chosen[..., None][tuple(slice(length) for length in numbers.shape)]
