@@ -84,14 +84,13 @@ def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:
     if baseline not in impls:
         raise UsageError(f"baseline={baseline}: this run has no such layer{did_you_mean(baseline, impls)}")
     any_heads = baseline in layers_without_heads(lines)
-
-    def completed(line: CaseResult) -> CaseResult:
+    timed = {line.case: line for line in lines if line.impl == baseline and line.time_s and not line.suspect}
+    compared = []
+    for line in lines:
         place = replace(line.case, impl=baseline, num_heads=1 if any_heads else line.num_heads)
         base = timed.get(place) or timed.get(replace(place, options=line.series.options))
-        return with_ratio_to(line, base) if base else line
-
-    timed = {line.case: line for line in lines if line.impl == baseline and line.time_s and not line.suspect}
-    return list(map(completed, lines))
+        compared.append(with_ratio_to(line, base) if base else line)
+    return compared
 
 
 def with_ratio_to(line: CaseResult, base: CaseResult) -> CaseResult:

@@ -140,7 +140,7 @@ def _with_one_gpu_time(records: Floats, impls: Sequence[str], cases: Numbers) ->
 
 
 def _gpu_time_by(group: Group) -> list[str | None]:
-    """How the time of each case leaves launches out. Empty if it does not, or on the CPU; None means the former."""
+    """How the time of each case leaves launches out: "graph" or "held"; None if it has launches, "" on the CPU."""
     queue_held, graph_s, value_s = (group.column(name) for name in ("queue_held", "graph_s", "value_s"))
     on_cpu, as_graph = np.isnan(queue_held).all(axis=1), (graph_s == value_s).any(axis=1)
     ways = [on_cpu, as_graph, (queue_held > 0).all(axis=1)]

@@ -101,9 +101,6 @@ class _Part:
         return kept
 
 
-_All = _Part("all tokens")
-
-
 @dataclass(frozen=True)
 class _Side:
     """The outputs of one module, and the leaves that have its gradients, by name."""
@@ -223,7 +220,7 @@ def _part(
     if is_stepped:
         return _Part("last token", rows=torch.tensor([n - 1], device=case.device))
     if not by_rows or n <= _ROWS:
-        return replace(_All, dim=dim)
+        return _Part("all tokens", dim=dim)
     ends = torch.arange(_ROWS + 1) * n // _ROWS
     draws = torch.rand(_ROWS, generator=torch.Generator().manual_seed(n))
     rows = ends[:-1] + (draws * (ends[1:] - ends[:-1])).long()

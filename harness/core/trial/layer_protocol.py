@@ -231,8 +231,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
         return None
     if has_source and case.mask == "causal" and not decodes and not is_chunk:
         return "a source has no later tokens to hide: a causal mask is of a layer's own input"
-    is_hidden = takes_mask or (pads and knows_lengths(layer_class))
-    if is_hidden or case.mask == "none" or (has_source and case.mask != "causal"):
+    if takes_mask or case.mask == "none" or (pads and knows_lengths(layer_class)):
         return None
     if pads:
         if is_function(layer_class):

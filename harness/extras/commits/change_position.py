@@ -181,8 +181,8 @@ class ChangePosition:
         # A step of less than `apart` is none.
         is_step = np.abs(self._levels) >= self.apart
         of_level = np.where(is_step, -math.log(is_step.sum()), -np.inf)
-        before, total = sums[:, :-1, self._zero], sums[:, -1, :]
-        after = total[:, None, :] - sums[:, :-1, :] + of_level  # the likelihood of the commits from the candidate on
+        before = sums[:, :-1, self._zero]
+        after = sums[:, -1:] - sums[:, :-1] + of_level  # the likelihood of the commits from the candidate on
         joint = before[:, :, None] + after + prior[None, :, None]
         for compared, likelihood in self._beside.items():
             between = _is_between(compared, ends)
@@ -289,7 +289,7 @@ def search_step(
     while True:
         answer = position.answer()
         pair = answer.best.first - 1, answer.best.last
-        confirming = beside.get(pair, [])
+        confirming = beside.setdefault(pair, [])
         if answer.two_steps >= sure:
             return answer, TWO_STEPS, []
         is_sure = answer.best.probability * (1 - answer.two_steps) >= sure
@@ -298,7 +298,6 @@ def search_step(
         if not has_time():
             return answer, TIME_IS_UP, []
         if is_sure:
-            confirming = beside.setdefault(pair, [])
             while len(confirming) < _CONFIRMING and has_time():
                 confirming.append(take(*pair))
             position.add_beside(*pair, confirming)
