@@ -106,9 +106,6 @@ def trial_of_record(record: Sequence[float]) -> Trial:
     return Trial(value_s, median_s, wall_s, probe_s if probe_s > 0 else None, is_disturbed)
 
 
-_NOT_NUMBERS = "its samples, or what was counted beside them, are not numbers in their bounds"
-
-
 def record_of_row(row: Any) -> "array[float]":
     """The numbers of `RECORD` in a timed row. Raises InvalidRow if they are missing, invalid or contradictory.
 
@@ -116,22 +113,28 @@ def record_of_row(row: Any) -> "array[float]":
     and `probe_s`; `probe_s` may be null. `calls_per_sample` defaults to 1. On the CPU, samples and what lies between
     them (`between_s`) add up to `sampling_s`.
     """
-    get, case = row.get, row.get("case")
+    case = row.get("case")
     device = str(case.get("device", "cpu")) if isinstance(case, Mapping) else "cpu"
-    samples, wall_s, calls = get("samples_s"), get("wall_s"), get("calls_per_sample", 1)
-    entries = (get("probe_s", -1), get("sampling_s"), get("between_s"), *map(get, _RECORDED))
+    samples, wall_s, calls = row.get("samples_s"), row.get("wall_s"), row.get("calls_per_sample", 1)
+    entries = (row.get("probe_s", -1), row.get("sampling_s"), row.get("between_s"), *map(row.get, _RECORDED))
     try:
         times_s = np.frombuffer(array("d", samples))
-        probe_s, sampling_s, between_s, *recorded = numbers = array(
-            "d", [nan if value is None else value for value in entries]
-        )
         ordered = np.sort(times_s)  # NaN is sorted last
-        fits = ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
-        fits = fits and LIST(samples) and POSITIVE(calls) and not 0 <= probe_s < _SHORTEST_S
+        numbers = array("d", [nan if value is None else value for value in entries])
+        probe_s, sampling_s, between_s, *recorded = numbers
+        are_in_bounds = (
+            LIST(samples)
+            and ordered[0] > _SHORTEST_S
+            and ordered[-1] < _LONGEST_S
+            and 0 < wall_s < _LONGEST_S
+            and POSITIVE(calls)
+            and not 0 <= probe_s < _SHORTEST_S
+            and not any(number < 0 or number >= LARGEST for number in numbers)
+        )
     except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
-        fits = False
-    if not fits or any(number < 0 or number >= LARGEST for number in numbers):
-        raise InvalidRow(_NOT_NUMBERS)
+        are_in_bounds = False
+    if not are_in_bounds:
+        raise InvalidRow("its samples, or what was counted beside them, are not numbers in their bounds")
     unsampled_s, slack_s = sampling_s - calls * sum(samples), _ROUNDING * sampling_s
     on_cpu = device == "cpu" and "queue_held" not in row
     if on_cpu and (unsampled_s < -slack_s or abs(unsampled_s - between_s) > slack_s):
@@ -191,18 +194,17 @@ def read_row(row: Any) -> Row:
     Every row names its family, its purpose, its round and its status. All but successful timed rows have a reason,
     which may be null.
     """
-    family, purpose, number, status, at = map(row.get, ("family", "purpose", "round", "status", "at"))
+    family, purpose, number, status, reason, at = map(row.get, ("family", "purpose", "round", "status", "reason", "at"))
     is_ok = status == "ok"
-    is_timed = is_ok and purpose == "time"
-    reason = None if is_timed else row.get("reason", 0)  # 0 is no reason: it is missing
+    has_reason = "reason" in row and isinstance(reason, str | None)
     is_named = type(family) is type(purpose) is type(status) is str and type(number) is int and status in STATUSES
     axes = None if is_ok else row.get("own_axes")
-    is_whole = is_named and isinstance(at, int | float | None) and isinstance(reason, str | None)
+    is_whole = is_named and isinstance(at, int | float | None) and (has_reason or (is_ok and purpose == "time"))
     if not (is_whole and abs(number) <= MOST_ROUND and _FACT_CHECKS["own_axes"](axes)):
         raise InvalidRow(_INCOMPLETE)
     value: Any = axes and intern(axes)
     if is_ok and purpose in KINDS:
-        if row.get("reason") is not None:
+        if reason is not None:
             raise InvalidRow("it is ok, and has a reason why it failed")
         read_value = KINDS[purpose].value
         value = read_value and read_value(row)

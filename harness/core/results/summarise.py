@@ -82,10 +82,9 @@ class Trials:
         since = np.array([accumulated.since.get(case, 0) for case in range(len(accumulated.cases))], dtype=np.int64)
         counted = np.flatnonzero(np.arange(len(cases)) >= since[cases])
         ordered = counted[np.lexsort((rounds[counted], cases[counted]))]  # stable: readings of a round keep their order
-        is_first = np.diff(cases[ordered], prepend=-1) != 0
-        is_first[1:] |= np.diff(rounds[ordered]) != 0
-        first = ordered[is_first][np.cumsum(is_first) - 1][~is_first]
-        later = ordered[~is_first]
+        is_first = np.diff(np.stack([cases, rounds])[:, ordered], prepend=-1).any(axis=0)
+        first_readings = ordered[is_first][np.cumsum(is_first) - 1]
+        later, first = ordered[~is_first], first_readings[~is_first]
         differ = ~np.isclose(records[later], records[first], 0, 0, equal_nan=True).all(1)
         self.repeated = np.stack([later, first, differ], axis=1).tolist()
         self.places = ordered[is_first & ~np.isin(ordered, first[differ])]

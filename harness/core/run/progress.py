@@ -86,14 +86,17 @@ class Screen(LiveOnTerminal):
 
         The other phases are `verify`, `compile`, `facts`, `grow` and `again`.
         """
-        self._phase, self._stage = _PHASES.get(phase, _TIMING), ""
-        self._looked_at, self._to_look_at = 0, number if phase in _PHASES else 0
-        if phase not in _PHASES:
+        self._looked_at = self._again = 0
+        if phase in _PHASES:
+            self._phase, self._stage, self._to_look_at = _PHASES[phase], "", number
+        else:
+            self._phase, self._stage, self._to_look_at = _TIMING, phase, 0
             self._kinds.clear()
             self._to_count.clear()  # cases that continue have their facts already
-            self._stage = f"round {number}" if phase == "round" else phase
-            self._again = number if phase == "again" else 0
-            self._again_since = self._again_since or (monotonic() if self._again else 0.0)
+        if phase == "round":
+            self._stage = f"round {number}"
+        elif phase == "again":
+            self._again, self._again_since = number, self._again_since or monotonic()
         if not self._console.is_terminal:
             self._plain()
 

@@ -8,6 +8,7 @@ there, but too fast. Therefore `check_call_times` compares calls on new and on r
 
 import gc
 import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -124,23 +125,28 @@ def check_operation_counts(work: Workload, seed: int) -> None:
     renewal = Renewal(work.varying)
     work.call()
     renewal.look()
-    counts = [len(seen) for seen in _observed(work, [renewal, Renewal([])], seed)[0]]
-    new, again = counts[::2], counts[1::2]
-    if counts and min(new) > max(again):
+    unchanged = Renewal([])
+    seen, _ = _observed(work, [renewal, unchanged], seed)
+    new, again = min(map(len, seen[renewal]), default=0), max(map(len, seen[unchanged]), default=0)
+    if new > again:
         raise WrongResult(
-            f"it returns the result of an earlier call: a new input takes {min(new)} operations, "
-            f"the same input again {max(again)}"
+            f"it returns the result of an earlier call: a new input takes {new} operations, "
+            f"the same input again {again}"
         )
 
 
-def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[list[Any], list[float]]:
-    """Call after each renewal, in rounds. Return each call's operations, and its seconds outside torch's own ones.
+# A value of each call, by the renewal before the call.
+_OfCalls = dict[Renewal, list[Any]]
+
+
+def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[_OfCalls, _OfCalls]:
+    """Call after each renewal, in rounds. Return the operations of its calls, and their seconds outside torch's own.
 
     Both are empty for calls that cannot be observed. Compiled code dispatches no operations, and the compiler would
     compile the observer too.
     """
-    seen: list[Any] = []
-    outside_s: list[float] = []
+    seen: _OfCalls = defaultdict(list)
+    outside_s: _OfCalls = defaultdict(list)
     try:
         is_compiler_used = compilations() or functions_offered()
         # The order differs from round to round: a layer may do more at every second call.
@@ -152,15 +158,14 @@ def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[list[
                 start = perf_counter()
                 work.call()
                 work.sync()
-                outside_s.append(perf_counter() - start - observer.inside_s)
-            seen.append(observer.seen)
+                outside_s[renew].append(perf_counter() - start - observer.inside_s)
+            seen[renew].append(observer.seen)
     except MemoryError:
         raise
     except Exception:
         # The layer ran before, so it is the observer that it cannot run under. A GPU may lack memory for that.
-        return [], []
-    for results in (seen, outside_s):
-        results[2:4] = results[3:1:-1]
+        seen.clear()
+        outside_s.clear()
     return seen, outside_s
 
 
@@ -223,8 +228,8 @@ def check_call_times(work: Workload, renewal: Renewal) -> None:
         if new_s <= _SLOWER * again_s:
             return
         seen, outside_s = _observed(work, [renewal, elsewhere], 0)
-        skipped_s = min(outside_s[::2], default=new_s) - median(outside_s[1::2] or [0.0])
-        if seen[::2] == seen[1::2] and skipped_s <= (_SLOWER - 1) * again_s:
+        skipped_s = min(outside_s[renewal], default=new_s) - median(outside_s[elsewhere] or [0.0])
+        if seen[renewal] == seen[elsewhere] and skipped_s <= (_SLOWER - 1) * again_s:
             return
     raise WrongResult(
         f"{_EARLIER}: a new input takes {1e6 * new_s:.1f} µs, the same input again {1e6 * again_s:.1f} µs"
