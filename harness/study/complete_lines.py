@@ -26,8 +26,9 @@ def complete_lines(lines: Sequence[CaseResult], machine: Machine, baseline: str 
 
     Raises UsageError if the run has no layer named `baseline`.
     """
-    bounded = with_possible_times(with_suspects(lines, roofs(machine)), roofs(machine))
-    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine)
+    known = roofs(machine)
+    bounded = with_possible_times(with_suspects(lines, known), known)
+    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), known)
     return with_stated_sizes(with_ratios(found, baseline) if baseline else found)
 
 
@@ -44,9 +45,9 @@ def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     return in_order if any(varied.values()) else found
 
 
-def with_speeds(lines: Sequence[CaseResult], machine: Machine) -> list[CaseResult]:
+def with_speeds(lines: Sequence[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and shares of the peak where that is known."""
-    known, headless = roofs(machine), layers_without_heads(lines)
+    headless = layers_without_heads(lines)
     return [_with_speed(line, known, line.impl in headless) for line in lines]
 
 

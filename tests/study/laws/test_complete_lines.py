@@ -10,6 +10,7 @@ from rows import usual_lines
 from harness.core.model.errors import UsageError
 from harness.core.results.columns import CaseResult
 from harness.study.complete_lines import with_ratios, with_speeds
+from harness.study.laws.roofline import roofs
 
 CALIBRATED: dict[str, Any] = {
     "calibration": {
@@ -28,32 +29,34 @@ def line_of(impl: str, n: int = 2048, heads: int = 8) -> CaseResult:
 
 
 def test_a_speed_is_the_exact_work_over_the_time() -> None:
-    (line,) = with_speeds([line_of("attention.naive")], {})
+    (line,) = with_speeds([line_of("attention.naive")], [])
     assert (line.tflops_per_s, line.gb_per_s, line.of_peak) == (pytest.approx(0.1), pytest.approx(2.5), None)
 
 
 def test_with_a_calibration_a_speed_is_a_share_of_the_peak_of_its_dtype_and_threads() -> None:
-    line, other = with_speeds([line_of("attention.naive"), replace(line_of("attention.naive"), threads=2)], CALIBRATED)
+    attention = line_of("attention.naive")
+    line, other = with_speeds([attention, replace(attention, threads=2)], roofs(CALIBRATED))
     assert (line.of_peak, other.of_peak) == (pytest.approx(0.5), None)
 
 
 def test_a_speed_under_load_is_a_share_of_the_peak_under_load() -> None:
     made = {**CALIBRATED["calibration"], "device": "cuda", "sustained_flops_per_s": {"float32": 1.5e11}}
     under_load = replace(line_of("attention.naive"), device="cuda", sustained_s=0.05)
-    (line,) = with_speeds([under_load], {"calibration": made})
+    (line,) = with_speeds([under_load], roofs({"calibration": made}))
     assert (line.of_peak, line.sustained_of_peak) == (pytest.approx(0.5), pytest.approx(8e10 / 1.5e11))
     older = {**made, "sustained_flops_per_s": {}}
-    assert with_speeds([under_load], {"calibration": older})[0].sustained_of_peak is None
-    assert with_speeds([replace(under_load, sustained_s=None)], {"calibration": made})[0].sustained_of_peak is None
+    assert with_speeds([under_load], roofs({"calibration": older}))[0].sustained_of_peak is None
+    short = replace(under_load, sustained_s=None)
+    assert with_speeds([short], roofs({"calibration": made}))[0].sustained_of_peak is None
 
 
 def test_a_case_without_a_time_has_no_speed() -> None:
-    (line,) = with_speeds([replace(line_of("attention.naive"), time_s=None)], CALIBRATED)
+    (line,) = with_speeds([replace(line_of("attention.naive"), time_s=None)], roofs(CALIBRATED))
     assert (line.tflops_per_s, line.gb_per_s, line.of_peak, line.ratio) == (None, None, None, None)
 
 
 def test_the_width_of_a_head_is_that_of_layers_with_heads() -> None:
-    attention, rnn = with_speeds([line_of("attention.naive"), line_of("rnn.torch", heads=1)], {})
+    attention, rnn = with_speeds([line_of("attention.naive"), line_of("rnn.torch", heads=1)], [])
     assert (attention.head_dim, rnn.head_dim) == (32, None)
 
 
