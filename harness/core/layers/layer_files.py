@@ -127,12 +127,19 @@ _DESCRIPTIONS = Path(impls.__path__[0], "descriptions.json")
 _OF_BOTH: dict[str, Any] = {
     **dict.fromkeys(("claims", "kernels", "axes"), Mapping),
     **dict.fromkeys(("has_heads", "causal", "compiled", "kinks"), bool),
-    **{"family": str, "output_dtype": str, "reference": Callable | str | None, "allowed_error": float | int},
+    "family": str,
+    "output_dtype": str,
+    "reference": Callable | str | None,
+    "allowed_error": float | int,
 }
 OF_CLASSES = _OF_BOTH | {"needs_source": bool, "input_width": int, "supports": staticmethod}
 OF_FUNCTIONS = _OF_BOTH | {
     **dict.fromkeys(("supports", "prepare", "load_package"), Callable),
-    **{"inputs": Mapping, "output": str, "layout": str, "lengths_as": str, "decodes": bool},
+    "inputs": Mapping,
+    "output": str,
+    "layout": str,
+    "lengths_as": str,
+    "decodes": bool,
 }
 
 

@@ -20,13 +20,16 @@ from .layer_options import NO_OPTIONS, joined, options_of, parts_of, value_text,
 from .polynomial import OwnSize, Polynomial, own_letter
 from .sweep_axes import AXES, LETTERS
 
+# The letter and the default of each own axis, by its name.
+OwnAxes = dict[str, tuple[str, Any]]
 
-def declared_axes(layer_class: Any) -> dict[str, tuple[str, Any]]:
+
+def declared_axes(layer_class: Any) -> OwnAxes:
     """The own axes that a layer declares, with their letters and defaults. Raises UsageError as `read_axes`."""
     return read_axes(getattr(layer_class, "axes", {}))
 
 
-def read_axes(stated: Any) -> dict[str, tuple[str, Any]]:
+def read_axes(stated: Any) -> OwnAxes:
     """The own axes in an attribute `axes`.
 
     Raises UsageError for anything else, and for a letter that has another meaning.
@@ -34,7 +37,7 @@ def read_axes(stated: Any) -> dict[str, tuple[str, Any]]:
     example = "it must be {'window': ('w', 128)}, a letter and a default for each"
     if not isinstance(stated, Mapping):
         raise UsageError(f"axes is {stated!r}: {example}")
-    axes: dict[str, tuple[str, Any]] = {}
+    axes: OwnAxes = {}
     reserved = [*LETTERS, "D", "t"]
     for name, axis in stated.items():
         if not (isinstance(axis, tuple | list) and len(axis) == 2 and isinstance(axis[0], str)):

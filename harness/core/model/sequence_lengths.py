@@ -83,12 +83,13 @@ def _read(file: str) -> list[int]:
     return numbers
 
 
-def real_lengths(case: Case, length: int) -> list[int]:
-    """How many of `length` tokens are real, for each sequence of a case's batch.
+def real_lengths(case: Case, length: int = 0) -> list[int]:
+    """How many of `length` tokens, by default the case's n, are real, for each sequence of a case's batch.
 
     With the mask `padding` and equal lengths, they are spread evenly and leave `padding_fraction` of the batch as
     padding. A single sequence has that share.
     """
+    length = length or case.seq_len
     if case.lengths != EQUAL or case.mask != "padding":
         return lengths_of(case.lengths, case.batch_size, length)
     b, share = case.batch_size, round(1.0 - case.padding_fraction, 12)

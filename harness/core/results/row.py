@@ -56,10 +56,17 @@ _INCOMPLETE = "a row without what every row must hold"
 
 # Entries that are at most as large as others of the same row, line or baseline.
 _AT_MOST = {
-    **{"flops": "flops_full", "depth_declared": "depth", "read_bytes": "min_bytes"},
-    **{"first_call_bytes": "peak_bytes", "peak_traced_bytes": "peak_bytes", "steal_ticks": "machine_ticks"},
-    **{"output_error": "output_error_max", "gradient_error": "gradient_error_max", "sampling_s": "wall_s"},
-    **{"time_in_law_lo_s": "time_in_law_s", "time_in_law_s": "time_in_law_hi_s"},
+    "flops": "flops_full",
+    "depth_declared": "depth",
+    "read_bytes": "min_bytes",
+    "first_call_bytes": "peak_bytes",
+    "peak_traced_bytes": "peak_bytes",
+    "steal_ticks": "machine_ticks",
+    "output_error": "output_error_max",
+    "gradient_error": "gradient_error_max",
+    "sampling_s": "wall_s",
+    "time_in_law_lo_s": "time_in_law_s",
+    "time_in_law_s": "time_in_law_hi_s",
 }
 # Times and errors are rounded to six digits. Counts are exact.
 _ROUNDING = 1e-5

@@ -149,10 +149,7 @@ def _file_order(path: Path) -> tuple[int, str]:
 NAMED = 10
 # A row of a sweep has some kilobytes. A longer line is read in parts, none of which is a whole row.
 _LONGEST_LINE = 2**24
-_TORN = "not a whole row"
-_FOREIGN = f"not a row of schema {SCHEMA}"
 _NO_CASE = "a row of no case"
-_NEWER = f"a row of a newer schema than {SCHEMA}, to be read by a newer harness"
 
 
 @dataclass
@@ -194,10 +191,12 @@ def _row_in(line: bytes) -> dict[str, Any]:
     try:
         row = orjson.loads(line)
     except ValueError as error:
-        raise InvalidRow(_TORN) from error
+        raise InvalidRow("not a whole row") from error
     schema = row.get("schema") if isinstance(row, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise InvalidRow(f"a row of a newer schema than {SCHEMA}, to be read by a newer harness")
     if schema != SCHEMA:
-        raise InvalidRow(_NEWER if isinstance(schema, int) and schema > SCHEMA else _FOREIGN)
+        raise InvalidRow(f"not a row of schema {SCHEMA}")
     return row
 
 

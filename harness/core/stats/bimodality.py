@@ -27,6 +27,8 @@ FEWEST_UNEXPLAINED = 3
 _MARGIN = 1e-9
 
 Floats = NDArray[np.float64]
+# The counters of some trials, by name.
+TrialCounters = Sequence[Mapping[str, float | None]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Bimodality:
     cause: str | None
 
 
-def find_bimodality(times_s: Sequence[float], counters: Sequence[Mapping[str, float | None]]) -> Bimodality | None:
+def find_bimodality(times_s: Sequence[float], counters: TrialCounters) -> Bimodality | None:
     """The two groups of bimodal trials, from their times and their counters.
 
     None if they are unimodal, or fewer than `FEWEST_TRIALS`.
@@ -123,15 +125,13 @@ def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats
     return np.where(cut < number, between, 0.0), (centred**2).sum(axis=1)
 
 
-def _cause(fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]) -> str | None:
+def _cause(fast: TrialCounters, slow: TrialCounters) -> str | None:
     """A sentence about the counter that distinguishes the groups most clearly; None without one."""
     separations = [seen for counter in COUNTERS if (seen := _separation(counter, fast, slow))]
     return max(separations)[1] if separations else None
 
 
-def _separation(
-    counter: Counter, fast: Sequence[Mapping[str, float | None]], slow: Sequence[Mapping[str, float | None]]
-) -> tuple[float, str] | None:
+def _separation(counter: Counter, fast: TrialCounters, slow: TrialCounters) -> tuple[float, str] | None:
     """The factor between the groups and a sentence; None if the counter does not distinguish them."""
     of_fast, of_slow = ([v for trial in of if (v := trial.get(counter.name)) is not None] for of in (fast, slow))
     if len(of_fast) < len(fast) or len(of_slow) < len(slow):

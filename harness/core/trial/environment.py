@@ -66,11 +66,12 @@ def set_allocator(name: str) -> None:
             raise Unsupported(f"allocator={name}: glibc refused mallopt({parameter}, {value})")
 
 
+# Whether to end a warm-up, from the seconds of each call and those in all.
+IsWarm = Callable[[list[float], float], bool]
+
+
 def warm_up(
-    call: Call,
-    sync: Call,
-    until: Callable[[list[float], float], bool],
-    clock: Callable[[], float] = perf_counter,
+    call: Call, sync: Call, until: IsWarm, clock: Callable[[], float] = perf_counter
 ) -> tuple[list[float], float]:
     """Call until `until(seconds of each call, seconds in all)` is true. Return both. `sync` waits for a call's work."""
     times: list[float] = []

@@ -300,7 +300,7 @@ def _inputs(function: Any, signature: Signature, name: str, own_letters: Sequenc
     )
 
 
-def _axes(function: Any) -> dict[str, tuple[str, Any]]:
+def _axes(function: Any) -> own_axes.OwnAxes:
     stated = attribute(function, "axes")
     return own_axes.read_axes({} if stated is _MISSING else stated)
 

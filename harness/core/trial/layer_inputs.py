@@ -132,7 +132,7 @@ def _letters(case: Case | None = None, source_len: int = 0) -> dict[str, Polynom
         "D": parse("d/h"),
         "g": constant(case.num_kv_heads) if case is not None and case.num_kv_heads else h,
         "m": constant(source_len) if source_len else n,
-        "t": constant(sum(real_lengths(case, case.seq_len)) if case is not None else 1),
+        "t": constant(sum(real_lengths(case)) if case is not None else 1),
     }
 
 
@@ -172,7 +172,7 @@ def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fr
     """
     shape = size_at(one.name, one.shape, case, source_len, own)
     if one.fill in _OF_LENGTHS:
-        values = _of_lengths(one, shape, real_lengths(case, case.seq_len))
+        values = _of_lengths(one, shape, real_lengths(case))
     elif callable(one.fill):
         values = _filled(one.name, one.fill, shape)
     else:

@@ -245,7 +245,7 @@ def unsupported_reason(layer_class: Any, case: Case) -> str | None:
 
 def _unsupported_lengths(layer_class: Any, case: Case, has_source: bool) -> str | None:
     """Why the layer cannot take sequences of these lengths, or packed ones."""
-    if case.mode == "decode" and 0 in real_lengths(case, case.seq_len):
+    if case.mode == "decode" and 0 in real_lengths(case):
         return "an empty sequence has no token to decode: leave 0 out of the lengths"
     if is_packed(layer_class):
         if case.mode == "decode":

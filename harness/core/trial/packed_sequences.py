@@ -76,7 +76,7 @@ def lengths_facts(case: Case) -> dict[str, Any]:
     way = passed_as(layer_lookup.load_class(case.impl), case)
     if way is None:
         return dict.fromkeys(("lengths_as", "real_tokens", "padding_share", "sequence_lengths"))
-    lengths = real_lengths(case, case.seq_len)
+    lengths = real_lengths(case)
     passed = sum(lengths) if is_summed(way) else case.batch_size * case.seq_len
     return {
         "lengths_as": way,

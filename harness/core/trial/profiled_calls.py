@@ -20,7 +20,7 @@ from harness.core.model.sweep_axes import AXES, Case
 from . import environment, trial_kinds
 from .compilation import call_until_compiled
 from .timing.timed_trial import as_graph, open_device
-from .workload import Workload, build
+from .workload import build
 
 CALLS = 3
 SEED = 0
@@ -45,14 +45,14 @@ def profile_calls(case: Case, tool: str, file: Path) -> None:
         call_until_compiled(call, work.sync)
         work.forget()
     work.sync()
-    with _by_torch(work, case, file) if tool == "torch" else _by_another(str(case)):
+    with _by_torch(case, file) if tool == "torch" else _by_another(str(case)):
         for _ in range(CALLS):
             call()
             work.sync()
 
 
 @contextmanager
-def _by_torch(work: Workload, case: Case, file: Path) -> Iterator[None]:
+def _by_torch(case: Case, file: Path) -> Iterator[None]:
     with torch.profiler.profile() as recorded, torch.profiler.record_function(str(case)):
         yield
     file.parent.mkdir(parents=True, exist_ok=True)

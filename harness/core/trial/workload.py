@@ -139,7 +139,7 @@ def _switches(function: Any, case: Case) -> dict[str, Any]:
     if function.grouped and layer_protocol.accepts(function, "enable_gqa"):
         switches["enable_gqa"] = True
     if packed_sequences.is_packed(function):
-        longest = max(real_lengths(case, case.seq_len))
+        longest = max(real_lengths(case))
         switches |= dict.fromkeys(filter(packed_sequences.is_longest, parameters), longest)
     return switches
 

@@ -106,7 +106,7 @@ def _function_call(case: Case, small: Case, layer_class: type[FunctionLayer]) ->
     inputs = layer_protocol.inputs_of(layer_class, case)
     sized = [_sizes(layer_class, described.name, described.shape, cases) for described in inputs]
     output = _sizes(layer_class, "output", layer_protocol.output_dims(layer_class, case), cases)
-    lengths = [[at_size.seq_len, real_lengths(at_size, at_size.seq_len)] for at_size in cases if at_size.is_padded]
+    lengths = [[at_size.seq_len, real_lengths(at_size)] for at_size in cases if at_size.is_padded]
     return {
         "lengths": lengths or None,
         "layer": _described_function(layer_class, case, layer_lookup.target(case.impl)),

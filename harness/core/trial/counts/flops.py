@@ -341,7 +341,7 @@ def claimed_work(case: Case) -> dict[str, Any]:
     if formula and not is_for_another and not own_axes.unclaimed_options(case.impl, text, case.options):
         formula = formula.at(own_axes.sizes_of(case, text))
         summed = is_summed(passed_as(layer, case))
-        lengths = real_lengths(case, case.seq_len) if summed else [case.seq_len] * case.batch_size
+        lengths = real_lengths(case) if summed else [case.seq_len] * case.batch_size
         work = claimed_flops(formula, lengths, case.d_model, case.num_heads)
     stated = {name: str(claim) for name, claim in of_it.items()}
     claims = dumps(stated, ensure_ascii=False) if own and stated else None

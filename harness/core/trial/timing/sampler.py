@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness.core.trial.environment import Usage, usage, warm_up
+from harness.core.trial.environment import IsWarm, Usage, usage, warm_up
 from harness.core.trial.workload import Call
 
 # A lower bound for the time of a layer's call. The clock cannot resolve shorter times.
@@ -126,7 +126,7 @@ def is_steady(times: Sequence[float]) -> bool:
     return bool(before) and min(recent) >= (1 - STEADY) * min(before)
 
 
-def steady_or_after(budget_s: float) -> Callable[[list[float], float], bool]:
+def steady_or_after(budget_s: float) -> IsWarm:
     """The end of a warm-up: calls are steady, or its share of the `budget_s` seconds of sampling has passed."""
     most_s = max(LEAST_WARMUP_S, WARMUP_SHARE * budget_s)
     return lambda times, elapsed_s: elapsed_s >= most_s or is_steady(times)

@@ -288,7 +288,7 @@ def take_turns(case: Case, seed: int, turn_s: float, warm_up_s: float, ask: int,
     return {"turns": turns, "threads_after": layer.finish(others, calls, made)["threads_after"]}
 
 
-def _steady_and_clocked_up(warm_up_s: float) -> Callable[[list[float], float], bool]:
+def _steady_and_clocked_up(warm_up_s: float) -> environment.IsWarm:
     """The end of a warm-up on a GPU, which needs some time to raise its clock rate."""
     is_warm = sampler.steady_or_after(warm_up_s)
     return lambda times, elapsed_s: elapsed_s >= cuda_sampling.LEAST_WARMUP_S and is_warm(times, elapsed_s)
