@@ -4,7 +4,7 @@ measured times → suspects and bounds from physics → times with the cost mode
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.core.config.machine import Machine
@@ -26,36 +26,37 @@ def complete_lines(lines: Sequence[CaseResult], machine: Machine, baseline: str 
 
     Raises UsageError if the run has no layer named `baseline`.
     """
-    known = roofs(machine)
-    bounded = with_possible_times(with_suspects(lines, known), known)
-    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), known)
+    machine_roofs = roofs(machine)
+    bounded = with_possible_times(with_suspects(lines, machine_roofs), machine_roofs)
+    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine_roofs)
     return with_stated_sizes(with_ratios(found, baseline) if baseline else found)
 
 
-def with_stated_sizes(lines: Iterable[CaseResult]) -> list[CaseResult]:
+def with_stated_sizes(lines: Sequence[CaseResult]) -> list[CaseResult]:
     """The lines, whose options state the sizes along the own axes that vary of a layer: for readers, not as keys.
 
     Lines that differ in these sizes alone are in their order.
     """
-    held = list(lines)
-    varied = own_axes.varied_of_layers(held)
-    stated = (own_axes.stated_options(one.own_axes, one.options, varied.get(one.impl, frozenset())) for one in held)
-    found = [one if one.options == text else replace(one, options=text) for one, text in zip(held, stated, strict=True)]
+    varied = own_axes.varied_of_layers(lines)
+    stated = (own_axes.stated_options(one.own_axes, one.options, varied.get(one.impl, frozenset())) for one in lines)
+    found = [
+        one if one.options == text else replace(one, options=text) for one, text in zip(lines, stated, strict=True)
+    ]
     in_order = sorted(found, key=lambda line: (replace(line.case, options=line.series.options), line.own_size))
     return in_order if any(varied.values()) else found
 
 
-def with_speeds(lines: Sequence[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
+def with_speeds(lines: Sequence[CaseResult], machine_roofs: Sequence[Roof]) -> list[CaseResult]:
     """The lines with `head_dim`, `tflops_per_s`, `gb_per_s`, and shares of the peak where that is known."""
     headless = layers_without_heads(lines)
-    return [_with_speed(line, known, line.impl in headless) for line in lines]
+    return [_with_speed(line, machine_roofs, line.impl in headless) for line in lines]
 
 
-def _with_speed(line: CaseResult, known: Sequence[Roof], is_headless: bool) -> CaseResult:
+def _with_speed(line: CaseResult, machine_roofs: Sequence[Roof], is_headless: bool) -> CaseResult:
     head_dim = None if is_headless or line.d_model % line.num_heads else line.d_model // line.num_heads
     if not line.time_s:
         return replace(line, head_dim=head_dim)
-    roof = roof_of(line, known)
+    roof = roof_of(line, machine_roofs)
     flops_per_s = line.flops / line.time_s if line.flops else None
     return replace(
         line,

@@ -6,7 +6,7 @@ the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from operator import attrgetter
@@ -341,14 +341,13 @@ COUNTS = tuple(sorted(_EXACT, key=lambda name: COLUMNS[name].unit == "B"))
 WHOLE = frozenset(name for name, column in COLUMNS.items() if column.type is int)
 
 
-def table(lines: Iterable[CaseResult]) -> "pd.DataFrame":
+def table(lines: Sequence[CaseResult]) -> "pd.DataFrame":
     """The lines as a tidy DataFrame. Columns of whole numbers stay integers, even with missing values.
 
     Own axes that vary have columns of their own names, after all others.
     """
     import pandas as pd  # imported here to keep a sweep that only counts its cases fast
 
-    lines = list(lines)
     cells = {name: list(map(attrgetter(name), lines)) for name in COLUMNS}
     sizes_of_lines = [own_axes.sizes_by_name(line.own_axes, line.options) for line in lines]
     for name in own_axes.varied_axes(lines):

@@ -150,7 +150,7 @@ def _row_key(change: FactChange) -> tuple[Any, ...]:
 
 def _by_commit(rows: Sequence[tuple[CommitLine, Row]]) -> Groups:
     """The rows of each commit, the newest commit first."""
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    groups: Groups = {}
     for commit, row in sorted(rows, key=lambda each: each[0].place, reverse=True):
         groups.setdefault((Cell(commit.name, aside=commit.date[:10]),), []).append(row)
     return groups

@@ -34,6 +34,7 @@ from harness.core.run.scheduler import Watcher
 from harness.core.run.session import Phase, Session
 
 _SEED = 0
+RowsByCase = dict[Case, list[dict[str, Any]]]
 
 
 class PytestSession:
@@ -45,7 +46,7 @@ class PytestSession:
 
     def __init__(self) -> None:
         self.summary: dict[str, str] = {}
-        self._facts: dict[Case, list[dict[str, Any]]] = {}
+        self._facts: RowsByCase = {}
         self._times: dict[tuple[Case, str], list[dict[str, Any]]] = {}
         self._layers: dict[str, Layer] = {}
         self._session: Session | None = None
@@ -99,9 +100,7 @@ class PytestSession:
         self._processes.close()
         self._session = None
 
-    def _measured(
-        self, cases: Sequence[Case], phase: Phase, precision: Precision | None = None
-    ) -> dict[Case, list[dict[str, Any]]]:
+    def _measured(self, cases: Sequence[Case], phase: Phase, precision: Precision | None = None) -> RowsByCase:
         """Measure the cases, and return the rows of each.
 
         End all processes if the test is stopped meanwhile, for example by its time limit: a trial may still be running.
@@ -138,7 +137,7 @@ class _Rows:
     """A sink for a sweep's rows, which keeps them by case."""
 
     def __init__(self) -> None:
-        self.by_case: dict[Case, list[dict[str, Any]]] = {}
+        self.by_case: RowsByCase = {}
 
     def write(self, row: StoredRow) -> None:
         self.by_case.setdefault(Case.from_dict(row["case"]), []).append(dict(row))

@@ -34,6 +34,8 @@ from impls.registry import IMPLS
 
 # The metric that depends on the clock: its values differ from run to run.
 TIMED = "time"
+# The layer and the setting of a series.
+Group = tuple[str, Setting]
 
 
 @dataclass(frozen=True, order=True)
@@ -51,7 +53,7 @@ class FindingId:
         return " ".join(f"{name}={value}" for name, value in parts.items())
 
     @property
-    def group(self) -> tuple[str, Setting]:
+    def group(self) -> Group:
         """The impl and setting."""
         return self.impl, self.setting
 
@@ -156,13 +158,13 @@ class Facts(FileModel):
         return facts | {name: fact for name, fact in last.items() if fact is not None or name == "backend"}
 
 
-def _group(case: Case, facts: Facts) -> tuple[str, Setting]:
+def _group(case: Case, facts: Facts) -> Group:
     """The impl and setting that name the cost models and claims of a case: other sizes and sources are none of it."""
     options = own_axes.other_options(facts.own_axes, case.options)
     return case.impl, Setting.of(case)._replace(options=options).of_any_source
 
 
-def _measured(cases: Mapping[Case, Facts]) -> Counter[tuple[str, Setting]]:
+def _measured(cases: Mapping[Case, Facts]) -> Counter[Group]:
     """The number of measured cases by impl and setting."""
     return Counter(_group(case, facts) for case, facts in cases.items() if facts.status == "ok")
 
@@ -257,16 +259,16 @@ class Baseline:
     times_s: Mapping[Case, float] = field(default_factory=dict)
     known_bad: tuple[str, ...] = ()
 
-    def group(self, case: Case) -> tuple[str, Setting]:
+    def group(self, case: Case) -> Group:
         """The impl and setting of the cases that share cost models and claims with this one."""
         return _group(case, self.cases[case])
 
-    def members(self) -> dict[tuple[str, Setting], list[Case]]:
+    def members(self) -> dict[Group, list[Case]]:
         """The cases by impl and setting. One cost model or claim covers all cases of a group."""
         return grouped(self.cases, self.group)
 
     @property
-    def incomplete(self) -> set[tuple[str, Setting]]:
+    def incomplete(self) -> set[Group]:
         """Impls and settings of which cases were added or removed since: their cost models cover other cases."""
         measured = _measured(self.cases)
         return {name.group for name, law in self.laws.items() if law.cases not in (None, measured[name.group])}

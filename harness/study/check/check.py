@@ -16,7 +16,7 @@ from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import NumberText
 from harness.core.model.layer_options import NO_OPTIONS, options_of, with_options, without_defaults
-from harness.core.model.sweep_axes import AXES, BAD_STATUSES, Case, Setting, readable
+from harness.core.model.sweep_axes import AXES, BAD_STATUSES, Case, readable
 from harness.core.results import run_directory, summarise
 from harness.core.results.columns import COLUMNS, COUNTS
 from harness.core.results.row import row_of
@@ -25,7 +25,7 @@ from harness.core.run.session import COMPILE_CACHE, Phase, Session
 from harness.study.report.document import grouped
 
 from . import check_rules
-from .baseline import ERRORS, TIMED, Baseline, Facts, FindingId, LawKept, baseline_of
+from .baseline import ERRORS, TIMED, Baseline, Facts, FindingId, Group, LawKept, baseline_of
 from .check_rules import Outcome, Verdict
 
 # The counts that are judged, by their columns in `summary.csv`, and the metrics in `laws.csv` that show how they grow.
@@ -97,9 +97,6 @@ def _change(was: int, now: int, written: NumberText) -> str:
     if factor >= 1.95:
         return f"{change} (×{factor:.1f})"
     return f"{change} (×{factor:.3g})" if abs(factor - 1) >= 0.005 else change
-
-
-_Group = tuple[str, Setting]
 
 
 def _in_order(case: Case) -> tuple[Case, list[tuple[str, float, str]]]:
@@ -202,7 +199,7 @@ def check_remarks(was: Baseline, now: Baseline, chosen: Collection[Case], outcom
     return remarks
 
 
-def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Group]:
+def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[Group]:
     """The groups (impl and setting) whose cost models and claims cover the same cases in both baselines.
 
     All cases of the group were chosen, the same ones have status `ok`, and none was removed from the baseline. A case
@@ -213,7 +210,7 @@ def _complete(was: Baseline, now: Baseline, chosen: Collection[Case]) -> set[_Gr
     return {group for group, cases in was.members().items() if unlike.isdisjoint(cases)} - was.incomplete
 
 
-def _laws(of: Baseline, group: _Group) -> dict[str, LawKept]:
+def _laws(of: Baseline, group: Group) -> dict[str, LawKept]:
     return {name.what: law for name, law in of.laws.items() if name.group == group}
 
 

@@ -241,7 +241,7 @@ def simultaneous_quantile(pairs: Sequence[tuple[int, int]], logs: Floats, deviat
     return quantile
 
 
-def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> list[Crossover]:
+def crossovers(lines: Sequence[CaseResult], laws: Iterable[FittedLaw] = ()) -> list[Crossover]:
     """Find the crossover of every ordered pair of layers measured at a common n. The `laws` narrow their intervals.
 
     In at most one run in twenty, any ratio is called above or below 1 wrongly: the intervals are widened accordingly.
@@ -249,10 +249,9 @@ def crossovers(lines: Iterable[CaseResult], laws: Iterable[FittedLaw] = ()) -> l
     Pairs are compared for each metric, setting, batch size and (d, h). A layer without heads is compared with each
     other layer at every h of that layer.
     """
-    of_run = list(lines)
-    without = layers_without_heads(of_run)
+    without = layers_without_heads(lines)
     groups: dict[tuple[Setting, int, int], dict[str, list[CaseResult]]] = {}
-    for line, options in compared_at(of_run):
+    for line, options in compared_at(lines):
         group = groups.setdefault((Setting.of(line)._replace(options=options), line.batch_size, line.d_model), {})
         group.setdefault(line.impl, []).append(line)
     compared = list(_compared(groups, without))
@@ -411,13 +410,12 @@ def crossovers_table(found: Iterable[Crossover]) -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def compared_at(lines: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+def compared_at(lines: Collection[Any]) -> Iterator[tuple[Any, str]]:
     """Yield each line with the options under which it is compared with other layers, once for each.
 
     They are the line's own options. A layer without a stated size along an own axis is compared with every layer that
     states one: its lines come with the options of each such line of their series and batch size.
     """
-    lines = list(lines)
     sized = [line for line in lines if line.options != line.series.options]
     impls = {line.impl for line in sized}
     alike: dict[tuple[Any, int], dict[str, None]] = {}

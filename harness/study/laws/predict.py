@@ -356,7 +356,7 @@ class Recommendation:
 
 
 def recommend(
-    lines: Iterable[CaseResult], laws: Iterable[FittedLaw], where: SizeRequest, memory: int | None
+    lines: Sequence[CaseResult], laws: Iterable[FittedLaw], where: SizeRequest, memory: int | None
 ) -> Recommendation:
     """Rank the layers of a run at a size in one setting, by predicted time.
 
@@ -364,12 +364,11 @@ def recommend(
     not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
     Layers whose laws are not to be relied on there, as after a failure at a smaller size, are not ranked.
     """
-    of_run = list(lines)
     fitted = [law for law in laws if law.series.setting == where.setting and law.series.metric in METRICS]
-    predicted, unknown = predict_each(fitted, where, of_run)
-    without = layers_without_heads(of_run)
+    predicted, unknown = predict_each(fitted, where, lines)
+    without = layers_without_heads(lines)
     sizes = {law.series.impl: where.of_layer(law.series, without) for law in fitted}
-    timed = [line for line in of_run if line.time_s and line.law_setting == where.setting]
+    timed = [line for line in lines if line.time_s and line.law_setting == where.setting]
     timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
     decisive = {line.impl: line for line in timed}
     costs = {(law.series.impl, law.series.metric): cost for law, cost in predicted}

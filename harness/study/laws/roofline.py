@@ -151,16 +151,15 @@ def interval_widths(lines: Iterable[CaseResult]) -> list[float]:
     return sorted(line.time_hi_s / line.time_lo_s for line in lines if line.time_hi_s and line.time_lo_s)
 
 
-def with_suspects(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
+def with_suspects(lines: Sequence[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines, with the reason in `suspect` where the time cannot be right.
 
     It is surely above its roof, or threads of the layer work beside those of the case or after a call has returned.
     If the intervals of most times of the run are too wide, no time can be compared.
     """
-    of_run = list(lines)
-    widths = interval_widths(of_run)
+    widths = interval_widths(lines)
     why = TOO_WIDE if widths and median(widths) > WIDEST else None
-    return [replace(line, suspect=_why_suspect(line, known) or (why if line.time_s else None)) for line in of_run]
+    return [replace(line, suspect=_why_suspect(line, known) or (why if line.time_s else None)) for line in lines]
 
 
 def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:

@@ -131,24 +131,24 @@ def exponent_at_end(costs: Mapping[int, int]) -> float:
     return math.log(max(costs[large], 1) / max(costs[small], 1)) / math.log(large / small)
 
 
-def series_of(lines: Iterable[CaseResult], metric: str) -> Series | None:
+def series_of(lines: Sequence[CaseResult], metric: str) -> Series | None:
     """Return the series of one metric from lines of the same layer and setting; None if no line has the metric.
 
     Memory is unknown at every size if the layer allocates outside torch at one size. At smaller sizes the part outside
     torch may be too small to be noticed.
     """
-    held = list(lines)
-    if metric == "memory" and any(line.allocates_outside_torch for line in held):
+    if metric == "memory" and any(line.allocates_outside_torch for line in lines):
         return None
-    quietest = min(held, key=lambda line: line.probe_s or math.inf)
-    known = ((point_of(line, metric), unlikeness(line, quietest)) for line in held)
+    quietest = min(lines, key=lambda line: line.probe_s or math.inf)
+    known = ((point_of(line, metric), unlikeness(line, quietest)) for line in lines)
     points = sorted((replace(p, unlike=unlike) for p, unlike in known if p is not None), key=lambda p: p.size)
-    faults = page_faults_of(held) if metric == "time" else None
-    names = own_axes.names_of_letters(line.own_axes for line in held)
-    if held[0].kv_len:
+    faults = page_faults_of(lines) if metric == "time" else None
+    names = own_axes.names_of_letters(line.own_axes for line in lines)
+    first = lines[0]
+    if first.kv_len:
         names["m"] = "kv_len"
-    declared = metric == "flops" and all(line.flops in (None, line.flops_claimed) for line in held)
-    return Series(held[0].impl, held[0].law_setting, metric, tuple(points), faults, names, declared) if points else None
+    declared = metric == "flops" and all(line.flops in (None, line.flops_claimed) for line in lines)
+    return Series(first.impl, first.law_setting, metric, tuple(points), faults, names, declared) if points else None
 
 
 def unlikeness(line: CaseResult, other: CaseResult) -> float:

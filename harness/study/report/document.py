@@ -58,7 +58,7 @@ def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, 
 
 
 Row = Sequence[Cell | str]
-Groups = Mapping[tuple[Cell, ...], Sequence[Row]]
+Groups = dict[tuple[Cell, ...], list[Row]]
 
 
 @dataclass(frozen=True)

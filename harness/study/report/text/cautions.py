@@ -55,7 +55,7 @@ def _limit(axis: str, last: int, ended: int, alike: list[CaseResult]) -> str:
     return f"{reached}; at {letter} = {ended} {alike[0].status}: {_text_of(alike, 'reason')}"
 
 
-def _along(axis: str, lines: Iterable[CaseResult]) -> Iterable[list[CaseResult]]:
+def _along(axis: str, lines: Lines) -> Iterable[list[CaseResult]]:
     """Groups of lines that differ along the axis alone."""
     return grouped(lines, lambda line: line.case.at(axis, 1)).values()
 
@@ -74,7 +74,7 @@ def stricter_precisions(precision: str) -> Sequence[str]:
 
 
 def quality_sentences(
-    lines: Iterable[CaseResult], machine: Machine, precision: str = _PRECISIONS[0], target: float = 0.0
+    lines: Lines, machine: Machine, precision: str = _PRECISIONS[0], target: float = 0.0
 ) -> list[str]:
     """How good the measurement was: how wide the intervals are, and how disturbed the machine, with what to do.
 
@@ -169,7 +169,7 @@ def _kept_memory(lines: Lines) -> list[str]:
     ]
 
 
-def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
+def unchecked_times(lines: Lines, machine: Machine) -> list[str]:
     """The cases whose times have no limit in the calibration, as one sentence; none for an unknown machine."""
     limits = [roof for roof in roofs(machine) if roof.noise < math.inf]
     without = [line for line in lines if line.time_s is not None and roof_of(line, limits) is None]
@@ -182,9 +182,8 @@ def unchecked_times(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
     return [why_no_roof(machine, what) or f"{what}. Noise floor: not measured; type 'python -m harness calibrate'."]
 
 
-def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> str:
+def caution_summary(lines: Lines, above_roof: Sequence[str]) -> str:
     """All cautions in one sentence: how many cases each kind concerns, and the first of them. Empty without any."""
-    lines = list(lines)
     concerns: dict[str, Callable[[CaseResult], Any]] = {
         "bimodal": attrgetter("bimodal"),
         "without a faster kernel": attrgetter("backend_fallback"),
@@ -205,7 +204,7 @@ def caution_summary(lines: Iterable[CaseResult], above_roof: Sequence[str]) -> s
     return f"Warning: {', '.join(text)}. See report.md." if text else ""
 
 
-def other_kernels(lines: Iterable[CaseResult]) -> list[str]:
+def other_kernels(lines: Lines) -> list[str]:
     """A sentence for each layer that ran different kernels in several environments, at the same sizes."""
     sentences = set[str]()
     for alike in grouped(lines, lambda line: line.case.at("env", 0)).values():
@@ -218,7 +217,7 @@ def _is_by_first(line: CaseResult) -> bool:
     return bool(line.accuracy_by and line.accuracy_by.startswith("first ") and " and the last " not in line.accuracy_by)
 
 
-def _inexact(lines: Iterable[CaseResult]) -> list[str]:
+def _inexact(lines: Lines) -> list[str]:
     """The layers whose errors may be more than rounding, at the largest ratio of each."""
     worst = {line.impl: line for line in sorted(filter(is_inexact, lines), key=lambda line: line.error_ratio or 0.0)}
     text = [
@@ -240,7 +239,7 @@ def _bimodal(lines: Lines) -> list[str]:
     return _at_most(text, "bimodal case")
 
 
-def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
+def _wrong_claims(lines: Lines) -> list[str]:
     """Claims of FLOPs that the counted FLOPs contradict, one sentence for each layer."""
     wrong = [
         line
@@ -257,7 +256,7 @@ def _wrong_claims(lines: Iterable[CaseResult]) -> list[str]:
     ]
 
 
-def _host_bound(lines: Iterable[CaseResult]) -> list[str]:
+def _host_bound(lines: Lines) -> list[str]:
     bound = [*filter(_is_host_bound, lines)]
     why = "launching takes longer than the GPU's work, whose time the table shows"
     return _remark("host-bound", bound, f"{why}; calls back to back take {_wall_call(bound)}.")
@@ -272,7 +271,7 @@ def _is_without_gpu_time(line: CaseResult) -> bool:
     return line.wall_call_s is not None and line.time_s is None
 
 
-def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
+def _without_gpu_time(lines: Lines) -> list[str]:
     """The cases on a GPU without a time of it. Those with one reason share a sentence."""
     text = []
     for reason, alike in grouped(filter(_is_without_gpu_time, lines), attrgetter("graph_note")).items():
@@ -282,7 +281,7 @@ def _without_gpu_time(lines: Iterable[CaseResult]) -> list[str]:
     return _at_most(text, "reason")
 
 
-def _wall_call(lines: Iterable[CaseResult]) -> str:
+def _wall_call(lines: Lines) -> str:
     slowest = max(lines, key=lambda line: line.wall_call_s or 0.0, default=None)
     if slowest is None or not slowest.wall_call_s:
         return "wall_call_s"
@@ -302,7 +301,7 @@ def _preparing(lines: Lines) -> list[str]:
     return _at_most([_prepared_sentence(line, lines) for line in largest.values()], "layer that prepares")
 
 
-def _prepared_sentence(line: CaseResult, lines: Iterable[CaseResult]) -> str:
+def _prepared_sentence(line: CaseResult, lines: Lines) -> str:
     time_s, prepare_s, at = line.time_s or 0.0, line.prepare_s or 0.0, line.case.at("impl", 0)
     usual = (other for other in lines if not (other.prepare_s or other.suspect) and other.case.at("impl", 0) == at)
     slower = {other.time_s: other.impl for other in usual if other.time_s and other.time_s > time_s}
@@ -331,7 +330,7 @@ def _lowered_clock(lines: Lines, machine: Machine) -> list[str]:
     return text
 
 
-def _free_clock(lines: Iterable[CaseResult], machine: Machine) -> list[str]:
+def _free_clock(lines: Lines, machine: Machine) -> list[str]:
     """How to lock the clock rate of a CUDA device, unless it is locked or the calibration says so already."""
     calibrated = " ".join(advice.get("text") or "" for advice in part(machine, "calibration").get("advice") or ())
     if "nvidia-smi -lgc" in calibrated or "clock rate is not locked" in calibrated:
@@ -367,7 +366,7 @@ def _remark(kind: str, lines: Lines, text: str) -> list[str]:
     return [f"{kind}: {_cases(lines)}: {text}"] if lines else []
 
 
-def _text_of(lines: Iterable[CaseResult], column: str) -> str:
+def _text_of(lines: Lines, column: str) -> str:
     return with_ranges(getattr(line, column) or "" for line in lines)
 
 
@@ -395,7 +394,7 @@ def _sizes(line: CaseResult) -> str:
 _MOST_NAMED = 8
 
 
-def failures_table(lines: Iterable[CaseResult]) -> Table:
+def failures_table(lines: Lines) -> Table:
     """The cases that are not `ok`, with a row for each layer, status and reason, in the order of the lines.
 
     Reasons that differ in numbers alone share a row.

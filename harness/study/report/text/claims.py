@@ -8,7 +8,7 @@ from harness.study.claims.claim_rules import NOT_MEASURED, REFUTED, UNDETERMINED
 from harness.study.claims.claims_table import VERDICTS, ClaimVerdict
 from harness.study.claims.table1 import BeyondRow, Table1Row
 from harness.study.claims.table1 import Cell as Order
-from harness.study.report.document import Cell, Row, Table, grouped
+from harness.study.report.document import Cell, Groups, Table, grouped
 
 from .costs import setting_label
 
@@ -62,7 +62,7 @@ def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
             if len(alike) > 1
         }
     )
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    groups: Groups = {}
     for claim in verdicts:
         is_noted = claim.verdict == UNDETERMINED and claim.reason in numbers
         why = Cell(f"note {numbers[claim.reason]}" if is_noted else claim.reason)
@@ -111,7 +111,7 @@ def order_table(rows: Sequence[Table1Row] | Sequence[BeyondRow]) -> Table:
     Each reason is one of the table's numbered `notes`.
     """
     notes: dict[str, int | None] = {"": None}
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    groups: Groups = {}
     orders: dict[str, Order] = {}
     for row in rows:
         orders = {_ORDERS[name]: order for name, order in vars(row).items() if name in _ORDERS}

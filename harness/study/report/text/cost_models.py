@@ -10,7 +10,7 @@ from harness.core.model.polynomial import sum_text
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_text
 from harness.study.laws.predict import HeldOut, scores
-from harness.study.report.document import Cell, Row, Table, grouped
+from harness.study.report.document import Cell, Groups, Table, grouped
 
 from .claims import numbered_notes
 from .costs import COST_TEXTS, METRIC_NAMES, setting_label
@@ -69,7 +69,7 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
             for reason, alike in undetermined.items()
         }
     )
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    groups: Groups = {}
     for fitted in laws:
         law, error = fitted.law, fitted.law.cv_error
         exact = "exact at the measured sizes" if law.exact else ""
@@ -117,7 +117,7 @@ def worst_first(held_out: Iterable[HeldOut]) -> list[HeldOut]:
 def held_out_table(held_out: Sequence[HeldOut]) -> Table:
     """The predictions beside the measurements, with a group for each metric."""
     where = setting_label(prediction.setting for prediction in held_out)
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    groups: Groups = {}
     for case in held_out:
         text = COST_TEXTS[case.metric]
         between = formatting.between(case.lo, case.hi, text) if case.lo < case.hi else "exactly"
