@@ -366,7 +366,7 @@ def test_what_is_kept_of_a_positive_input_is_found() -> None:
 )
 def test_a_fill_that_fails_is_named_with_its_input(fill: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        draw(read_inputs({"x": {"shape": "b n", "fill": fill}})[0], case_of("x"))
+        draw(read_inputs({"x": {"shape": "b n", "fill": fill}})[0], case_of("x"), 0, {})
 
 
 def test_a_reference_that_takes_no_mask_is_as_causal_as_the_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def _read_input(name: str, described: Any, own: Iterable[str]) -> Input:
     return Input(name, read_shape(name, entry["shape"], own), dtype, has_gradient and grad, fill)
 
 
-def read_shape(name: str, text: str, own: Iterable[str] = ()) -> tuple[str, ...]:
+def read_shape(name: str, text: str, own: Iterable[str]) -> tuple[str, ...]:
     """The formulas of a shape. Raises UsageError if one of them cannot be read."""
     words = tuple(text.split())
     letters = _letters() | {letter: constant(1) for letter in own}
@@ -145,13 +145,13 @@ def _formula(name: str, word: str, letters: Mapping[str, Polynomial]) -> Polynom
 
 
 def size_at(
-    name: str, shape: Sequence[str], case: Case, source_len: int = 0, own: Mapping[str, int | Fraction] | None = None
+    name: str, shape: Sequence[str], case: Case, source_len: int, own: Mapping[str, int | Fraction]
 ) -> tuple[int, ...]:
     """The shape at a case, with the values of the layer's own letters.
 
     Raises UsageError if a dimension is no whole number there.
     """
-    letters = _letters(case, source_len) | {letter: constant(value) for letter, value in (own or {}).items()}
+    letters = _letters(case, source_len) | {letter: constant(value) for letter, value in own.items()}
     sizes = []
     for word in shape:
         value = _formula(name, word, letters).value(case.seq_len, case.d_model, case.num_heads, case.batch_size)
@@ -165,7 +165,7 @@ def size_at(
 _OUTLIER_EVERY, _OUTLIER_FACTOR = 64, 20.0
 
 
-def draw(one: Input, case: Case, source_len: int = 0, own: Mapping[str, int | Fraction] | None = None) -> Tensor:
+def draw(one: Input, case: Case, source_len: int, own: Mapping[str, int | Fraction]) -> Tensor:
     """Draw the values of an input on the CPU, and move it to the device and dtype of the case.
 
     With `inputs=outliers`, some channels of normal values are larger.

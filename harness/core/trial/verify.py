@@ -246,7 +246,8 @@ def _note(case: Case, seed: int) -> str:
                 return f"If n must be a multiple, {reason}, write {case.impl.rpartition(':')[2]}.{supports}"
     if not hint or 0 < case.num_kv_heads < case.num_heads:  # it may lack heads of k and v
         return ""
-    inputs = [layer_inputs.draw(one, case, case.kv_len).transpose(1, 2).contiguous() for one in layer_class.inputs]
+    letters = layer_protocol.letters_at(layer_class, case)
+    inputs = [layer_inputs.draw(one, case, *letters).transpose(1, 2).contiguous() for one in layer_class.inputs]
     y = _output(case, seed, inputs)
     return hint if y is not None and y.shape == inputs[0].shape else ""
 

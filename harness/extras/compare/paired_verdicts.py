@@ -89,7 +89,7 @@ class Host:
 
 
 def measure_blocks(
-    cases: int, controls: Sequence[int], take: TakeBlock, rules: Rules, seed: int = 0, host: Host | None = None
+    cases: int, controls: Sequence[int], take: TakeBlock, rules: Rules, seed: int, host: Host | None = None
 ) -> MeasuredBlocks:
     """Measure a number of cases, and the cases in `controls` against themselves.
 

@@ -137,7 +137,7 @@ def _place() -> str:
     return "backward"
 
 
-def observed_operations(work: Workload, unknown: list[str], ran: Iterable[str] = ()) -> dict[str, Any]:
+def observed_operations(work: Workload, unknown: list[str], ran: Iterable[str]) -> dict[str, Any]:
     """Return `operations`, and `tensors` at the peak. No profiler runs.
 
     `unknown` gets reasons why a count is missing. `ran` is as for `Flops`.

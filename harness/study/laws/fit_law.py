@@ -140,7 +140,7 @@ def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
 HIDDEN_PART = 0.10
 
 
-def minimal_plausible(fits: Fits, most_off: float | None = None) -> list[int]:
+def minimal_plausible(fits: Fits, most_off: float | None) -> list[int]:
     """Return the plausible fits that contain no smaller plausible one, the best first.
 
     A law is plausible if an F test finds its residuals no larger than those of the best law. A conclusion is determined

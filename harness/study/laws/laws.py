@@ -393,7 +393,7 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
 WIDEST = 0.5
 
 
-def exponent_value(found: Range, is_determined: bool = True) -> str:
+def exponent_value(found: Range, is_determined: bool) -> str:
     """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
     return formatting.signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
 

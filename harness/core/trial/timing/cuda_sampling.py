@@ -285,7 +285,7 @@ class Sampling:
         needed = ("hold",) if self._is_hot(clean) else ("hold", "flush")
         return next((self.device.lacks[part] for part in needed if part in self.device.lacks), None)
 
-    def _is_hot(self, clean: bool = False) -> bool:
+    def _is_hot(self, clean: bool) -> bool:
         return self.cache == "hot" and not clean
 
     def _flush(self, clean: bool = False) -> None:
