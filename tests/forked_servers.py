@@ -88,7 +88,9 @@ threading.Thread(target=end_with_the_other, daemon=True).start()
 os._exit = tell_and_end
 # Streams know whether their file can seek.
 sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, encoding=sys.stdout.encoding, closefd=False)
-sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace", closefd=False)
+sys.stderr = sys.__stderr__ = open(
+    2, "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace", closefd=False
+)
 sys.executable, module = sys.argv[1:3]
 del sys.argv[1:3]
 sys.path.insert(0, os.getcwd())
