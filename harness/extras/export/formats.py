@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -28,6 +29,7 @@ from harness.core.results.row_files import row_paths
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.scheduler import read_resume_state
 from harness.core.stats.interval import NORMAL
+from harness.study.laws.roofline import roofs, with_suspects
 
 # The ending of each format's files, and what writes it.
 FORMATS = {name: (ending, place) for name, ending, place in entries("FORMATS")}
@@ -45,8 +47,9 @@ def export(stored: StoredRun, name: str, cases: Sequence[str] = ()) -> Exported:
     """Export the run, or the `cases` of a script, to the format. Raises UsageError if the run has nothing for it."""
     if not stored.lines:
         raise UsageError(f"{stored.path} has no rows to export")
+    judged = replace(stored, lines=with_suspects(stored.lines, roofs(stored.machine)))
     write = referenced(FORMATS[name][1])
-    return Exported(*(write(stored, cases) if cases else write(stored)))
+    return Exported(*(write(judged, cases) if cases else write(judged)))
 
 
 def _completed(stored: StoredRun) -> list[CaseResult]:
@@ -119,7 +122,7 @@ def export_parquet(stored: StoredRun) -> Exported:
 _MS = 1e3
 # The action puts a name between backticks in a table cell, where nothing can be escaped.
 _CELL = str.maketrans({"|": "¦", "`": "'", "\\": "/"})
-_EXTRA = ("trials", "stop_reason", "flops", "depth", "backend")
+_EXTRA = ("trials", "stop_reason", "flops", "depth", "backend", "suspect")
 
 
 def export_github_action_benchmark(stored: StoredRun) -> Exported:

@@ -276,8 +276,8 @@ class Baseline:
 
 def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harness: str) -> Baseline:
     """A baseline of a run's lines, without suspect times. `machine` is the content of the run's `machine.json`."""
-    laws = fit_laws(lines)
     judged = sorted(with_suspects(lines, roofs(machine)), key=lambda line: line.case)
+    laws = fit_laws(judged)
     cases = {line.case: Facts.of(line) for line in judged}
     measured = _measured(cases)
     names = {FindingId(law.series.impl, law.series.setting, law.series.metric): law for law in laws}
@@ -292,7 +292,7 @@ def baseline_of(lines: Sequence[CaseResult], machine: Machine, seed: int, harnes
             FindingId(claim.impl, claim.setting, claim.quantity): ClaimKept(
                 claimed=claim.claimed, measured=claim.measured, verdict=claim.verdict
             )
-            for claim in verdicts(lines, laws)
+            for claim in verdicts(judged, laws)
         },
         times_s={line.case: line.time_s for line in judged if line.time_s and not line.suspect},
     )

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, pairwise, permutations, product
+from itertools import pairwise, permutations, product
 from operator import mul, truediv
 from typing import TYPE_CHECKING, Any
 
@@ -349,17 +349,17 @@ def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]
     if one is None or not one.values.any():
         return None
     law = law_of(one, expected)
-    if metric == "time" and (reason := _no_host_in_common(lines)):
+    if metric == "time" and (reason := _not_comparable(lines)):
         law = replace(law, determined=False, reason=reason)
     return one, law
 
 
-def _no_host_in_common(lines: Sequence[CaseResult]) -> str:
-    """Why the times of different sizes are not comparable: two of them have no host in common. Empty if they are."""
-    hosts = {frozenset(line.host.split(",")) for line in lines if line.host and line.time_s}
-    if not any(one.isdisjoint(other) for one, other in combinations(hosts, 2)):
-        return ""
-    return f"{listed(sorted(frozenset().union(*hosts)))} timed different sizes, and no host all of them"
+def _not_comparable(lines: Sequence[CaseResult]) -> str:
+    """Why the times of different sizes are not comparable. Empty if they are."""
+    if any(line.suspect for line in lines):
+        return "some of its times are suspect"
+    hosts = {line.host for line in lines if line.host and line.time_s}
+    return f"not all sizes were timed by the same hosts: {listed(sorted(hosts))}" if len(hosts) > 1 else ""
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law:

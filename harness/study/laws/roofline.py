@@ -172,7 +172,7 @@ def _why_suspect(line: CaseResult, known: Sequence[Roof]) -> str | None:
         return THREADS_RUN_ON
     if line.device == "cpu" and (line.cpu_over_wall or 0.0) > _MOST_CPUS_PER_THREAD * line.threads:
         return "it uses more CPUs than its number of threads"
-    return None
+    return line.suspect  # a table tells what was found on the machine that measured it
 
 
 def _least_s(line: CaseResult, roof: Roof) -> tuple[float, str]:

@@ -154,9 +154,10 @@ def series_of(lines: Sequence[CaseResult], metric: str) -> Series | None:
 def unlikeness(line: CaseResult, other: CaseResult) -> float:
     """The standard error that unlike conditions add to the log of a ratio of times.
 
-    It is infinite if no host timed both, and 0 if the conditions are alike or unknown.
+    It is infinite if a host timed one of them alone, and 0 if the conditions are alike or unknown. A time is a low
+    quantile, and so that of the fastest host.
     """
-    if line.host and other.host and set(line.host.split(",")).isdisjoint(other.host.split(",")):
+    if line.host and other.host and line.host != other.host:
         return math.inf
     same_probe = (line.device, line.threads, line.env) == (other.device, other.threads, other.env)
     if not (same_probe and line.probe_s and other.probe_s):

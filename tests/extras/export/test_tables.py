@@ -70,6 +70,13 @@ def test_github_action_benchmark_gets_time_and_memory_by_names_that_stay(run: Pa
     assert all(isinstance(one[key], str) for one in entries for key in one if key != "value")
 
 
+def test_a_time_that_cannot_be_is_told_to_be_suspect_in_every_format(run: Path) -> None:
+    stored = read_run_directory(run)
+    line = replace(stored.lines[0], threads_after=1.0)
+    texts = [export(replace(stored, lines=[line]), name).content.decode("latin-1") for name in WHOLE_RUN]
+    assert all("run on after a call has returned" in text for text in texts)
+
+
 def test_a_name_breaks_out_of_no_table(run: Path) -> None:
     stored = read_run_directory(run)
     odd = replace(stored.lines[0], impl="a|b`c\\d\n@e")

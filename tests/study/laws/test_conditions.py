@@ -131,8 +131,9 @@ def test_the_error_is_the_log_ratio_of_probes_if_it_is_beyond_their_noise() -> N
     # The probe depends on the threads, and an unknown host or probe says nothing.
     assert unlikeness(quiet, replace(slowed, threads=7)) == 0
     assert unlikeness(quiet, replace(slowed, host=None, probe_s=None)) == 0
-    assert unlikeness(quiet, replace(slowed, host="n2,n1", probe_s=None)) == 0
-    assert unlikeness(quiet, replace(slowed, host="n2,n3")) == math.inf
+    # The time of several hosts is that of the fastest, which may be one that did not time the other line.
+    for hosts in ("n2,n3", "n1,n2"):
+        assert unlikeness(quiet, replace(slowed, host=hosts, probe_s=None)) == math.inf
 
 
 def test_the_probe_of_a_line_is_that_of_the_trials_that_count() -> None:
@@ -143,7 +144,7 @@ def test_the_probe_of_a_line_is_that_of_the_trials_that_count() -> None:
 
 
 @pytest.mark.parametrize(("elsewhere", "determined"), [("n1", True), ("n2", False)])
-def test_a_law_of_times_that_no_host_has_in_common_is_undetermined(elsewhere: str, determined: bool) -> None:
+def test_a_law_of_times_that_other_hosts_took_is_undetermined(elsewhere: str, determined: bool) -> None:
     """The sizes above 512 were timed by a host that takes three times as long."""
     rows: list[dict[str, Any]] = []
     for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192):

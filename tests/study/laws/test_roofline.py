@@ -250,6 +250,11 @@ def test_if_most_intervals_are_too_wide_no_time_of_the_run_is_compared(wide: int
     assert with_suspects([*lines, failed], [])[-1].suspect is None
 
 
+def test_what_a_table_calls_suspect_stays_so_where_nothing_is_calibrated() -> None:
+    told = replace(line(), suspect="it is faster than the machine")
+    assert [one.suspect for one in with_suspects([told, line()], [])] == [told.suspect, None]
+
+
 def test_without_a_calibration_no_speed_is_suspect() -> None:
     (found,) = with_suspects([line(flops=10**15, time_s=1e-6)], [])
     assert found.suspect is None

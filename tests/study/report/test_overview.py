@@ -216,7 +216,7 @@ def test_a_ratio_names_the_layers_only_if_their_intervals_are_apart() -> None:
     ("hosts", "said"),
     [
         (["n1", "n1", "n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
-        (["n1", "n2", "n3,n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
+        (["n1", "n2", "n3,n1"], ""),
         ([None, "n2", "n1"], "From n = 64 to 256, the time per call grows 3.5 to 4.6-fold."),
         (["n1", "n1", "n2"], ""),
         (["n1,n3", "n1", "n2"], ""),

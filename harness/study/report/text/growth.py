@@ -98,12 +98,12 @@ def ratio_sentence(curves: Sequence[Curve], cost: Cost) -> str:
 
 
 def _fold(curve: Curve, exact: bool) -> Range | None:
-    """The ratio of a curve's last cost to its first; None if its interval is wide or not known, or no host has both."""
+    """The ratio of a curve's last cost to its first; None if its interval is wide or unknown, or hosts differ."""
     first, last = curve.points[0], curve.points[-1]
     value = last.y / first.y
     if exact:
         return Range(value, value, value)
-    if first.host and last.host and set(first.host.split(",")).isdisjoint(last.host.split(",")):
+    if first.host and last.host and first.host != last.host:
         return None
     if not (first.lo and first.hi and last.lo and last.hi):
         return None
