@@ -5,20 +5,22 @@ Another line holds a commit's facts and ratios, two commits directly compared, o
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 from harness.core.model import file_io, formatting
 from harness.core.model.errors import UsageError, usage_error_about
-from harness.core.model.file_validation import Damaged, OpenModel, checked, validator
+from harness.core.model.file_validation import Count, Damaged, OpenModel, checked, validator
 from harness.core.results.columns import COUNTS
+from harness.extras import mean_interval
 from harness.extras.compare.worktree import Commit
 from harness.study.check.baseline import parse_case, parse_finding_id
 
@@ -26,8 +28,9 @@ SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
 ABSENT = "this commit does not have the layer"
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-_Count = Annotated[int, Field(gt=-(2**63), lt=2**63)]
-_Fact = _Count | str | None
+_Fact = Count | str | None
+# Far beyond any ratio of times, and far below one that overflows.
+_LogRatio = Annotated[FiniteFloat, Field(ge=-50, le=50)]
 _Value = TypeVar("_Value")
 # Seconds since 1970. The file calls each of them `at`.
 _Time = Annotated[FiniteFloat, Field(alias="at")]
@@ -65,11 +68,20 @@ class Ratio(OpenModel):
     Each generation has its own processes. If a layer cannot be timed, `reason` says why, and nothing else is known.
     """
 
-    log_ratio: FiniteFloat | None = None
+    log_ratio: _LogRatio | None = None
     lo: FiniteFloat | None = None
     hi: FiniteFloat | None = None
-    generations: list[FiniteFloat] = Field(default_factory=list)
+    generations: list[_LogRatio] = Field(default_factory=list)
     reason: str | None = None
+
+    @model_validator(mode="after")
+    def _check_interval(self) -> Self:
+        stated = [end for end in (self.log_ratio, self.lo, self.hi) if end is not None]
+        computed = mean_interval(self.generations) if self.is_known else ()
+        # The file rounds each of them to six digits.
+        if len(stated) != len(computed) or math.dist(stated, computed) > 1e-4:
+            raise ValueError("the ratio and its interval do not follow from the generations")
+        return self
 
     @property
     def is_known(self) -> bool:
@@ -135,7 +147,7 @@ class CommitLine(_Line):
     """
 
     commit: _Hash
-    number: _Count
+    number: Count
     date: str
     subject: str
     measured_at: _Time

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extras.commits.histories import CASE, blessing, commit, name, ratio
+from extras.commits.histories import CASE, blessing, commit, directly, name, ratio
 
 from harness.cli.commands import main
 from harness.core.model.errors import UsageError
+from harness.extras.commits.history import _ratio
 from harness.extras.commits.history_file import Header, open_history, read_history
 
 HEADER = Header.model_validate({"schema": 1, "harness": "0.1", "anchor": name(0), "settings": ["impl=mine:Layer"]})
@@ -170,3 +171,71 @@ def test_a_fact_of_a_history_that_is_no_count_is_a_usage_error(
         read_history(path)
     assert main(["history", "page", str(path)]) == 2
     assert "line 2 cannot be read" in capsys.readouterr().err
+
+
+def compared(log_ratio: float | None, lo: float | None, hi: float | None, *generations: float) -> dict[str, Any]:
+    """A line of a direct comparison whose ratio states these numbers."""
+    time = {"log_ratio": log_ratio, "lo": lo, "hi": hi, "generations": list(generations)}
+    return {**directly(0, 1, 0.0).model_dump(by_alias=True), "time": time}
+
+
+def added(facts: dict[str, Any], time: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A line of a commit whose case has these facts and this ratio."""
+    return {**COMMIT, "cases": {CASE: {"facts": facts, "time": time}}}
+
+
+NOT_ITS_RATIO = "time: the ratio and its interval do not follow from the generations"
+IMPOSSIBLE = [
+    pytest.param(compared(0.5, 0.001, 0.002, *[0.0015] * 12), NOT_ITS_RATIO, id="outside its interval"),
+    pytest.param(compared(0.05, 0.06, 0.04, *[0.05] * 12), NOT_ITS_RATIO, id="interval upside down"),
+    pytest.param(compared(0.05, 0.0499, 0.0501, 0.0, 0.1), NOT_ITS_RATIO, id="interval narrower than the spread"),
+    pytest.param(compared(0.05, 0.04, 0.06), NOT_ITS_RATIO, id="no generations"),
+    pytest.param(compared(0.05, 0.04, 0.06, 0.05), NOT_ITS_RATIO, id="one generation"),
+    pytest.param(compared(0.05, None, None, 0.05, 0.05), NOT_ITS_RATIO, id="no interval"),
+    pytest.param(compared(None, None, None, 0.05, 0.05), NOT_ITS_RATIO, id="no ratio"),
+    pytest.param(added({}, compared(0.2, 0.2, 0.2, 0.0, 0.0)["time"]), NOT_ITS_RATIO, id="commit"),
+    pytest.param(added({}, compared(800, 800, 800, 800, 800)["time"]), "log_ratio is 800", id="overflow"),
+    pytest.param(compared(-50.5, -50.5, -50.5, -50.5, -50.5), "log_ratio is -50.5", id="underflow"),
+    pytest.param(compared(0.0, 0.0, 0.0, -800.0, 800.0), "generations: 1 is -800.0", id="generation"),
+    pytest.param(added({"flops": -5}), "flops is -5, not greater", id="flops"),
+    pytest.param(added({"depth": -5}), "depth is -5, not greater", id="depth"),
+    pytest.param(added({"peak_bytes": -100}), "peak_bytes is -100, not greater", id="peak memory"),
+    pytest.param(added({"ops": 2**63}), "ops is 9223372036854775808, not less", id="operations"),
+    pytest.param({**COMMIT, "number": -1}, "number is -1, not greater", id="number"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), IMPOSSIBLE)
+def test_a_line_that_cannot_be_true_is_refused(file: Path, line: dict[str, Any], says: str) -> None:
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], json.dumps(line), *lines[1:]]) + "\n")
+    message = refused(file)
+    assert message.startswith(f"{file}: line 2 cannot be read: ")
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    "means",
+    [[0.1, 0.1], [0.0, 0.0, 0.0, 0.0], [-0.000001, 0.000002, 0.000002], [-50.0, 50.0], [50.0, 50.0], [1 / 3, 2 / 3, 5]],
+)
+def test_what_is_written_is_read_and_drawn(means: list[float], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "history.jsonl"
+    written = _ratio([round(mean, 6) for mean in means], [])
+    against = [_ratio([-mean for mean in means], []), _ratio([], ["timeout"]), written, written]
+    with open_history(path, HEADER) as writer:
+        for number, time in enumerate(against):
+            writer.append(commit(number, time=time))
+        writer.append(directly(0, 2, 0.0).model_copy(update={"time": written}))
+    found = read_history(path)
+    assert [line.cases[CASE].time for line in found.commits] == against
+    assert list(found.direct.values()) == [written]
+    assert main(["history", "page", str(path)]) in (0, 1)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("published", ["facts", "times"])
+def test_the_published_histories_have_no_notice(published: str) -> None:
+    path = Path(__file__).parents[3] / f"results/published/history/{published}.jsonl"
+    found = read_history(path)
+    assert found.notices == []
+    assert len(found.commits) == len(path.read_text().splitlines()) - 1
