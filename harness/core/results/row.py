@@ -129,15 +129,9 @@ def record_of_row(row: Any) -> "array[float]":
         ordered = np.sort(times_s)  # NaN is sorted last
         numbers = array("d", [nan if value is None else value for value in entries])
         probe_s, sampling_s, between_s, *recorded = numbers
-        are_in_bounds = (
-            LIST(samples)
-            and ordered[0] > _SHORTEST_S
-            and ordered[-1] < _LONGEST_S
-            and 0 < wall_s < _LONGEST_S
-            and POSITIVE(calls)
-            and not 0 <= probe_s < _SHORTEST_S
-            and not any(number < 0 or number >= LARGEST for number in numbers)
-        )
+        are_times = ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
+        are_counts = POSITIVE(calls) and not any(number < 0 or number >= LARGEST for number in numbers)
+        are_in_bounds = LIST(samples) and are_times and are_counts and not 0 <= probe_s < _SHORTEST_S
     except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
         are_in_bounds = False
     if not are_in_bounds:

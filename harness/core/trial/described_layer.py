@@ -107,6 +107,7 @@ def describe_page(case: Case) -> Answer:
     parameters = (str(parameter).replace(" ", "") for parameter in unannotated)
     # The docstring of a function written in C begins with its signature.
     docstring = inspect.cleandoc(getattr(shown, "__doc__", None) or "") if place else ""
+    reason = layer_protocol.unsupported_reason
     return {
         "call": f"{layer_class.__name__}({', '.join(parameters)})",
         "summary": docstring.partition("\n")[0],
@@ -117,12 +118,8 @@ def describe_page(case: Case) -> Answer:
         "axes": [[axis, letter, _plain(value)] for axis, (letter, value) in axes.items()],
         "options": [[option, _plain(defaults[option].default)] for option in options],
         "inputs": _inputs(layer_class) if is_function else [],
-        "modes": [
-            mode for mode in MODES if layer_protocol.unsupported_reason(layer_class, replace(case, mode=mode)) is None
-        ],
-        "masks": [
-            mask for mask in MASKS if layer_protocol.unsupported_reason(layer_class, replace(case, mask=mask)) is None
-        ],
+        "modes": [mode for mode in MODES if reason(layer_class, replace(case, mode=mode)) is None],
+        "masks": [mask for mask in MASKS if reason(layer_class, replace(case, mask=mask)) is None],
         "takes": ["kv_len"] * layer_protocol.takes_source(layer_class)
         + ["num_kv_heads"] * layer_protocol.takes(layer_class, "num_kv_heads"),
         "reference": _reference(case, layer_class),

@@ -154,7 +154,7 @@ _PRODUCTS = dict.fromkeys(_OF_FIRST.split(), 0) | dict.fromkeys(_OF_SECOND.split
 
 def _product(name: str, a: Tensor, b: Tensor) -> int:
     """FLOPs of a product. `b` is a matrix, a batch of matrices or a vector; a linear layer's weights are transposed."""
-    columns = b.shape[0] if name.endswith("linear") else b.shape[-1] if b.dim() > 1 else 1
+    columns = math.prod(b.shape[:-1]) if name.endswith("linear") else b.shape[-1] if b.dim() > 1 else 1
     # A complex product is four real ones and two sums, which is four times the work of a real multiply-add.
     return (8 if a.is_complex() else 2) * a.numel() * columns
 
@@ -313,6 +313,10 @@ def _plain(operation: Operation) -> int | None:
     if of.namespace == "aten" and short in _PRODUCTS:
         first = _PRODUCTS[short]
         return _product(short, args[first], args[first + 1])
+    if short.startswith("_embedding_bag"):  # with weights, it is a product
+        call = operation.arguments()
+        has_weights = "per_sample_weights" in short or call.get("per_sample_weights") is not None
+        return 2 * call["indices"].numel() * args[0].shape[-1] * has_weights
     if of.name == "aten::convolution_backward":
         return _convolution_backward(operation.arguments())
     packet = getattr(operation.func, "_overloadpacket", None)

@@ -211,6 +211,11 @@ class Observer(EagerMode):
         of = operation_traits(func)
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled():  # in which torch passes composite operators on whole
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
         inputs, changed = self._touched(of, args, kwargs) if self._counts else ([], [])
         key = self._storages.key
@@ -248,12 +253,16 @@ class Observer(EagerMode):
         adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
         unread = of.written if of.overwrites and not adds else frozenset()
         # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
-        if kwargs.get("beta", 1) == 0 or kwargs.get("include_self") is False:
+        if kwargs.get("beta", 1) == 0 or (kwargs.get("include_self") is False and of.written):
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
-        return tensors_of(read), tensors_of([value for place, value in arguments if place in of.written])
+        # In training, batch normalization renews the statistics that it keeps.
+        written = (3, 4) if of.name in _NORMS and args[5:6] == (True,) else of.written
+        return tensors_of(read), tensors_of([value for place, value in arguments if place in written])
 
 
+# Their declarations do not say that they write.
+_NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
 _TAKES_IN, _LEAVES = "aten::lift_fresh", "aten::_local_scalar_dense"
@@ -293,6 +302,8 @@ class Depth:
 
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
+        used = [*operation.inputs, *tensors_of(operation.args)]  # also of a view, which may be of whole numbers
+        self._of_data.update(self._storages.key(one) for one in used if one.is_floating_point() or one.is_complex())
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
         while self._read_by_python:
@@ -312,7 +323,7 @@ class Depth:
         inputs = operation.inputs
         results = operation.results
         traits = operation.traits
-        if any(tensor.is_floating_point() for tensor in inputs) or not self._of_data.isdisjoint(operation.reads):
+        if not self._of_data.isdisjoint(operation.reads):
             self._of_data |= operation.fresh | operation.written
         sized_by_data = self._storages.sized_by_data
         # Of indices, only truth values choose a number of elements.

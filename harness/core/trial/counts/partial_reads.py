@@ -144,13 +144,14 @@ def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | No
     if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None
     arguments = operation.arguments()
-    argument = next((name for name, value in arguments.items() if value is tensor), "")
-    mark = _MARKS[surely].get(f"{operator}.{argument}")
-    if mark is None:
-        return None
+    marks = {name: _MARKS[surely].get(f"{operator}.{name}") for name, value in arguments.items() if value is tensor}
+    is_in_list = sum(one is tensor for one in operation.inputs) > len(marks)
     part = torch.zeros(tensor.shape, dtype=torch.bool)
-    mark(part, argument=argument, result=operation.out, **arguments)
-    return part
+    for name, mark in marks.items():
+        if mark is None or is_in_list:
+            return None
+        mark(part, argument=name, result=operation.out, **arguments)
+    return part if marks else None
 
 
 _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default

@@ -1,0 +1,144 @@
+"""Layers of what is easily overlooked: an operation that reads, writes or does more than its name tells.
+
+Each has a batch of one, and its right values in `test_overlooked`.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Layer(nn.Module):
+    """Whatever is called with `(b, n, d)` and returns that. Its formula is its own."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+
+
+class ScatterLoop(Layer):
+    """`y ← y` with token t put in place of its own: each step hands on the elements that it does not choose."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        for token in range(x.shape[1]):
+            index = torch.full((x.shape[0], 1, x.shape[2]), token)
+            y = y.scatter_reduce(1, index, x[:, token : token + 1], "amax", include_self=False)
+        return y
+
+
+class ComplexNumbers(Layer):
+    """Each step reads a complex number of the one before into Python."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        z, state = torch.view_as_complex(x.view(*x.shape[:2], -1, 2)), 0.5 + 0j
+        for token in range(x.shape[1]):
+            state = complex((z[0, token] * 0.1 + state).mean())
+        return x + 1e-9 * state.real
+
+
+class WholeNumbers(Layer):
+    """Each step reads the bits of a number of the one before into Python."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        bits, state = x.view(torch.int32), 1
+        for token in range(x.shape[1]):
+            state = int((bits[0, token] % 7 + state).sum()) % 7
+        return x + 1e-9 * state
+
+
+class OwnIndex(Layer):
+    """Each element of a table of whole numbers chooses another: all of them are read."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = (x > 1e9).long()
+        return x + chosen.gather(1, chosen)
+
+
+class OtherIndex(Layer):
+    """The same with a view of the table as its index."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = (x > 1e9).long()
+        return x + chosen.gather(1, chosen[:])
+
+
+class BatchNorm(Layer):
+    """In training, it renews its mean and variance, and counts the batches."""
+
+    keeps = True
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.norm = nn.BatchNorm1d(d_model, track_running_stats=self.keeps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.mT).mT
+
+
+class ForgetfulNorm(BatchNorm):
+    """It keeps neither."""
+
+    keeps = False
+
+
+class StatisticsLoop(Layer):
+    """Each step reads the mean that the one before has renewed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = x.new_zeros(x.shape[2]), x.new_ones(x.shape[2])
+        outputs = []
+        for token in range(x.shape[1]):
+            given = x[0, token : token + 1].expand(2, -1) + mean
+            F.batch_norm(given, mean, variance, training=True, momentum=0.5)
+            outputs.append(x[:, token] + mean)
+        return torch.stack(outputs, 1)
+
+
+class Differences(Layer):
+    """`torch.diff` of order 8: eight differences, one after the other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.diff(x * 0.5, n=8, dim=1).sum(1, keepdim=True).expand_as(x) + x
+
+
+class DifferencesOfInference(Differences):
+    """In inference mode, torch hands `diff` on as one operation."""
+
+    forward = torch.inference_mode()(Differences.forward)
+
+
+class VectorOfInference(Layer):
+    """A product with a vector."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model))
+
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        return x + F.linear(x, self.weight)[..., None]
+
+
+class WeightedBag(Layer):
+    """`x @ weight` as a sum of the weight's rows, each of them times a number of `x`."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, d = x.shape
+        rows, numbers = torch.arange(d).repeat(b * n, 1), x.reshape(b * n, d)
+        return F.embedding_bag(rows, self.weight, per_sample_weights=numbers, mode="sum").view(b, n, d)
+
+
+class PlainBag(Layer):
+    """A sum of rows without weights: no product."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.arange(x.shape[2]).repeat(x.shape[1], 1)
+        return x + F.embedding_bag(rows, self.weight, mode="sum")

@@ -1,0 +1,55 @@
+"""Counts of layers whose operations read, write or do more than their names tell, against counts by hand."""
+
+from typing import Any
+
+import pytest
+
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+
+N, D = 16, 16
+
+
+def facts(runner: Executor, layer: str, n: int = N, mode: str = "forward") -> dict[str, Any]:
+    outcome = runner.run("facts", Case(f"core.trial.counts.overlooked:{layer}", n, D, 1, mode=mode))
+    assert outcome.status == "ok", outcome.reason
+    return dict(outcome.values)
+
+
+@pytest.mark.parametrize(
+    ("layer", "depth"),
+    [
+        ("ScatterLoop", N + 1),  # the sine, and a step for each token
+        ("ComplexNumbers", None),  # Python may do anything with a number of the input
+        ("WholeNumbers", None),
+        ("Differences", 1 + 8 + 2),  # the product, each difference, the sums over n and with x
+        ("DifferencesOfInference", 1 + 8 + 2),
+        ("StatisticsLoop", 2 * N + 2),  # a sum and a norm for each token, then the last sum and the stack
+    ],
+)
+def test_a_chain_has_every_operation_that_waits_for_the_one_before(
+    layer: str, depth: int | None, runner: Executor
+) -> None:
+    assert facts(runner, layer).get("depth") == depth
+
+
+@pytest.mark.parametrize(
+    ("layer", "flops"), [("WeightedBag", 2 * N * D * D), ("PlainBag", 0), ("VectorOfInference", 2 * N * D)]
+)
+def test_a_product_under_another_name_has_its_flops(layer: str, flops: int, runner: Executor) -> None:
+    assert facts(runner, layer)["flops"] == flops
+
+
+def test_a_weighted_sum_of_rows_has_twice_its_flops_again_in_training(runner: Executor) -> None:
+    assert facts(runner, "WeightedBag", mode="train")["flops"] == 3 * 2 * N * D * D
+
+
+def test_a_tensor_that_is_its_own_index_is_read_whole(runner: Executor) -> None:
+    own, other = (facts(runner, layer) for layer in ("OwnIndex", "OtherIndex"))
+    assert (own["depth"], own["min_bytes"]) == (other["depth"], other["min_bytes"])
+
+
+def test_statistics_that_batch_normalization_renews_are_written(runner: Executor) -> None:
+    keeps, forgets = (facts(runner, layer, mode="train")["min_bytes"] for layer in ("BatchNorm", "ForgetfulNorm"))
+    # A mean and a variance of each of D numbers, and the number of batches: each is read and written.
+    assert keeps - forgets == 2 * (2 * 4 * D + 8)
