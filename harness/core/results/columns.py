@@ -360,10 +360,10 @@ def table(lines: Sequence[CaseResult]) -> "pd.DataFrame":
 # Default values of columns that the table lacks.
 _ASSUMED = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
-# The remainder of a peak may be negative.
-_LEAST = {"transient_bytes": -math.inf, **{name: axis.least for name, axis in AXES.items()}}
 _ENDS = ("time_lo_s", "time_hi_s")
 _TIMES = ("time_s", "probe_s")
+# The remainder of a peak may be negative. No time is below a millionth of a nanosecond.
+_LEAST = {axis: of.least for axis, of in AXES.items()} | {"transient_bytes": -math.inf} | dict.fromkeys(_TIMES, 1e-15)
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
@@ -433,16 +433,16 @@ def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
 
 def _read(name: str, value: Any) -> Any:
     """The value of a column. Raises UsageError for another type, or a number out of its range."""
-    kind, least = COLUMNS[name].type, _LEAST.get(name, 0)
+    kind, least, most = COLUMNS[name].type, _LEAST.get(name, 0), "to 1" if name.endswith("_share") else "on"
     if kind is str and isinstance(value, str | Real) and (name != "status" or value in STATUSES):
         # Lone surrogates cannot be written to a file. Each becomes a question mark.
         return str(value).encode("utf-8", "replace").decode()
     is_flag = isinstance(value, bool | np.bool_)
     if is_flag is (kind is bool) and issubclass(type(value), Real | np.bool_):
-        # The ends of an interval may be infinite, and a time may not be 0.
-        fits = value >= least and (value < 2.0**63 or name in _ENDS) and (name not in _TIMES or value > 0)
+        # The ends of an interval may be infinite.
+        fits = value >= least and (value < 2.0**63 or name in _ENDS) and (value <= 1 or most == "on")
         if fits and (kind is not int or value == int(value)):
             return kind(value)
-    expected: Any = {str: "a text", int: f"a whole number from {least} on", float: "a number from 0 on"}
+    expected: Any = {str: "a text", int: f"a whole number from {least} on", float: f"a number from 0 {most}"}
     expected |= dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
     raise UsageError(f"{name}={value!r} is not {expected.get(name) or expected.get(kind, 'true or false')}")

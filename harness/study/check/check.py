@@ -131,7 +131,10 @@ def judge_baseline(
         return name.group in whole and (timed or not name.of_time)
 
     for name in filter(is_judged, {**was.laws, **now.laws}):
-        eased = partial(check_rules.no_longer_rises, was, now, members[name.group], _COLUMN_OF.get(name.what, ""))
+        column = _COLUMN_OF.get(name.what, "")
+        if column and name not in now.laws and {now.cases[case].count(column) for case in members[name.group]} == {0}:
+            continue  # it costs nothing any more, which is told for each case
+        eased = partial(check_rules.no_longer_rises, was, now, members[name.group], column)
         has_grown = (name.group, name.what) in grown
         outcomes += check_rules.judge_law(name, was.laws.get(name), now.laws.get(name), has_grown, eased, note)
     return [*outcomes, *check_rules.judge_claims(was.claims, now.claims, is_judged, note)]

@@ -39,6 +39,8 @@ def test_sizes_and_times_are_enough() -> None:
             "time_s=2.0 is not within 3.0 to 4.0",
         ),
         ({"seq_len": [1], "time_s": [-1.0]}, "time_s=-1.0 is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1e-300]}, "time_s=1e-300 is not a time in seconds"),
+        ({"seq_len": [1], "time_s": [1.0], "steal_share": [1.5]}, "steal_share=1.5 is not a number from 0 to 1"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": ["x"]}, "probe_s='x' is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "probe_s": [0.0]}, "probe_s=0.0 is not a time in seconds"),
         ({"seq_len": [1], "time_s": [1.0], "tokens_per_s": ["x"]}, "tokens_per_s='x' is not a number from 0 on"),

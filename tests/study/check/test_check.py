@@ -15,6 +15,7 @@ from study.check.baselines import (
     facts_of,
     group,
     law,
+    usual,
     usual_baseline,
     wanting,
     with_counts,
@@ -244,6 +245,16 @@ def test_a_law_that_the_measurement_lacks_is_unmeasured() -> None:
     (memory, time) = wanting(baseline(), baseline(laws={}))
     assert (memory.quantity, memory.verdict.outcome) == ("law of memory", "unmeasured")
     assert (time.quantity, time.verdict.outcome) == ("law of time", "unmeasured")
+
+
+def test_a_cost_that_fell_to_nothing_is_an_improvement_without_a_law() -> None:
+    before = [replace(line, flops_full=line.flops) for line in usual()]
+    free = [replace(line, flops=0, flops_full=0) for line in before]
+    was, now = (baseline_of(lines, MACHINE, seed=3, harness="0.1.0") for lines in (before, free))
+    outcomes = judge_baseline(was, now, was.cases, timed=False)
+    assert exit_status(outcomes) == 0
+    assert "law of flops" not in {one.quantity for one in outcomes}
+    assert {one.verdict for one in outcomes if one.quantity == "flops"} == {Verdict.BETTER}
 
 
 def test_no_law_is_judged_of_a_baseline_from_which_a_case_was_removed() -> None:
