@@ -26,8 +26,7 @@ from .summarise import summarise_run
 
 def machine_of_hosts(hosts: Mapping[str, Machine]) -> dict[str, Any]:
     """The machines of several hosts as one: that of the first host, with the names of all hosts as `host`."""
-    first = next(iter(hosts.values()))
-    return {**first, "host": ", ".join(hosts)}
+    return {**next(iter(hosts.values())), "host": ", ".join(hosts)}
 
 
 def host_notices(lines: Sequence[CaseResult], hosts: Mapping[str, Machine]) -> list[str]:

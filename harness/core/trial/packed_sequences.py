@@ -39,8 +39,7 @@ def is_longest(parameter: str) -> bool:
 
 def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:
     """The inputs for those of the parameters that take the first token of each sequence."""
-    names = filter(is_cumulative, parameters)
-    return tuple(Input(name, ("b+1",), "int32", False, CUMULATIVE) for name in names)
+    return tuple(Input(name, ("b+1",), "int32", False, CUMULATIVE) for name in filter(is_cumulative, parameters))
 
 
 def is_function(layer: Any) -> bool:

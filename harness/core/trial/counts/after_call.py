@@ -177,9 +177,10 @@ def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
 
 
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
-    """Return the memory of parameters and buffers, and that of other tensors which the layer and its class hold."""
+    """Return the memory of parameters and buffers, and that of other tensors which the layer and its classes hold."""
     registered = [*work.layer.parameters(), *work.layer.buffers()]
-    held = tensors_in([work.layer, *vars(type(work.layer)).values()])
+    classes = {kind for module in work.layer.modules() for kind in type(module).__mro__}
+    held = tensors_in([work.layer, *map(vars, classes)])
     return memory_of(registered), memory_of(held) - memory_of([*registered, *work.inputs, *work.constants])
 
 

@@ -335,9 +335,10 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     seen = after_call.told(trace, "flops, ops, depth, min_bytes, output_bytes, backend_fallback", unknown)
     # In decoding, only the last token counts as input. It, its caches and its states are observed as they are read.
     inputs = [work.x[:, -1].clone()] if layer_protocol.decodes_in_steps(work.layer, case) else work.inputs
+    given = device.memory_of([*inputs, *work.constants, *tensors_of(work.gradient)])
     facts = {
         **memory.facts,
-        "inputs_bytes": device.bytes_of([*inputs, *work.constants, *tensors_of(work.gradient)]),
+        "inputs_bytes": device.size_of(given - device.memory_of([*work.layer.parameters(), *work.layer.buffers()])),
         "backend": backend_name(memory.operations),
     }
     unknown += [*_reasons_of_call(memory, seen), *_reasons_of_peak(case, memory, seen)]

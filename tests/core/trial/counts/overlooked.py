@@ -119,6 +119,44 @@ class VectorOfInference(Layer):
         return x + F.linear(x, self.weight)[..., None]
 
 
+class Prepared(Layer):
+    """What it prepares before the call is a view of its weight."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model))
+
+    def prepare(self, x: Tensor) -> dict[str, Tensor]:
+        return {"transposed": self.weight.mT}
+
+    def forward(self, x: Tensor, transposed: Tensor) -> Tensor:
+        return x @ transposed
+
+
+class Tabled(Layer):
+    """A base class holds a table of 1,000 numbers."""
+
+    table = torch.ones(1000)
+
+
+class OfTabled(Tabled):
+    """The table is that of its base class."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table[0]
+
+
+class WithinTabled(Layer):
+    """The table is that of the class of a part."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.inner = OfTabled(d_model, num_heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
 class WeightedBag(Layer):
     """`x @ weight` as a sum of the weight's rows, each of them times a number of `x`."""
 

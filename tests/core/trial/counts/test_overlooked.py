@@ -49,6 +49,16 @@ def test_a_tensor_that_is_its_own_index_is_read_whole(runner: Executor) -> None:
     assert (own["depth"], own["min_bytes"]) == (other["depth"], other["min_bytes"])
 
 
+def test_a_view_of_a_weight_is_no_input(runner: Executor) -> None:
+    found = facts(runner, "Prepared")
+    assert (found["weights_bytes"], found["inputs_bytes"]) == (4 * D * D, 4 * N * D)
+
+
+@pytest.mark.parametrize("layer", ["OfTabled", "WithinTabled"])
+def test_a_table_of_any_class_of_the_layer_counts_as_its_weights(layer: str, runner: Executor) -> None:
+    assert facts(runner, layer)["weights_bytes"] == 4 * 1000
+
+
 def test_statistics_that_batch_normalization_renews_are_written(runner: Executor) -> None:
     keeps, forgets = (facts(runner, layer, mode="train")["min_bytes"] for layer in ("BatchNorm", "ForgetfulNorm"))
     # A mean and a variance of each of D numbers, and the number of batches: each is read and written.
