@@ -25,8 +25,7 @@ def search_path(path: Sequence[str]) -> list[str]:
     for index, entry in enumerate(path):
         directory = Path(entry or os.curdir)
         if any((directory / package / "__init__.py").is_file() for package in _PACKAGES):
-            here = directory.resolve() == PLACE
-            return [*path] if here else [*path[:index], str(PLACE), *path[index:]]
+            return [*path] if directory.resolve() == PLACE else [*path[:index], str(PLACE), *path[index:]]
     return [*path, str(PLACE)]
 
 

@@ -127,8 +127,7 @@ def unknown_key(name: str, keys: Collection[str]) -> str:
 
 def our_values(axis: str, text: str) -> str:
     """The text of an option's value with our words for the values of `axis`."""
-    aliases = VALUES[axis]
-    return _WORD.sub(lambda word: aliases.get(word[0].lower(), word[0]), text)
+    return _WORD.sub(lambda word: VALUES[axis].get(word[0].lower(), word[0]), text)
 
 
 def our_point_values(text: str) -> str:

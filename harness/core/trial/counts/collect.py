@@ -147,7 +147,7 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
         if is_by_layer and sized and storages.key(tensor) in sized:
             storages.note_read(tensor)
 
-    notes: dict[str, Any] = dict.fromkeys(("size", "numel", "nelement", "__len__", "__iter__"), note_size)
+    notes: dict[str, Any] = dict.fromkeys(("size", "numel", "nelement", "stride", "__len__", "__iter__"), note_size)
     notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
     noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
     noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))

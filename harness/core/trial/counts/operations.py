@@ -306,6 +306,8 @@ class Depth:
         self._of_data.update(self._storages.key(one) for one in used if one.is_floating_point() or one.is_complex())
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
+        elif operation.traits.name in ("aten::unbind", "aten::split"):  # the number of the results is that of rows
+            self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()
             is_of_data = self._storages.key(tensor) in self._of_data

@@ -46,6 +46,33 @@ class WholeNumbers(Layer):
         return x + 1e-9 * state
 
 
+class Chosen(Layer):
+    """As many steps as there are rows above −5, which are all of them."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return len(chosen.unbind(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in range(self.rows(x[0, x[0, :, 0].sin() > -5])):
+            y = y.cos()
+        return y
+
+
+class ChosenBySplit(Chosen):
+    """They are counted in another way."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return len(chosen.split(1))
+
+
+class ChosenByStride(Chosen):
+    """They are counted in a third way."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return chosen.mT.contiguous().stride(0)
+
+
 class OwnIndex(Layer):
     """Each element of a table of whole numbers chooses another: all of them are read."""
 

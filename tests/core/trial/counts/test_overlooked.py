@@ -22,6 +22,9 @@ def facts(runner: Executor, layer: str, n: int = N, mode: str = "forward") -> di
         ("ScatterLoop", N + 1),  # the sine, and a step for each token
         ("ComplexNumbers", None),  # Python may do anything with a number of the input
         ("WholeNumbers", None),
+        ("Chosen", None),
+        ("ChosenBySplit", None),
+        ("ChosenByStride", None),
         ("Differences", 1 + 8 + 2),  # the product, each difference, the sums over n and with x
         ("DifferencesOfInference", 1 + 8 + 2),
         ("StatisticsLoop", 2 * N + 2),  # a sum and a norm for each token, then the last sum and the stack
