@@ -350,3 +350,10 @@ def test_a_claim_divided_by_a_letter_is_judged_where_it_is_a_whole_number(window
     of_memory = judge_memory(of, parse("nd/w", own_axes.letters_of_texts([own])))
     assert f", at w = {window} alone; " in of_memory.reason
     assert "words for each claimed" in of_memory.reason
+
+
+def test_claims_that_differ_between_the_rows_of_a_layer_are_not_judged() -> None:
+    lines = measured("their:Layer", depth=lambda n, d, h: n)
+    unlike = [replace(line, claims=json.dumps({"depth": "1" if line.seq_len < 200 else "n"})) for line in lines]
+    told = [(one.verdict, one.reason) for one in verdicts(unlike, [])]
+    assert told == [(UNDETERMINED, "its rows state different claims")]
