@@ -62,6 +62,7 @@ _AT_MOST = {
     "first_call_bytes": "peak_bytes",
     "peak_traced_bytes": "peak_bytes",
     "steal_ticks": "machine_ticks",
+    "bimodal_fast_s": "bimodal_slow_s",
     "output_error": "output_error_max",
     "gradient_error": "gradient_error_max",
     "sampling_s": "wall_s",

@@ -149,8 +149,7 @@ class TorchDevice:
     @classmethod
     def cache_size(cls) -> int | None:
         """The bytes of the GPU's last cache; None if torch does not tell it."""
-        properties = cls.module().get_device_properties(torch.device(cls.kind))
-        return getattr(properties, "L2_cache_size", None)
+        return getattr(cls.module().get_device_properties(torch.device(cls.kind)), "L2_cache_size", None)
 
     @classmethod
     def uncounted(cls) -> str | None:

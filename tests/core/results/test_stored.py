@@ -139,6 +139,7 @@ def test_a_table_that_was_half_written_is_told(tmp_path: Path, damage: Callable[
         ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
         ({"flops": 10**9 + 1, "flops_full": 10**9}, "its flops is more than its flops_full"),
         ({"time_in_law_s": 9.0, "time_in_law_hi_s": 8.0}, "its time_in_law_s is more than its time_in_law_hi_s"),
+        ({"bimodal_fast_s": 9.0, "bimodal_slow_s": 8.0}, "its bimodal_fast_s is more than its bimodal_slow_s"),
         ({"block_sizes": "3"}, "its facts are not of their types"),
         ({"own_axes": "{bad"}, "its facts are not of their types"),
         ({"claims": "[1"}, "its facts are not of their types"),
