@@ -167,6 +167,16 @@ def size_of(ranges: Iterable[MemoryRange]) -> int:
     return size
 
 
+def nodes_of(ends: Iterable[Any]) -> set[Any]:
+    """Return the nodes of autograd's graphs that end with these, each a tensor's `grad_fn`."""
+    newest = set(ends)
+    nodes: set[Any] = {None}
+    while newest := newest - nodes:
+        nodes |= newest
+        newest = {following for node in newest for following, _ in node.next_functions}
+    return nodes - {None}
+
+
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the tensors' storages: of tied weights and expanded buffers the memory that they occupy."""
     return size_of(memory_of(tensors))

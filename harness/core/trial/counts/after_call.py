@@ -28,12 +28,12 @@ from torch.utils._pytree import tree_leaves
 
 from harness.core.model.errors import UsageError
 from harness.core.trial.call_memory import allocator_peak
-from harness.core.trial.device import MemoryRange, memory_of, size_of
+from harness.core.trial.device import MemoryRange, memory_of, nodes_of, size_of
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.sandbox import one_line
 from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
 
-from .operations import Unobservable, nodes_of
+from .operations import Unobservable
 
 _TASKS = Path("/proc/self/task")
 # After a call, threads are watched for so many steps of a millisecond. Those that the call has started are watched for

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from ..device import EagerMode
+from ..device import EagerMode, nodes_of
 from .partial_reads import Cells, part_of
 
 # These write in place, and the old content does not enter the result.
@@ -119,16 +119,6 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [tensor for item in value for tensor in tensors_of(item)]
 
 
-def nodes_of(ends: Iterable[Any]) -> set[Any]:
-    """Return the nodes of autograd's graphs that end with these, each a tensor's `grad_fn`."""
-    newest = set(ends)
-    nodes: set[Any] = {None}
-    while newest := newest - nodes:
-        nodes |= newest
-        newest = {following for node in newest for following, _ in node.next_functions}
-    return nodes - {None}
-
-
 class Storages:
     """A unique number for each storage of an observed call, never reused. Tensors that share memory have the same one.
 
@@ -191,8 +181,7 @@ class Unobservable(Exception):
 class Observer(EagerMode):
     """`with Observer(storages, counts): call()`. `seen` holds each operator, also of views, and its tensors' shapes.
 
-    `inside_s` is the time of torch's own operations. Each of `counts` is called with every operation, in the order of
-    dispatch.
+    `inside_s` is the time of torch's own operations. Each of `counts` is called with every operation, in order.
     """
 
     def __init__(self, storages: Storages, counts: Iterable[Callable[[Operation], object]]) -> None:
@@ -256,12 +245,11 @@ class Observer(EagerMode):
         if kwargs.get("beta", 1) == 0 or (kwargs.get("include_self") is False and of.written):
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
-        # In training, batch normalization renews the statistics that it keeps.
         written = (3, 4) if of.name in _NORMS and args[5:6] == (True,) else of.written
         return tensors_of(read), tensors_of([value for place, value in arguments if place in written])
 
 
-# Their declarations do not say that they write.
+# In training they renew the statistics that they keep, which their declarations do not say.
 _NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
@@ -303,11 +291,12 @@ class Depth:
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
         used = [*operation.inputs, *tensors_of(operation.args)]  # also of a view, which may be of whole numbers
-        self._of_data.update(self._storages.key(one) for one in used if one.is_floating_point() or one.is_complex())
+        numbers = [one for one in used if one.is_floating_point() or one.is_complex()]
+        self._of_data.update(map(self._storages.key, numbers))
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
-        elif operation.traits.name in ("aten::unbind", "aten::split"):  # the number of the results is that of rows
-            self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
+        elif operation.traits.name in ("aten::unbind", "aten::split"):  # as many tensors as there are rows
+            self._read_by_python += [one for one in numbers if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()
             is_of_data = self._storages.key(tensor) in self._of_data
@@ -423,16 +412,14 @@ class UntrackedWrites:
     """Detects memory written past torch: by a kernel bound to Python by hand, numpy, Python, or an earlier call.
 
     It follows which memory operations have written, and whether any reads memory that only something past torch has.
-    What existed before may have any content. A new storage that no operation created, and that is freed again, was made
-    outside.
+    What existed before may have any content. A new storage that no operation created, and that is freed, is foreign.
     Python computes with a fraction that the call has computed. It may do so if a tensor of several numbers follows on
     numbers that left, unless they are whole and existed before.
     """
 
     def __init__(self, storages: Storages) -> None:
         self._storages = storages
-        self._made: set[int] = set()
-        self._read: set[int] = set()
+        self._made, self._read = set[int](), set[int]()
 
     def add(self, operation: Operation) -> None:
         """Record what the operation reads and writes."""

@@ -144,14 +144,14 @@ def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | No
     if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None
     arguments = operation.arguments()
-    marks = {name: _MARKS[surely].get(f"{operator}.{name}") for name, value in arguments.items() if value is tensor}
-    is_in_list = sum(one is tensor for one in operation.inputs) > len(marks)
+    named = {name: f"{operator}.{name}" for name, value in arguments.items() if value is tensor}
+    is_in_list = sum(one is tensor for one in operation.inputs) > len(named)
+    if is_in_list or not named or not _MARKS[surely].keys() >= {*named.values()}:
+        return None
     part = torch.zeros(tensor.shape, dtype=torch.bool)
-    for name, mark in marks.items():
-        if mark is None or is_in_list:
-            return None
-        mark(part, argument=name, result=operation.out, **arguments)
-    return part if marks else None
+    for name, place in named.items():
+        _MARKS[surely][place](part, argument=name, result=operation.out, **arguments)
+    return part
 
 
 _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
