@@ -205,8 +205,7 @@ def with_gpus(machine: Machine, states: Mapping[str, GpuState]) -> dict[str, Any
 
 def gpu_state_of(machine: Machine, device: str) -> dict[str, Any] | None:
     """The state of the GPU that is this device; None if the description has none of it."""
-    states = gpu_states(with_gpus_of(machine, [device]))
-    return next((dict(state) for state in states.values()), None)
+    return next((dict(state) for state in gpu_states(with_gpus_of(machine, [device])).values()), None)
 
 
 def with_gpus_of(machine: Machine, devices: Iterable[str]) -> dict[str, Any]:

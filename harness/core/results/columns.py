@@ -444,5 +444,5 @@ def _read(name: str, value: Any) -> Any:
         if fits and (kind is not int or value == int(value)):
             return kind(value)
     expected: Any = {str: "a text", int: f"a whole number from {least} on", float: f"a number from 0 {most}"}
-    expected |= dict.fromkeys(_TIMES, "a time in seconds above zero") | {"status": f"one of {', '.join(STATUSES)}"}
+    expected |= dict.fromkeys(_TIMES, "a time in seconds from 1e-15 on") | {"status": f"one of {', '.join(STATUSES)}"}
     raise UsageError(f"{name}={value!r} is not {expected.get(name) or expected.get(kind, 'true or false')}")

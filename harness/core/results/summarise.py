@@ -291,7 +291,7 @@ def _distances_to_ends(
         return []
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, case in enumerate(index for group in groups for index in group.cases.tolist()):
-        alike.setdefault((hosts.get(case), cases[case].device, cases[case].threads), []).append(place)
+        alike.setdefault((frozenset(hosts.get(case, ())), cases[case].device, cases[case].threads), []).append(place)
     of_groups = ((of_group.spreads, of_group.numbers, of_group.time_s) for of_group in statistics)
     spreads, numbers, times_s = map(np.concatenate, zip(*of_groups, strict=True))
     ends = np.concatenate([of_group.own_distances for of_group in statistics], axis=1)
@@ -313,7 +313,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
         "trials": trials,
         "stop_reason": "interrupted" if status == "ok" else "failed",
         "graph_note": accumulated.graph_notes.get(index) if status == "ok" else None,
-        "host": ",".join(accumulated.hosts.get(index, ())) or None,
+        "host": ",".join(sorted(accumulated.hosts.get(index, ()))) or None,
         "own_axes": accumulated.own_axes.get(index),
         **dict(zip(FACTS, accumulated.facts.get(index, ()), strict=False)),
         **timed,

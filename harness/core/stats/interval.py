@@ -89,8 +89,7 @@ def lower_part_size(number: Any) -> Any:
 
 def spread(ordered: Floats, numbers: Numbers | None = None) -> Floats:
     """The distance (…) from the lowest to the k-th lowest of the first `numbers` values (…, N), or of all of them."""
-    number = _numbers_of(ordered, numbers)
-    return _at_rank(ordered, lower_part_size(number)) - ordered[..., 0]
+    return _at_rank(ordered, lower_part_size(_numbers_of(ordered, numbers))) - ordered[..., 0]
 
 
 @cache

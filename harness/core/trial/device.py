@@ -1,4 +1,4 @@
-"""Torch's devices: their events, how to wait for them, and the precision and memory of tensors.
+"""Torch's devices: their events, how to wait for them, and the precision, memory and graphs of tensors.
 
 `cuda` is NVIDIA's CUDA and AMD's ROCm, which torch gives the same names. `xpu` is Intel's GPUs, and `mps` Apple's. A
 class for each of them is in `harness.core.trial.device_kinds`.

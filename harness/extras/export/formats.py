@@ -155,7 +155,9 @@ def _range(line: CaseResult) -> dict[str, str]:
 
 
 def _extra(line: CaseResult) -> str:
-    return "\n".join(f"{name}: {value}" for name in _EXTRA if has_value(value := getattr(line, name)))
+    return "\n".join(
+        f"{name}: {formatting.printable(str(value))}" for name in _EXTRA if has_value(value := getattr(line, name))
+    )
 
 
 # In pytest-benchmark's format, each trial is one round. Its value is in seconds per call.

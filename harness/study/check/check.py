@@ -132,7 +132,8 @@ def judge_baseline(
 
     for name in filter(is_judged, {**was.laws, **now.laws}):
         column = _COLUMN_OF.get(name.what, "")
-        if column and name not in now.laws and {now.cases[case].count(column) for case in members[name.group]} == {0}:
+        counted = [case for case in members[name.group] if column and was.cases[case].status == "ok"]
+        if name not in now.laws and {now.cases[case].count(column) for case in counted} == {0}:
             continue  # it costs nothing any more, which is told for each case
         eased = partial(check_rules.no_longer_rises, was, now, members[name.group], column)
         has_grown = (name.group, name.what) in grown

@@ -95,7 +95,8 @@ def _judge_layer(
     read, unreadable = _read(stated, letters)
     if others := own_axes.unclaimed_options(lines[0].impl, lines[0].own_axes, lines[0].options):
         read, unreadable = {}, dict.fromkeys(stated, f"claimed at the layer's default, not at {others}")
-    if len({line.claims for line in lines if line.claims}) > 1:
+    if len(unlike := {line.claims for line in lines if line.claims}) > 1:
+        stated = {name: text for claims in sorted(unlike) for name, text in json.loads(claims).items()}
         read, unreadable = {}, dict.fromkeys(stated, "its rows state different claims")
     judges = {"memory": claim_rules.judge_memory, "depth": claim_rules.judge_depth, "path": claim_rules.judge_path}
     judge_work = partial(claim_rules.judge_work, law=of_work.law if of_work else None)

@@ -356,10 +356,11 @@ def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]
 
 def _not_comparable(lines: Sequence[CaseResult]) -> str:
     """Why the times of different sizes are not comparable. Empty if they are."""
-    if any(line.suspect for line in lines):
+    if any(line.suspect and line.time_s for line in lines):
         return "some of its times are suspect"
     hosts = {line.host for line in lines if line.host and line.time_s}
-    return f"not all sizes were timed by the same hosts: {listed(sorted(hosts))}" if len(hosts) > 1 else ""
+    names = sorted({*",".join(hosts).split(",")})
+    return f"{listed(names)} did not all time the same sizes" if len(hosts) > 1 else ""
 
 
 def law_of(one: Series, expected: Sequence[Term] = ()) -> Law:

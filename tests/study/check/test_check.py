@@ -249,7 +249,8 @@ def test_a_law_that_the_measurement_lacks_is_unmeasured() -> None:
 
 def test_a_cost_that_fell_to_nothing_is_an_improvement_without_a_law() -> None:
     before = [replace(line, flops_full=line.flops) for line in usual()]
-    free = [replace(line, flops=0, flops_full=0) for line in before]
+    before[-1] = replace(before[-1], status="oom", reason="out of memory", flops=None, flops_full=None)
+    free = [replace(line, flops=line.flops and 0, flops_full=line.flops and 0) for line in before]
     was, now = (baseline_of(lines, MACHINE, seed=3, harness="0.1.0") for lines in (before, free))
     outcomes = judge_baseline(was, now, was.cases, timed=False)
     assert exit_status(outcomes) == 0

@@ -157,6 +157,16 @@ def test_a_law_of_times_that_other_hosts_took_is_undetermined(elsewhere: str, de
     assert determined or "n1 and n2" in laws["time"].reason
 
 
+def test_hosts_are_told_in_one_order_whichever_timed_a_case_first() -> None:
+    rows = [*measured(Case(SLOW, 64, 64, 2), 1e-3, 256), *measured(Case(SLOW, 128, 64, 2), 2e-3, 512)]
+    timed = [{**one, "host": host} for host in ("b", "a") for one in rows]
+    once = [{**one, "round": one["round"] + 5 * (one["host"] == "a")} for one in timed]
+    swapped = [one for one in once if one["case"]["seq_len"] == 64] + [
+        one for one in reversed(once) if one["case"]["seq_len"] == 128
+    ]
+    assert [line.host for line in summarise(swapped, PRECISION)] == ["a,b", "a,b"]
+
+
 @pytest.mark.parametrize("drift", [1.0, 1.4, 1 / 1.4])
 def test_a_machine_that_slowed_along_n_leaves_no_wrong_exponent(drift: float) -> None:
     """The exponent of n/10⁶ + n²/10⁹ seconds at n = 2048 is 1 + 2.048 / 3.048."""

@@ -313,7 +313,7 @@ def _plain(operation: Operation) -> int | None:
     if of.namespace == "aten" and short in _PRODUCTS:
         first = _PRODUCTS[short]
         return _product(short, args[first], args[first + 1])
-    if short.startswith("_embedding_bag"):  # with weights, it is a product
+    if of.name.startswith("aten::_embedding_bag"):  # with weights a product, which ignores padding as others do
         call = operation.arguments()
         has_weights = "per_sample_weights" in short or call.get("per_sample_weights") is not None
         return 2 * call["indices"].numel() * args[0].shape[-1] * has_weights

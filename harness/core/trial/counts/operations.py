@@ -2,9 +2,8 @@
 
 The counters are sequential depth, least memory traffic, and memory written past torch.
 
-Limits: a kernel called past the dispatcher (a Triton or C++ function bound to Python) is not seen. A kernel registered
-with `torch.library` is seen. During observation, autograd dispatches one `detach` for each saved output, and adds
-gradients out of place.
+Limits: a kernel called past the dispatcher (Triton, or C++ bound to Python) is not seen. One that is registered with
+`torch.library` is. Under observation, autograd dispatches a `detach` for each saved output, and adds out of place.
 """
 
 import weakref
@@ -127,8 +126,7 @@ class Storages:
     """
 
     def __init__(self) -> None:
-        self.is_read_outside = False
-        self.has_arrays = False  # of another library, as of numpy: made from a tensor, or a tensor from one of them
+        self.is_read_outside = self.has_arrays = False  # arrays of numpy, say: of a tensor, or a tensor of one of them
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.sized_by_data: set[int] = set()
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
@@ -200,9 +198,11 @@ class Observer(EagerMode):
         of = operation_traits(func)
         if of.namespace == "profiler":  # a mark, no operation
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled():  # in which torch passes composite operators on whole
-            with self:
+        is_whole = torch.is_inference_mode_enabled() and isinstance(func, OpOverload)  # composites are not split yet
+        if is_whole and not any(one.is_nested for one in tensors_of([*args, *kwargs.values()])):
+            with copy(self) as inner:
                 out = func.decompose(*args, **kwargs)
+            self.inside_s = inner.inside_s
             if out is not NotImplemented:
                 return out
         self.seen.append((func, [tensor.shape for tensor in tensors_of(args) if not tensor.is_nested]))
@@ -242,10 +242,10 @@ class Observer(EagerMode):
         adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
         unread = of.written if of.overwrites and not adds else frozenset()
         # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
-        if kwargs.get("beta", 1) == 0 or (kwargs.get("include_self") is False and of.written):
+        if kwargs.get("beta", 1) == 0 or (kwargs.get("include_self") is False and 0 in of.written):
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
-        written = (3, 4) if of.name in _NORMS and args[5:6] == (True,) else of.written
+        written = of.written | {3, 4} if of.name in _NORMS and args[5:6] == (True,) else of.written
         return tensors_of(read), tensors_of([value for place, value in arguments if place in written])
 
 
@@ -253,7 +253,7 @@ class Observer(EagerMode):
 _NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
-_TAKES_IN, _LEAVES = "aten::lift_fresh", "aten::_local_scalar_dense"
+_TAKES_IN, _LEAVES, _IN_PARTS = "aten::lift_fresh", "aten::_local_scalar_dense", ("aten::unbind", "aten::split")
 
 
 class Depth:
@@ -290,13 +290,13 @@ class Depth:
 
     def add(self, operation: Operation) -> None:
         """Add an operation after everything that it reads."""
-        used = [*operation.inputs, *tensors_of(operation.args)]  # also of a view, which may be of whole numbers
-        numbers = [one for one in used if one.is_floating_point() or one.is_complex()]
-        self._of_data.update(map(self._storages.key, numbers))
+        used = tensors_of([*operation.args, *operation.kwargs.values()])
+        fractions = [one for one in used if one.is_floating_point() or one.is_complex()]
+        self._of_data.update(map(self._storages.key, fractions))  # so a view of them as whole numbers is of data, too
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
-        elif operation.traits.name in ("aten::unbind", "aten::split"):  # as many tensors as there are rows
-            self._read_by_python += [one for one in numbers if self._storages.key(one) in self._storages.sized_by_data]
+        elif operation.traits.name in _IN_PARTS and operation.arguments().get("dim") == 0:  # as many as there are rows
+            self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()
             is_of_data = self._storages.key(tensor) in self._of_data

@@ -145,7 +145,7 @@ def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | No
         return None
     arguments = operation.arguments()
     named = {name: f"{operator}.{name}" for name, value in arguments.items() if value is tensor}
-    is_in_list = sum(one is tensor for one in operation.inputs) > len(named)
+    is_in_list = sum(one is tensor for one in operation.inputs) > len(named)  # as an index, which is read whole
     if is_in_list or not named or not _MARKS[surely].keys() >= {*named.values()}:
         return None
     part = torch.zeros(tensor.shape, dtype=torch.bool)

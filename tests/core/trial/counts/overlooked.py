@@ -6,6 +6,7 @@ Each has a batch of one, and its right values in `test_overlooked`.
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 
 class Layer(nn.Module):
@@ -71,6 +72,47 @@ class ChosenByStride(Chosen):
 
     def rows(self, chosen: Tensor) -> int:
         return chosen.mT.contiguous().stride(0)
+
+
+class SplitExperts(Layer):
+    """What a gate chooses is cut along d, whose size does not depend on the choice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x[0]
+        rows = torch.where(tokens[:, 0] > -5)[0]
+        first, second = tokens[rows].sin().chunk(2, -1)
+        return torch.zeros_like(tokens).index_add(0, rows, (first * second).repeat(1, 2))[None]
+
+
+class CountedIndices(Layer):
+    """As many steps as there are numbers above −5, told by the rows of their indices."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in (x.sin() > -5).nonzero().unbind(0):
+            y = y.cos()
+        return y
+
+
+class FlexOfInference(Layer):
+    """An operator of functions in inference mode."""
+
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x[:, None]
+        return flex_attention(heads, heads, heads)[:, 0]
+
+
+class NestedOfInference(Layer):
+    """A product of a nested tensor in inference mode."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model))
+
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(torch.nested.as_nested_tensor(list(x)), self.weight).to_padded_tensor(0.0)
 
 
 class OwnIndex(Layer):

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+import torch
+from core.trial.counts.overlooked import DifferencesOfInference
+from torch import Tensor
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
+from harness.core.trial.counts.operations import Observer, Storages
 
 N, D = 16, 16
 
@@ -25,6 +29,7 @@ def facts(runner: Executor, layer: str, n: int = N, mode: str = "forward") -> di
         ("Chosen", None),
         ("ChosenBySplit", None),
         ("ChosenByStride", None),
+        ("CountedIndices", None),
         ("Differences", 1 + 8 + 2),  # the product, each difference, the sums over n and with x
         ("DifferencesOfInference", 1 + 8 + 2),
         ("StatisticsLoop", 2 * N + 2),  # a sum and a norm for each token, then the last sum and the stack
@@ -66,3 +71,19 @@ def test_statistics_that_batch_normalization_renews_are_written(runner: Executor
     keeps, forgets = (facts(runner, layer, mode="train")["min_bytes"] for layer in ("BatchNorm", "ForgetfulNorm"))
     # A mean and a variance of each of D numbers, and the number of batches: each is read and written.
     assert keeps - forgets == 2 * (2 * 4 * D + 8)
+
+
+def test_the_width_of_what_a_gate_chooses_is_known(runner: Executor) -> None:
+    assert facts(runner, "SplitExperts")["depth"] is not None
+
+
+def test_an_observed_call_in_inference_mode_leaves_torch_as_it_was() -> None:
+    layer, made = DifferencesOfInference(D, 1), Tensor.__new__
+    with torch.no_grad(), Observer(Storages(), []):
+        layer(torch.randn(1, N, D))
+    assert Tensor.__new__ is made
+
+
+@pytest.mark.parametrize(("layer", "flops"), [("FlexOfInference", 4 * N * N * D), ("NestedOfInference", 2 * N * D * D)])
+def test_what_is_no_composite_is_observed_in_inference_mode(layer: str, flops: int, runner: Executor) -> None:
+    assert facts(runner, layer)["flops"] == flops
