@@ -252,7 +252,7 @@ _CHOSEN_TESTS = {
 
 
 # These start as on hardware: Python imports all packages anew. The other parts import the same ones.
-_STARTED_ANEW = ("facts", "smoke", "default", "record", "contract")
+_STARTED_ANEW = ("facts", "smoke", "record", "contract")
 _NO_ORIGIN = ("HARNESS_TEST_ORIGIN", "")
 
 

@@ -3,7 +3,7 @@
     python tests/gpu_evidence/rehearsal.py [FOLDER]
 
 Two plain copies of the project's files stand for two machines. Python finds its packages by PYTHONPATH alone; the
-project is not installed, and PATH has neither git nor a compiler. Five parts start as on hardware. The others import
+project is not installed, and PATH has neither git nor a compiler. Four parts start as on hardware. The others import
 the same packages, so they are forked from one process that has imported them.
 
 On the first machine every part is killed once it has measured something. The second one has nothing but the archive of
