@@ -361,9 +361,10 @@ def table(lines: Sequence[CaseResult]) -> "pd.DataFrame":
 _ASSUMED = {**DEFAULTS, "impl": "layer", "d_model": 1, "num_heads": 1, "status": "ok", "trials": 1}
 _COSTS = ("time_s", "peak_bytes", "flops", "depth", "ops", "min_bytes")
 _ENDS = ("time_lo_s", "time_hi_s")
-_TIMES = ("time_s", "probe_s")
-# The remainder of a peak may be negative. No time is below a millionth of a nanosecond.
-_LEAST = {axis: of.least for axis, of in AXES.items()} | {"transient_bytes": -math.inf} | dict.fromkeys(_TIMES, 1e-15)
+# No call takes less than a millionth of a nanosecond. The remainder of a peak may be negative.
+SHORTEST_S = 1e-15
+_TIMES = dict.fromkeys(("time_s", "probe_s"), SHORTEST_S)
+_LEAST = {axis: of.least for axis, of in AXES.items()} | {"transient_bytes": -math.inf} | _TIMES
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:

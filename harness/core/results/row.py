@@ -19,7 +19,7 @@ from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
-from .columns import COLUMNS, FACT_COLUMNS, CaseResult
+from .columns import COLUMNS, FACT_COLUMNS, SHORTEST_S, CaseResult
 
 # The entries of a row by name.
 StoredRow = Mapping[str, Any]
@@ -37,8 +37,7 @@ _RECORDED = tuple(dict.fromkeys((*_OF_COLUMNS, "major_faults", "cpu_mhz", "graph
 # median sample, both in seconds per call. On a GPU they are the same.
 # `calls` is the number of calls in all samples.
 RECORD = ("value_s", "median_s", "wall_s", "probe_s", "calls", *_RECORDED)
-# No call takes less than a millionth of a nanosecond or more than a century, so other numbers are damaged.
-_SHORTEST_S, _LONGEST_S = 1e-15, 3e9
+_LONGEST_S = 3e9  # no call takes more than a century, so other numbers are damaged
 # The cells of a facts row: the exact facts, followed by the reasons for missing ones, joined into one string.
 FACTS = (*FACT_COLUMNS, "facts_unknown")
 # Whole numbers are stored in eight bytes.
@@ -130,9 +129,9 @@ def record_of_row(row: Any) -> "array[float]":
         ordered = np.sort(times_s)  # NaN is sorted last
         numbers = array("d", [nan if value is None else value for value in entries])
         probe_s, sampling_s, between_s, *recorded = numbers
-        are_times = ordered[0] > _SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
+        are_times = ordered[0] > SHORTEST_S and ordered[-1] < _LONGEST_S and 0 < wall_s < _LONGEST_S
         are_counts = POSITIVE(calls) and not any(number < 0 or number >= LARGEST for number in numbers)
-        are_in_bounds = LIST(samples) and are_times and are_counts and not 0 <= probe_s < _SHORTEST_S
+        are_in_bounds = LIST(samples) and are_times and are_counts and not 0 <= probe_s < SHORTEST_S
     except (TypeError, ValueError, IndexError, OverflowError):  # not numbers, none, or too large for a float
         are_in_bounds = False
     if not are_in_bounds:

@@ -241,7 +241,7 @@ class Observer(EagerMode):
         # index_put_(…, accumulate=True) and scatter_(…, reduce="add") read what they write.
         adds = kwargs.get("accumulate") or kwargs.get("reduce") or ("index_put" in of.name and args[3:4] == (True,))
         unread = of.written if of.overwrites and not adds else frozenset()
-        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`.
+        # `baddbmm(sum, a, b, beta=0)` uses only the shape of `sum`. `scatter_reduce_` may leave out what it replaces.
         if kwargs.get("beta", 1) == 0 or (kwargs.get("include_self") is False and 0 in of.written):
             unread |= {0}
         read = [value for place, value in arguments if place not in unread]
