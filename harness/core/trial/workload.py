@@ -81,6 +81,13 @@ def _decoded(step: Callable[[Tensor, Any], tuple[Tensor, Any]], token: Tensor, s
     return step(token, state)[0]
 
 
+def returned(call: Call) -> tuple[Any, ...]:
+    """Make the call. Return its output and, of a step of decoding, the new state."""
+    if isinstance(call, partial) and call.func is _decoded:
+        return call.args[0](*call.args[1:])
+    return (call(),)
+
+
 def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
     """A call that decodes `token` (b, d) and can be repeated. Its last argument is the state before the token.
 

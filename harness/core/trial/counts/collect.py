@@ -46,7 +46,7 @@ from harness.core.trial import call_memory, compilation, device, environment, la
 from harness.core.trial.device_kinds import DEVICES
 from harness.core.trial.packed_sequences import lengths_facts
 from harness.core.trial.sandbox import Answer
-from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape
+from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape, returned, tensors_in
 
 from . import after_call
 from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
@@ -79,7 +79,7 @@ class Observation(NamedTuple):
 
 
 class ObservedCall(NamedTuple):
-    """One `call`, its operations as `Observer.seen`, the tensors `known` to exist before it, and its outputs.
+    """One `call`, its operations as `Observer.seen`, the tensors `known` to exist before it, its outputs and states.
 
     `call` and the outputs hold what else the call has read, such as the tensors that a forward pass saved for a
     backward pass. Freed memory would look like memory that was made outside torch during the call.
@@ -89,6 +89,7 @@ class ObservedCall(NamedTuple):
     operations: list[Any]
     known: list[Tensor]
     outputs: list[Tensor]
+    states: list[Tensor]
 
 
 def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[Any], object]]) -> ObservedCall:
@@ -103,10 +104,10 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
     with device.uncompiled_calls():  # otherwise the compiler would trace into the observer
         call = work.remake()  # for a backward pass, this makes a graph that is not compiled
         with observer, _noting_what_passes_torch(storages):
-            result = call()
+            result, *states = returned(call)
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     known = [*leaves, *work.constants, *tensors_of(work.gradient)]
-    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients])
+    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients], list(tensors_in(states)))
 
 
 def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,13 +170,13 @@ def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
-    traffic = Traffic(storages, flops.in_place, flops.forward_sums)
+    traffic = Traffic(storages, flops.in_place, flops.forward_sums, flops.copied_sums)
     written = UntrackedWrites(storages)
     fallback = Fallback()
     packed = PackedWeights()
     seen = observe_call(work, storages, [flops.add, depth.add, traffic.add, written.add, fallback.add, packed.add])
     work_done, full = flops.work or (None, None)
-    read_bytes, moved_bytes, output_bytes = traffic.totals(seen.outputs)
+    read_bytes, moved_bytes, output_bytes = traffic.totals(seen.outputs, seen.states)
     read_bytes += packed.bytes() or 0
     length, declared = depth.longest
     facts = {
@@ -419,7 +420,7 @@ def _reasons_of_call(memory: Memory, seen: Observation | None) -> Iterator[str]:
     if seen.is_read_by_python:
         yield "depth: Python reads a number or a size that the call computes, and what needs it is not seen"
     if seen.facts["min_bytes"] is None:
-        yield "min_bytes: which sums of the forward pass torch computes in place is not known"
+        yield "min_bytes: which sums torch computes in place is not known"
     if flops.altered and not compiled and not flops.flex_is_dense:
         of_work = "" if operator_table(NO_PRODUCT).issuperset(flops.altered) else "flops, "
         names = ", ".join(flops.altered[:3])

@@ -198,7 +198,7 @@ class Flops:
 
     Autograd protects what somebody observes: `in_place` are operators that run in place where nobody does. Sums of
     gradients are among them. `forward_sums` are the names of the sums
-    that ran in the forward pass, if any ran in place.
+    that ran in the forward pass, if any ran in place, and `copied_sums` the number of all that made new memory.
     """
 
     def __init__(self, declared: Declared | None = None, ran: Iterable[str] = ()) -> None:
@@ -207,6 +207,7 @@ class Flops:
         names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
         sums = [name for name in takewhile(lambda name: "autograd" not in name, names) if name in SUMS]
         self.forward_sums = iter(sums if SUMS[1] in sums else ())
+        self.copied_sums = names.count(SUMS[0]) if names else math.inf
         self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)
         self._ran = Counter(names)
         self._ran["aten::add_"] += self._ran.pop("aten::add", 0)

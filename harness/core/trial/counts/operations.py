@@ -351,11 +351,13 @@ class Traffic:
       autograd's own between two nodes of the graph.
     - In a forward pass, torch sums in place in `linear` and attention where nobody observes it. `ran_sums` are the
       names of the sums that ran, in order, if any ran in place. If the call has as many, they show which did.
+    - At most `copies` sums made new memory where nobody observed them.
+    - A new state of decoding is written once, as outputs are.
     - The end of what the call writes into memory that existed before is written once.
     """
 
-    def __init__(self, storages: Storages, in_place: set[str], ran_sums: Iterator[str]) -> None:
-        self._storages, self._in_place, self._ran_sums = storages, in_place, ran_sums
+    def __init__(self, storages: Storages, in_place: set[str], ran_sums: Iterator[str], copies: float) -> None:
+        self._storages, self._in_place, self._ran_sums, self._copies = storages, in_place, ran_sums, copies
         self._crossed = Cells(storages, torch.uint8)
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
         self._has_sums = False
@@ -386,21 +388,23 @@ class Traffic:
             if made.get(sum_in) in (True, backward):
                 self._sum_in |= dict.fromkeys(operation.fresh, sum_in)
                 return
+        self._copies -= name == SUMS[0]
         made |= dict.fromkeys(operation.fresh, backward)
 
-    def totals(self, outputs: list[Tensor]) -> tuple[int, int | None, int]:
+    def totals(self, outputs: list[Tensor], states: Iterable[Tensor]) -> tuple[int, int | None, int]:
         """Return what is read of what existed before, what the call makes and moves, and the size of `outputs`.
 
-        An output that repeats its elements, as an expanded one, counts once, and one that nothing has written moves
-        nothing. What the call moves is None if it is not known which sums ran in place.
+        `states` are what a step of decoding passes on. An output that repeats its elements, as an expanded one, counts
+        once, and one that nothing has written moves nothing. What the call moves is None if it is not known which sums
+        ran in place.
         """
-        is_unsure = self._has_sums and bool(list(self._ran_sums))
+        is_unsure = self._copies < 0 or (self._has_sums and bool(list(self._ran_sums)))
         given = {self._storages.key(tensor) for tensor in outputs}
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
         kept = self._storages.nbytes.keys() - self._sum_in.keys()
         before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
-        read_again = self._sum(inside - before, _READ | _WRITTEN)
+        read_again = self._sum(inside - before - set(map(self._storages.key, states)), _READ | _WRITTEN)
         moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
         return self._sum(before, _READ), None if is_unsure else moved, self._sum(given, _GIVEN)
 

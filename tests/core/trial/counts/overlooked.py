@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
+from torch.utils.checkpoint import checkpoint
 
 
 class Layer(nn.Module):
@@ -249,3 +250,62 @@ class PlainBag(Layer):
     def forward(self, x: Tensor) -> Tensor:
         rows = torch.arange(x.shape[2]).repeat(x.shape[1], 1)
         return x + F.embedding_bag(rows, self.weight, mode="sum")
+
+
+class FastWeights(Layer):
+    """Its state is a matrix, which each step makes anew."""
+
+    def start(self, batch_size: int, length: int) -> Tensor:
+        return torch.zeros(batch_size, 16, 16)
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        state = 0.5 * state + x_t[:, :, None] * x_t[:, None]
+        return (x_t[:, None] @ state)[:, 0], state
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, outputs = self.start(len(x), x.shape[1]), []
+        for x_t in x.unbind(1):
+            y_t, state = self.step(x_t, state)
+            outputs.append(y_t)
+        return torch.stack(outputs, 1)
+
+
+class GradientFirst(Layer):
+    """A gradient within the forward pass, before a linear layer to whose product torch adds the bias in place."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model) / 4)
+        self.linear = nn.Linear(d_model, d_model)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            weight = self.weight.detach().clone().requires_grad_()
+            return torch.autograd.grad((x.detach() @ weight).sin().mean(), weight)[0]
+
+    def sum_in_place(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear((self.weight.mT @ x.mT).mT)
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        gradient = self.gradient(x)
+        return self.sum_in_place(x) * gradient.sum()
+
+
+class GradientLast(GradientFirst):
+    """The same with the gradient after the linear layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.sum_in_place(x)
+        return y * self.gradient(x).sum()
+
+
+class Recomputed(GradientFirst):
+    """The linear layer is computed again in the backward pass."""
+
+    def sine(self, x: Tensor) -> Tensor:
+        return self.sum_in_place(x).sin()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = checkpoint(self.sine, x, use_reentrant=False, preserve_rng_state=False)
+        return y

@@ -73,6 +73,30 @@ def test_statistics_that_batch_normalization_renews_are_written(runner: Executor
     assert keeps - forgets == 2 * (2 * 4 * D + 8)
 
 
+def test_a_new_state_of_decoding_is_written_once_as_outputs_are(runner: Executor) -> None:
+    token, matrix = 4 * D, 4 * D * D
+    read, written, between = token + matrix, token + matrix, 2 * matrix  # the old state halved, and the outer product
+    assert facts(runner, "FastWeights", mode="decode")["min_bytes"] == read + written + 2 * between
+
+
+@pytest.mark.parametrize(("layer", "mode"), [("GradientFirst", "forward"), ("Recomputed", "train")])
+def test_sums_beside_gradients_may_be_in_place_so_that_traffic_is_unknown(
+    layer: str, mode: str, runner: Executor
+) -> None:
+    found = facts(runner, layer, mode=mode)
+    assert found.get("min_bytes") is None
+    assert any("in place is not known" in reason for reason in found["facts_unknown"])
+
+
+def test_sums_before_any_gradient_are_known_to_be_in_place(runner: Executor) -> None:
+    weight, bias, x, number = 4 * D * D, 4 * D, 4 * N * D, 4
+    # A product, a copy and the linear layer; a product, its sine, its mean, that of one, its share, cosine and product.
+    forward, gradient = 3 * x, weight + 5 * x + weight
+    numbers = number + 2 * number + 2 * number  # the mean, which nothing reads; one, and the sum of the gradient
+    between = 2 * (forward + gradient) + numbers
+    assert facts(runner, "GradientLast")["min_bytes"] == 2 * x + 2 * weight + bias + between
+
+
 def test_the_width_of_what_a_gate_chooses_is_known(runner: Executor) -> None:
     assert facts(runner, "SplitExperts")["depth"] is not None
 
