@@ -109,10 +109,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
 
 
 def is_masked(line: CaseResult) -> bool:
-    """Whether a mask changes the work, which claims do not cover. A decoded token has no later tokens to hide.
-
-    Packed sequences hold no padding to hide.
-    """
+    """Whether a mask changes the work. A decoded token has no later tokens to hide, packed sequences no padding."""
     is_packed = line.mask == "padding" and is_summed(line.lengths_as)
     return line.mask != "none" and line.mode != "decode" and not is_packed
 
@@ -154,8 +151,8 @@ def judge_depth(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     if power or log:
         claimed = Term.of({one.axis: power, "log": log})
         beside = f": exponent {exponent_at_end(one.depths):.2f} where the claim is of order {claimed}"
-    text = one.doubt or beside
-    return Judgement(one.measured, UNDETERMINED if one.doubt else REFUTED, f"{one.ends}{text}{declared}")
+    verdict = UNDETERMINED if one.doubt else REFUTED
+    return Judgement(one.measured, verdict, f"{one.ends}{one.doubt or beside}{declared}")
 
 
 # Why no path was found is in `facts_unknown`, behind this.
@@ -289,7 +286,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
 
     The exact law of the peak bytes decides. Without a determined one, the measured exponents do. If some axis of the
     claim was not varied, the claim is confirmed only if its terms without that axis already bound the memory. An own
-    axis of which there is one size counts as a constant.
+    axis of one size counts as a constant. The reason of a confirmed claim names the sizes of axes that were not varied.
     """
     known = [line for line in lines if line.peak_bytes]
     if any(line.allocates_outside_torch for line in lines):
@@ -297,9 +294,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
     if not known:
         return Judgement("", UNDETERMINED, "its peak memory is not known")
     own = own_axes.varying([line.own_size for line in known])
-    in_claim = {letter for term in claim.terms for letter, _ in term.own}
-    fixed = tuple((letter, size) for letter, size in known[0].own_size if letter in in_claim and letter not in own)
-    claim = claim.at(fixed)
+    claim = claim.at(tuple((letter, size) for letter, size in known[0].own_size if letter not in own))
     axes = (*"ndh", *own)
     along = {axis: found for axis in axes if (found := _exponents(known, axis, claim))}
     if not along:
@@ -309,14 +304,24 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         _, verdict, _ = _judge_order(known, along, claim * own_letter("n"), axes)
         if verdict != REFUTED:
             verdict, reason = UNDETERMINED, f"{reason}{_HIDES_WINDOW}"
-    unvaried = [axis for axis in axes if claim.growth(axis)[0] and axis not in along]
-    of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in unvaried)]
+    unvaried = [axis for axis in axes if axis not in along]
+    doubted = [axis for axis in unvaried if claim.growth(axis)[0]]
+    of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in doubted)]
     rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
-    if unvaried and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):
-        doubts = (f"{axis} was not varied by a factor of two" for axis in unvaried)
+    if doubted and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):
+        doubts = (f"{axis} was not varied by a factor of two" for axis in doubted)
         verdict, reason = UNDETERMINED, "; ".join([*doubts, reason])
-    alone = "".join(f", at {letter} = {size:g} alone" for letter, size in fixed)
+    alone = _alone(known, along if verdict == CONFIRMED else axes)
     return Judgement(measured, verdict, f"{reason}{alone}; {_words_text(known, claim)}")
+
+
+def _alone(lines: Sequence[CaseResult], varied: Iterable[str]) -> str:
+    """The sizes along the axes that were not varied, as text: nothing is known of others. A claim is of any b."""
+    text, sizes = "", [sizes_by_letter(line.size) for line in lines]
+    for axis in (axis for axis in sizes[0] if axis not in ("b", *varied)):
+        values = sorted({size[axis] for size in sizes if axis in size})
+        text += f", at {axis} = {formatting.listed([*map('{:g}'.format, values)])} alone"
+    return text
 
 
 def _judge_order(

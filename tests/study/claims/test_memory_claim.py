@@ -258,3 +258,30 @@ def test_growth_that_ends_within_the_sizes_refutes_no_claim(cost: Cost, sizes: t
 )
 def test_the_last_regime_decides_if_it_has_sizes_enough(cost: Cost, sizes: tuple[int, ...], expected: str) -> None:
     assert memory(cost, sizes=sizes, widths=(64, 128, 256), heads=(4,)).verdict == expected
+
+
+# Each memory is of a higher order than its claim, along an axis of which the run knows one size.
+@pytest.mark.parametrize(
+    ("claim", "cost", "varied", "alone"),
+    [
+        ("n", lambda n, d, h: 4 * n * d, {"widths": (64,), "heads": (4,)}, ", at d = 64 alone, at h = 4 alone; "),
+        ("n", lambda n, d, h: 4 * n * d, {"widths": (64,), "heads": (2, 8)}, ", at d = 64 alone; "),
+        ("nd", lambda n, d, h: 4 * n * d * h, {"widths": (64, 128, 256), "heads": (4,)}, ", at h = 4 alone; "),
+        ("n", lambda n, d, h: 4 * n * d + n % 7, {"widths": (64,)}, ", at d = 64 alone; "),
+        ("n", lambda n, d, h: n * (d > 0) + n % 7, {"widths": (64, 96)}, ", at d = 64 and 96 alone; "),
+        ("d", lambda n, d, h: 4 * n * d, {"sizes": (64,), "widths": (64, 128, 256)}, ", at n = 64 alone; "),
+        ("n + 64h", lambda n, d, h: 4 * n * h, {"heads": (2,)}, ", at h = 2 alone; "),
+        ("n", lambda n, d, h: 4 * n, {"widths": (64, 128), "heads": (2, 8)}, "no term grows faster than the claim; "),
+    ],
+)
+def test_a_confirmed_claim_of_memory_names_the_axes_of_which_nothing_is_known(
+    claim: str, cost: Cost, varied: dict[str, object], alone: str
+) -> None:
+    one = judge_memory(measured("their:Layer", memory=cost, **varied), parse(claim))
+    assert one.verdict == CONFIRMED
+    assert alone in one.reason
+
+
+def test_a_confirmed_claim_of_memory_names_an_own_axis_outside_it() -> None:
+    of = measured("their:Layer", memory=lambda n, d, h: 4 * n * 32, own_axes='{"window": ["w", 32]}')
+    assert ", at w = 32 alone; " in judge_memory(of, parse("n")).reason
