@@ -4,14 +4,14 @@ Curves with a free power show which other exponents the points leave open.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import fdtri
 
-from harness.core.model.formatting import counted
+from harness.core.model.formatting import counted, listed
 from harness.core.model.polynomial import Term
 from harness.core.stats.interval import CONFIDENCE
 
@@ -29,21 +29,30 @@ def powers_beside(terms: Iterable[Term], axis: str) -> int:
     return max((number for number in beside.values() if number > 1), default=0)
 
 
-def coupled_axes(sizes: Sizes) -> list[tuple[str, str]]:
-    """Return the pairs of axes that vary only together, as n and b at a constant n·b."""
-    pairs = []
-    for axis, other in combinations(varying_axes(sizes), 2):
+def rank(sizes: Iterable[Sequence[float]]) -> int:
+    """Return how many axes of the sizes vary freely: two of n, d and b at a constant n·d/b."""
+    logs = np.log([*sizes])
+    return int(np.linalg.matrix_rank(logs - logs[0], ROUNDING))
+
+
+def coupled_axes(sizes: Sizes) -> list[tuple[str, ...]]:
+    """Return the pairs of axes that vary only together, as n and b at a constant n·b, and all axes if others do."""
+    axes = varying_axes(sizes)
+    coupled: list[tuple[str, ...]] = []
+    for axis, other in combinations(axes, 2):
         values, others = sizes.axis(axis), sizes.axis(other)
-        together = set(zip(values, others, strict=True))
-        if len(together) == len(set(values)) == len(set(others)):
-            pairs.append((axis, other))
-    return pairs
+        if len(set(zip(values, others, strict=True))) == len(set(values)) == len(set(others)):
+            coupled.append((axis, other))
+    free = len(axes) - len(coupled)
+    if free and rank(zip(*map(sizes.axis, axes), strict=True)) < free:
+        coupled.append(axes)
+    return coupled
 
 
 def coupling(sizes: Sizes, axis: str) -> str:
-    """Why the exponent along an axis cannot be told: another one varies only with it. Empty if none does."""
-    others = [other for pair in coupled_axes(sizes) if axis in pair for other in pair if other != axis]
-    return f"{axis} and {others[0]} vary only together: vary one alone" if others else ""
+    """Why the exponent along an axis cannot be told: others vary only with it. Empty if none does."""
+    together = [axes for axes in coupled_axes(sizes) if axis in axes]
+    return f"{listed(together[-1])} vary only together: vary one alone" if together else ""
 
 
 def too_few_sizes(sizes: Sizes, axis: str, is_presumed: bool) -> str:

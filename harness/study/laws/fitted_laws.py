@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, permutations, product
-from operator import mul, truediv
 from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtri
@@ -20,7 +19,7 @@ from harness.core.model.sweep_axes import LETTERS, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
 
-from .enough_sizes import FEWEST_SIZES, coupled_axes
+from .enough_sizes import FEWEST_SIZES, coupled_axes, rank
 from .fit_law import MOST_OFF
 from .integer_laws import exact_pieces
 from .laws import Law, Range, Sizes, exponent_of
@@ -195,11 +194,11 @@ class Piece:
         for axes in coupled_axes(Sizes.of(point.size for point in self.points)):
             wanted = tuple(at[axis] for axis in axes)
             measured = {tuple(sizes_by_letter(point.size)[axis] for axis in axes) for point in self.points}
-            # A law also holds where the two go on as they were measured, in proportion or with a constant product.
-            is_apart = (len({combine(*pair) for pair in (*measured, wanted)}) > 1 for combine in (mul, truediv))
-            if wanted not in measured and all(is_apart):
+            # A law also holds where these go on as they were measured, as in proportion or with a constant product.
+            most = min(rank(measured), len(axes) - 1)
+            if wanted not in measured and rank([*measured, wanted]) > most:
                 keys = " with ".join(f"{self._key(axis)}={at[axis]:g}" for axis in axes)
-                fixed.append(f"{keys} was requested, and the two were only varied together")
+                fixed.append(f"{keys} was requested, and these were only varied together")
         if fixed:
             raise ValueError("; ".join(fixed))
         predicted, warnings = predict(*size), self._warnings(at)

@@ -69,7 +69,7 @@ def exact_law(sizes: Sizes, costs: Sequence[int], most: int = _MOST_TERMS, spare
     """
     axes = varying_axes(sizes)
     terms = _candidates(axes)
-    target = np.array([float(cost) for cost in costs])
+    target = np.array(costs, dtype=float)
     scale = np.where(target == 0, 1.0, np.abs(target))
     relative = design(terms, sizes) / scale[:, None]
     axes_of_points = zip(sizes.n, sizes.d, sizes.h, sizes.b, *sizes.own.values(), strict=True)

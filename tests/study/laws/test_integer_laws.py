@@ -203,3 +203,32 @@ def test_a_peak_that_another_phase_has_at_small_n_has_its_law_from_there_on() ->
     assert found.n == 256
     above = GRID.n >= 256
     assert (law(GRID)[above] == np.array(costs)[above]).all()
+
+
+# Sizes (n, d, h, b) at which n·d/b is 1,024, at which d/h is 64 too, and at which each axis varies alone.
+TIED = [(n, d, 4, n * d // 1024) for n in (64, 128, 256, 512) for d in (64, 128, 256)]
+TIED_TWICE = [(n, d, d // 64, n * d // 1024) for n in (64, 128, 256, 512) for d in (64, 128, 256)]
+CROSSED = [*((n, 128, 4, 2) for n in (64, 128, 256, 512)), *((64, d, 4, 2) for d in (64, 256)), (64, 128, 4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "reason"),
+    [
+        # 7 n²·d² is 7,168 b·n·d at these sizes, and 4 b·n·d is n²·d²/256.
+        (TIED, lambda n, d, h, b: 4 * b * n * d, "n, d and b vary only together: vary one alone"),
+        (TIED, lambda n, d, h, b: 7 * n * n * d * d, "n, d and b vary only together: vary one alone"),
+        (TIED, lambda n, d, h, b: b * n * n, "n, d and b vary only together: vary one alone"),
+        (TIED_TWICE, lambda n, d, h, b: b * n * n, "n, d, h and b vary only together: vary one alone"),
+        ([*TIED, (64, 64, 4, 1)], lambda n, d, h, b: 4 * b * n * d, ""),
+        (CROSSED, lambda n, d, h, b: 4 * b * n * d, ""),
+        ([(n, d, 4, b) for n, d, *_ in TIED for b in (1, 2)], lambda n, d, h, b: 4 * b * n * d, ""),
+    ],
+    ids=["one of several", "another", "not n·d", "two products", "one size beside", "each alone", "every combination"],
+)
+def test_axes_of_a_constant_product_tell_no_law(
+    sizes: list[tuple[int, int, int, int]], count: Count, reason: str
+) -> None:
+    law = exact_law(Sizes.of(sizes), [count(*size) for size in sizes])
+    assert law is not None
+    assert law.determined == (not reason)
+    assert not reason or law.reason == reason

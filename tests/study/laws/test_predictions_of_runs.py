@@ -64,8 +64,29 @@ def test_two_axes_that_vary_only_together_tell_no_law_of_either() -> None:
     assert found.law.reason == "d and h vary only together: vary one alone"
     assert not found.law.determined
     assert found.predict(128, 512, 8, 1).value == 128 * 128 * 512 // 16
-    with pytest.raises(ValueError, match="d_model=256 with num_heads=1 was requested, and the two were only varied"):
+    with pytest.raises(ValueError, match="d_model=256 with num_heads=1 was requested, and these were only varied"):
         found.predict(128, 256, 1, 1)
+
+
+def test_three_axes_that_vary_only_together_tell_no_law_of_them() -> None:
+    # Batches of n·d/1024 sequences: the peak 4b·n·d is n²·d²/256 as well.
+    cases = [Case("their:Layer", n, d, 1, n * d // 1024) for n in (64, 128, 256, 512) for d in (64, 128, 256)]
+    of = lines(cases, lambda c: 1e-9 * c.seq_len, lambda c: 4 * c.batch_size * c.seq_len * c.d_model)
+    found = law("their:Layer", "memory", of)
+    assert found.law.reason == "n, d and b vary only together: vary one alone"
+    assert found.predict(1024, 128, 1, 128).value == 4 * 128 * 1024 * 128  # n·d/b is 1,024
+    apart = "seq_len=512 with d_model=128 with batch_size=16 was requested, and these were only varied together"
+    with pytest.raises(ValueError, match=apart):
+        found.predict(512, 128, 1, 16)
+
+
+def test_two_axes_in_a_constant_ratio_of_powers_go_on_as_they_were_measured() -> None:
+    # Widths of b²: a law in one of them is one in the other there.
+    cases = [Case("their:Layer", n, 64 * b * b, 1, b) for n in (64, 128, 256) for b in (1, 2, 4)]
+    found = law("their:Layer", "memory", lines(cases, lambda c: 1e-9 * c.seq_len, lambda c: c.seq_len * c.d_model))
+    assert found.predict(128, 4096, 1, 8).value == 128 * 4096
+    with pytest.raises(ValueError, match="d_model=4096 with batch_size=4 was requested, and these were only varied"):
+        found.predict(128, 4096, 1, 4)
 
 
 def test_a_time_between_sizes_that_double_may_be_that_of_padding_as_a_warning_says() -> None:
