@@ -183,7 +183,8 @@ _HIDES_LOG = ": each operation of torch counts as one, and a sum or a cumsum may
 # Why a depth that is constant or of order log n does not refute a claim of a power of n, up to `_BLOCK` tokens.
 _HIDES_N = ": a layer that works block by block may have had one block, so larger n would tell"
 _BLOCK = 512
-# Why memory that grows by up to one power of n more than claimed does not refute the claim, below 2 · `_BLOCK` tokens.
+# Why depth that grows faster than claimed does not refute the claim below `_BLOCK` tokens, nor memory below twice as
+# many, if it grows by up to one power of n more.
 _HIDES_WINDOW = f": larger n than {_BLOCK} would tell, as a window or block may end there"
 # The law of a depth that rises by an operation in each of so many tokens has whole coefficients.
 _PARTS = 64
@@ -225,6 +226,8 @@ class _DepthOrder:
             doubt = _HIDES_LOG
         elif beside < 0 and max(depths) <= _BLOCK and exponent_at_end(depths) < 2 * RESOLUTION:
             doubt = doubt or _HIDES_N
+        elif beside > 0 and axis == "n" and max(depths) < _BLOCK:
+            doubt = doubt or _HIDES_WINDOW
         return cls(axis, depths, measured, beside, doubt)
 
     @property
@@ -363,10 +366,7 @@ def _judge_order(
 
 
 def _growths(terms: Iterable[Term], n: float, own: Sequence[str]) -> Floats:
-    """The exponents of terms at `n`, along n, along d, along h and d together, and along `own` letters.
-
-    The first three bound the growth of a term, because 1 ≤ h ≤ d.
-    """
+    """The growth of terms at `n`: exponents along n, d, h with d, and `own` letters. They bound it, as 1 ≤ h ≤ d."""
     log = math.log(max(n, 2))
     return np.array([(term.n + term.log / log, term.d, term.d + term.h, *map(term.power, own)) for term in terms])
 

@@ -237,6 +237,10 @@ THREE, FOUR, UNEVEN = (64, 128, 256), (64, 128, 256, 512), (65, 129, 257)
         ("1", lambda n, d, h: 5 + (n > 300), FOUR),  # 5, 5, 5, 6
         ("1", lambda n, d, h: min(n, 300), FOUR),  # 64, 128, 256, 300
         ("1", lambda n, d, h: min(n, 512), (129, 257, 513)),
+        ("1", lambda n, d, h: min(n, 256) + 7, (64, 128, 256)),  # n + 7 up to there
+        ("1", lambda n, d, h: min(n, 511) + 7, (64, 96, 128, 200, 256, 384, 511)),
+        ("log n", lambda n, d, h: min(n, 256) + 7, (32, 64, 128, 256)),
+        ("n", lambda n, d, h: n * min(n, 256), (64, 128, 256)),
     ],
 )
 def test_a_depth_of_the_claimed_order_is_not_refuted(claim: str, depth: Cost, sizes: tuple[int, ...]) -> None:
@@ -260,6 +264,20 @@ def test_a_depth_of_the_claimed_order_is_not_refuted(claim: str, depth: Cost, si
 def test_a_depth_of_another_order_is_refuted_at_four_sizes(claim: str, depth: Cost, sizes: tuple[int, ...]) -> None:
     of = measured("their:Layer", depth=depth, sizes=sizes, heads=(1,), claims=json.dumps({"depth": claim}))
     assert verdict("depth", of).verdict == REFUTED
+
+
+def test_a_window_ends_at_512_tokens_or_before() -> None:
+    claims = json.dumps({"depth": "1", "path": "1"})
+    short, long = (
+        measured("their:Layer", depth=lambda n, d, h: n + 7, sizes=sizes, claims=claims)
+        for sizes in ((64, 128, 256), (64, 128, 256, 512))
+    )
+    one = verdict("depth", short)
+    assert (one.verdict, one.measured) == (UNDETERMINED, "n + 7")
+    assert one.reason == (
+        "71 at n = 64 and 263 at n = 256: larger n than 512 would tell, as a window or block may end there"
+    )
+    assert verdict("depth", long).verdict == REFUTED
 
 
 @pytest.mark.parametrize(("depth", "order"), [(lambda n, d, h: 1, "1"), (lambda n, d, h: 3 * n, "n")])
