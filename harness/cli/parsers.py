@@ -326,7 +326,7 @@ def _baseline(parser: ArgumentParser) -> None:
     exit status: 0 done; 2 usage error, or a run without any case that could be measured
     """
     add_run(parser)
-    add_out(parser, "where to write; default: standard output", "FILE")
+    add_out(parser, "a file to write or replace; default: standard output", "FILE")
     parser.set_defaults(known_bad=())
 
 

@@ -45,7 +45,7 @@ def _calibrate(parser: argparse.ArgumentParser) -> None:
     exit status: 0 done, whatever the verdict; 2 usage error; 130 interrupted
     """
     add_overrides(parser, "as in sweep: precision=… threads=… device=…")
-    add_out(parser, f"where to save the result; default: {_PATH}", "FILE", default=_PATH)
+    add_out(parser, f"a file to write or replace; default: {_PATH}", "FILE", default=_PATH)
 
 
 # A loop of short calls, a kernel, and a layer whose page faults take time in some processes but not in others.

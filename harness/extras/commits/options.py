@@ -55,7 +55,7 @@ def _history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("add", "page", "bless"), help="what to do with FILE")
     parser.add_argument("file", type=Path, metavar="FILE", help="the history: JSON lines, made by `history add`")
     parser.add_argument("overrides", nargs="*", metavar="COMMIT | key=value", help="commits and settings, as above")
-    add_out(parser, "with page: where to write it; default: FILE with .html", "PAGE")
+    add_out(parser, "with page: a file to write or replace; default: FILE with .html", "PAGE")
     parser.add_argument("--exact", action="store_true", help="with add: measure the facts alone, and time nothing")
     parser.add_argument(
         "--confirm", action="store_true", help="with page: compare the two commits of each candidate directly"

@@ -33,7 +33,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", required=True, metavar="FORMAT", help=f"one of {names}")
     about = "with script: words of the case's name, such as the layer; give it twice to compare two layers"
     parser.add_argument("--case", action="append", default=[], metavar="'LAYER n=N …'", help=about)
-    add_out(parser, "where to write; default: standard output", "FILE")
+    add_out(parser, "a file to write or replace; default: standard output", "FILE")
 
 
 def run_export(options: argparse.Namespace) -> int:
