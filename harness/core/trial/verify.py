@@ -111,31 +111,32 @@ def _output_after(work: Workload, kept: list[Tensor], state: dict[str, Any], see
 def check_batch(case: Case, seed: int, limit: float) -> None:
     """Verify that no sequence sees another one of its batch in evaluation. A case of one sequence gets a second one.
 
-    Changing the first, the middle or the last one must not change the outputs of the others. The layer runs uncompiled,
-    without a mask. It passes if it does not take a batch of one length. Raises WrongResult as `check_mask`.
+    Changing the first, the middle or the last one must not change the outputs of the others. This holds in a batch of
+    three, too: in one of two, what sees the next but one sees itself. The layer runs uncompiled, without a mask. It
+    passes if it takes neither batch, with one length. Raises WrongResult as `check_mask`.
     """
     layer_class = layer_lookup.load_class(case.impl)
     is_step = case.mode == "decode" and layer_protocol.is_function(layer_class)
-    mode, batch_size = "decode" if is_step else "forward", max(case.batch_size, 2)
-    case = replace(case, mode=mode, batch_size=batch_size, mask="none", lengths=EQUAL)
-    dims = layer_protocol.output_dims(layer_class, case)
-    if "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
-        return
     reason = "it sees other sequences of the batch; is batch_first missing?"
-    with uncompiled_calls(), torch.no_grad():
-        try:
-            work = build(case, seed)
-            if work.forward().shape != workload.output_shape(work.layer, case):
-                return
-        except Exception:  # of any kind, because a kernel compiler defines its own exceptions
-            return
-        free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
-        changes: list[_Change] = []
-        for changed in {0, batch_size // 2, batch_size - 1}:
-            hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
-            rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
-            changes.append((hidden, partial(torch.index_select, dim=dims.index("b"), index=rest)))
-        _check_unchanged(work, changes, seed, limit, reason)
+    for batch_size in {max(case.batch_size, 2), 3}:
+        case = replace(case, mode="decode" if is_step else "forward", batch_size=batch_size, mask="none", lengths=EQUAL)
+        dims = layer_protocol.output_dims(layer_class, case)
+        if "b" not in dims or layer_protocol.unsupported_reason(layer_class, case) is not None:
+            continue
+        with uncompiled_calls(), torch.no_grad():
+            try:
+                work = build(case, seed)
+                if work.forward().shape != workload.output_shape(work.layer, case):
+                    continue
+            except Exception:  # of any kind, because a kernel compiler defines its own exceptions
+                continue
+            free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
+            changes: list[_Change] = []
+            for changed in {0, batch_size // 2, batch_size - 1}:
+                hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
+                rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
+                changes.append((hidden, partial(torch.index_select, dim=dims.index("b"), index=rest)))
+            _check_unchanged(work, changes, seed, limit, reason)
 
 
 # Number of generated tokens, and size of their vocabulary.

@@ -85,6 +85,43 @@ class SwapsTheMiddle(SeesTheLast):
         return torch.cat((y[:1], y[1:-1].flip(0), y[-1:]))
 
 
+class SeesTheNextButOne(SeesTheLast):
+    """In a batch of one or two, that is the sequence itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) + x.roll(-2, 0)
+
+
+class AddsTheLastButOne(SeesTheLast):
+    """The first two have none before them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.proj(x)
+        return torch.cat((y[:2], y[2:] + x[:-2])) if len(x) > 2 else y
+
+
+class SwapsPairs(SeesTheLast):
+    """It takes an even number of sequences only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x).view(len(x) // 2, 2, *x.shape[1:]).flip(1).flatten(0, 1)
+
+
+class SwapsTwo(SwapsPairs):
+    """It says so."""
+
+    @staticmethod
+    def supports(case: Case) -> str | None:
+        return "two sequences at a time" if case.batch_size % 2 else None
+
+
+class ScalesPairs(SwapsTwo):
+    """It takes an even number too, and mixes none of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x).view(len(x) // 2, 2, *x.shape[1:]).flatten(0, 1)
+
+
 class NormalisesTheBatch(nn.Module):
     """Statistics of the batch in training, running ones in evaluation."""
 
@@ -182,6 +219,24 @@ def test_it_is_incorrect_in_training_too(mode: str) -> None:
 def test_a_layer_that_mixes_only_sequences_in_the_middle_is_incorrect() -> None:
     with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
         verified("SwapsTheMiddle", batch_size=4)
+
+
+@pytest.mark.parametrize("name", ["SeesTheNextButOne", "AddsTheLastButOne"])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
+def test_a_layer_that_mixes_sequences_two_apart_is_incorrect_at_any_batch(name: str, batch_size: int) -> None:
+    with pytest.raises(WrongResult) as raised:
+        verify(Case(f"{Path(__file__)}:{name}", 24, 8, 2, batch_size=batch_size).small(), seed=0)
+    assert str(raised.value) == REASON
+
+
+@pytest.mark.parametrize("name", ["SwapsPairs", "SwapsTwo"])
+def test_a_layer_of_an_even_number_of_sequences_is_checked_at_two(name: str) -> None:
+    with pytest.raises(WrongResult, match="it sees other sequences of the batch"):
+        verified(name, batch_size=2)
+
+
+def test_a_layer_of_an_even_number_of_sequences_may_be_correct() -> None:
+    assert verified("ScalesPairs", batch_size=2)["output_error"] < 1e-5
 
 
 def test_half_precision_does_not_hide_the_other_sequence() -> None:
