@@ -266,13 +266,7 @@ class Case:
         seq_len, kv_len = _small(self.seq_len), _small(self.kv_len)
         if kv_len < seq_len and self.kv_len >= self.seq_len:
             kv_len += _SMALL_SEQ_LEN
-        return replace(
-            self,
-            seq_len=seq_len,
-            kv_len=kv_len,
-            batch_size=min(self.batch_size, _SMALL_BATCH),
-            **OF_GPUS,
-        )
+        return replace(self, seq_len=seq_len, kv_len=kv_len, batch_size=min(self.batch_size, _SMALL_BATCH), **OF_GPUS)
 
     def at(self, axis: str, size: int) -> "Case":
         """This case with another size along an axis."""

@@ -5,10 +5,12 @@ class for each of them is in `harness.core.trial.device_kinds`.
 """
 
 import ctypes
+import gc
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -150,6 +152,8 @@ def memory_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> set[Me
             continue
         names = _SPARSE_PARTS.get(tensor.layout, ())
         parts = [getattr(tensor, name)() for name in names] or [tensor]
+        if tensor.is_quantized and tensor.qscheme() != torch.per_tensor_affine:
+            parts += [tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()]
         held += [part.untyped_storage() for part in parts]
     for storage in held:
         if storage.device.type != "meta":
@@ -180,3 +184,32 @@ def nodes_of(ends: Iterable[Any]) -> set[Any]:
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the tensors' storages: of tied weights and expanded buffers the memory that they occupy."""
     return size_of(memory_of(tensors))
+
+
+def parts_of_script(script: nn.Module) -> list[Any]:
+    """Return the attributes of a script, and the constants of its methods, as the weights of a frozen one are."""
+    kind = getattr(script, "_concrete_type", None)  # a frozen script has none
+    parts = [getattr(script, name) for name in kind.get_attributes()] if kind else []
+    for name in script._c._method_names():
+        graph = script._c._get_method(name).inlined_graph  # without it, its nodes are gone
+        parts += [node.output().toIValue() for node in graph.findAllNodes("prim::Constant", True)]
+    return parts
+
+
+def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
+    """Iterate over the tensors in a state, outside `shared` types: in containers, objects, and around functions."""
+    things = [value]
+    seen: dict[int, Any] = {}  # kept, as another object could get the number of a freed one
+    while things:
+        thing = things.pop()
+        kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning
+        if issubclass(kind, Tensor):
+            yield thing
+        elif id(thing) not in seen and not issubclass(kind, shared):
+            seen[id(thing)] = thing
+            held = gc.get_referents(thing)
+            if kind is FunctionType:  # without its module's names
+                held = [thing.__closure__, thing.__defaults__]
+            elif issubclass(kind, torch.jit.ScriptModule):
+                held += parts_of_script(thing)
+            things += reversed(held)

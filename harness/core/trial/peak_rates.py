@@ -186,10 +186,7 @@ def take_bandwidth(
     length = min(wanted, _memory(case, memory_limit) // _OPERAND_SHARE) // 4
     # All threads write the arrays, so that they get real pages: untouched memory is read from one page of zeros.
     a, b, c = (torch.full((length,), value, device=case.device) for value in (0.0, 1.0, 2.0))
-    kernels = {
-        "copy": (2, lambda: a.copy_(b)),
-        "triad": (3, lambda: torch.add(b, c, alpha=2.0, out=a)),
-    }
+    kernels = {"copy": (2, lambda: a.copy_(b)), "triad": (3, lambda: torch.add(b, c, alpha=2.0, out=a))}
     if on_gpu:
         total = torch.empty((), device=case.device)
         kernels["sum"] = (1, lambda: torch.sum(b, dim=0, out=total))

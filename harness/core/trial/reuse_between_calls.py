@@ -23,10 +23,10 @@ from harness.core.model.sweep_axes import Case
 from . import result_checks
 from .compilation import compilations, functions_offered
 from .counts.operations import Observer, Storages
-from .device import fill_tensors, in_precision, to_float64
+from .device import fill_tensors, in_precision, tensors_in, to_float64
 from .result_checks import WrongResult, check_error, check_plain, gradient_pairs, scale_of, tolerance, without_padding
 from .sandbox import is_out_of_memory
-from .workload import Call, Workload, build, check_switches, copy_weights, counted_tokens, tensors_in
+from .workload import Call, Workload, build, check_switches, copy_weights, counted_tokens
 
 # Factors are slices of a longer row, drawn once. A slice needs no copy to the GPU; a copy would wait for its queue.
 _SPARE = 4096

@@ -3,13 +3,11 @@
 The call does exactly the work that is timed. All else is made outside the measured time.
 """
 
-import gc
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter  # bound before a layer may replace it
-from types import FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from harness.core.model.sequence_lengths import real_lengths
 from harness.core.model.sweep_axes import Case
 
 from . import layer_inputs, layer_protocol, packed_sequences, result_checks
-from .device import WAITS, cast_layer
+from .device import WAITS, cast_layer, tensors_in
 from .function_layer import FunctionLayer, first_tensor, signature_of
 from .layer_inputs import Input
 from .result_checks import WrongResult
@@ -436,20 +434,3 @@ def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[st
 def start_decoding(layer: Any, case: Case, source: Tensor | None) -> Any:
     """The decoding state before the first token, with room for all tokens of the case."""
     return layer.start(case.batch_size, case.seq_len, **({} if source is None else {"source": source}))
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Iterate over the tensors in a state: in its containers, in its objects, and around its functions."""
-    things = [value]
-    seen = set[int]()
-    while things:
-        thing = things.pop()
-        kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning
-        if issubclass(kind, Tensor):
-            yield thing
-        elif id(thing) not in seen and not issubclass(kind, type | ModuleType | GeneratorType):  # shared with others
-            seen.add(id(thing))
-            held = gc.get_referents(thing)
-            if kind is FunctionType:  # without its module's names
-                held = [thing.__closure__, thing.__defaults__]
-            things += reversed(held)

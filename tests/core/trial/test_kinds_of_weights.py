@@ -1,10 +1,13 @@
 """Weights keep their kind: complex numbers stay complex, and a state may hold more than tensors."""
 
+import io
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.core.model.sweep_axes import Case
@@ -149,6 +152,137 @@ class KeptSparse(SparseBuffer):
         return super().forward(x)
 
 
+class Product(nn.Module):
+    """A product of a weight with 8·8 numbers of 4 bytes."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)
+
+
+class _Listed(Product):
+    """A list of two tensors, of 3 and 5 numbers."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.tables = [torch.ones(3), torch.ones(5)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) * self.tables[0][0] * self.tables[1][0]
+
+
+class Scripted(Product):
+    made = staticmethod(lambda d_model: torch.jit.script(_Listed(d_model).eval()))
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.proj = self.made(d_model)
+
+
+class Loaded(Scripted):
+    """A script of which Python has never seen the module."""
+
+    @staticmethod
+    def made(d_model: int) -> nn.Module:
+        written = io.BytesIO()
+        torch.jit.save(torch.jit.script(_Listed(d_model)), written)
+        written.seek(0)
+        return torch.jit.load(written)
+
+
+class ScriptInAList(Scripted):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.others = [self.proj]
+        del self.proj
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.others[0](x)
+
+
+class Frozen(Scripted):
+    made = staticmethod(lambda d_model: torch.jit.freeze(torch.jit.script(Product(d_model).eval())))
+
+
+class FrozenOfTwo(Scripted):
+    """Its inner modules are constants, too."""
+
+    made = staticmethod(
+        lambda d_model: torch.jit.freeze(
+            torch.jit.script(nn.Sequential(Product(d_model), nn.Tanh(), Product(d_model)).eval())
+        )
+    )
+
+
+class Optimized(Scripted):
+    """Torch keeps a transposed weight beside the plain one."""
+
+    made = staticmethod(lambda d_model: torch.jit.optimize_for_inference(torch.jit.script(Product(d_model).eval())))
+
+
+class Traced(Scripted):
+    """The table is a constant of the trace."""
+
+    @staticmethod
+    def made(d_model: int) -> nn.Module:
+        table = torch.ones(d_model)
+        product = Product(d_model)
+        product.forward = lambda x: F.linear(x, product.proj.weight) * table
+        return torch.jit.trace(product, torch.randn(1, 24, d_model))
+
+
+class TracedFunction(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        table = torch.ones(d_model)
+        self.times = torch.jit.trace(lambda x: x * table, torch.randn(1, 24, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.times(self.proj(x))
+
+
+class InAGenerator(Product):
+    """What yields its table anew."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.tables = self.yielded(torch.ones(d_model))
+
+    @staticmethod
+    def yielded(table: Tensor) -> Iterator[Tensor]:
+        while True:
+            yield table
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) * next(self.tables)
+
+
+class _Tables:
+    table = torch.ones(8)
+
+
+class _OfTables(_Tables):
+    pass
+
+
+class OfAClass(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.tables = _OfTables
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x) * self.tables.table
+
+
+class OfAnObjectsClass(OfAClass):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.tables = _OfTables()
+
+
 def own(layer: type, **axes: object) -> Case:
     return Case(f"{Path(__file__)}:{layer.__name__}", 24, 8, 1, batch_size=2, **axes)
 
@@ -254,3 +388,25 @@ def test_sparse_tensors_that_are_no_weights_leave_the_observed_facts_unknown(
     assert facts["first_call_bytes"] == at_first
     assert facts["flops"] is facts["min_bytes"] is None
     assert all("a tensor is sparse" in reason for reason in facts["facts_unknown"])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(
+    ("layer", "numbers"),
+    [
+        (Product, 64),
+        (Scripted, 64 + 8),
+        (Loaded, 64 + 8),
+        (ScriptInAList, 64 + 8),
+        (Frozen, 64),
+        (FrozenOfTwo, 128),
+        (Optimized, 128),
+        (Traced, 64 + 8),
+        (TracedFunction, 64 + 8),
+        (InAGenerator, 64 + 8),
+        (OfAClass, 64 + 8),
+        (OfAnObjectsClass, 64 + 8),
+    ],
+)
+def test_weights_count_wherever_the_layer_keeps_them(layer: type, numbers: int) -> None:
+    assert collect_metrics(own(layer), seed=0)["weights_bytes"] == 4 * numbers

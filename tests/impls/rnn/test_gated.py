@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from harness.core.layers import layer_lookup
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.counts.collect import trace_call
-from harness.core.trial.workload import build, tensors_in
+from harness.core.trial.device import tensors_in
+from harness.core.trial.workload import build
 from impls.rnn.gated import GRU, LSTM, Elman
 from impls.rnn.reference import GRUReference, LSTMReference
 from impls.rnn.torch_modules import TorchGRU, TorchLSTM, TorchRNN

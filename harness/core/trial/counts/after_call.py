@@ -17,21 +17,21 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from time import clock_gettime, perf_counter, process_time, sleep  # bound before a layer may replace them
+from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
 from numpy import ndarray
 from torch import Tensor, UntypedStorage
-from torch.jit._script import RecursiveScriptModule
 from torch.utils._pytree import tree_leaves
 
 from harness.core.model.errors import UsageError
 from harness.core.trial.call_memory import allocator_peak
-from harness.core.trial.device import MemoryRange, memory_of, nodes_of, size_of
+from harness.core.trial.device import MemoryRange, memory_of, nodes_of, parts_of_script, size_of, tensors_in
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.sandbox import one_line
-from harness.core.trial.workload import Forward, Workload, tensors_in, train_call
+from harness.core.trial.workload import Forward, Workload, train_call
 
 from .operations import Unobservable
 
@@ -136,9 +136,8 @@ def reachable() -> Reachable:
     tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
     tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
     parts: list[Any] = []
-    for script in [thing for thing in objects if type(thing) is RecursiveScriptModule]:
-        kind = getattr(script, "_concrete_type", None)  # a frozen script has none
-        parts += [getattr(script, name) for name in kind.get_attributes()] if kind else []
+    for script in [thing for thing in objects if issubclass(type(thing), torch.jit.ScriptModule)]:
+        parts += parts_of_script(script)
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
     nodes = [thing for thing in objects if hasattr(type(thing), "next_functions")]
     saved = [part for part in _saved_by_graphs([*nodes, *(t.grad_fn for t in tensors)]) if part is not None]
@@ -179,8 +178,7 @@ def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
 def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]:
     """Return the memory of parameters and buffers, and that of other tensors which the layer and its classes hold."""
     registered = [*work.layer.parameters(), *work.layer.buffers()]
-    classes = {kind for module in work.layer.modules() for kind in type(module).__mro__}
-    held = tensors_in([work.layer, *map(vars, classes)])
+    held = tensors_in(work.layer, ModuleType)
     return memory_of(registered), memory_of(held) - memory_of([*registered, *work.inputs, *work.constants])
 
 
