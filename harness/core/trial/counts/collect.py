@@ -63,7 +63,7 @@ class Observation(NamedTuple):
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`, `operations`: see `PackedWeights`, `Observer.seen`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
-    - `by_arrays`: whether it did so by arrays of another library, such as numpy, whose memory torch does not count.
+    - `by_arrays`: whether it did so by memory from outside torch, as of numpy, which torch does not count.
     - `is_read_by_python`: see `Depth`.
     """
 
@@ -436,7 +436,7 @@ def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> It
     elif why_uncounted:
         yield f"peak_bytes: {why_uncounted}, which does not count"
     elif seen and seen.by_arrays:
-        yield "peak_bytes: arrays of another library, as of numpy, take part in the call, and torch does not count them"
+        yield "peak_bytes: memory from outside torch, as of numpy, takes part in the call, and torch does not count it"
     elif call_memory.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
         yield (
             "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "

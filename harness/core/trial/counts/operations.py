@@ -126,7 +126,7 @@ class Storages:
     """
 
     def __init__(self) -> None:
-        self.is_read_outside = self.has_arrays = False  # arrays of numpy, say: of a tensor, or a tensor of one of them
+        self.is_read_outside = self.has_arrays = False  # as of numpy: of a tensor, or a tensor of one
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.sized_by_data: set[int] = set()
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
@@ -148,6 +148,7 @@ class Storages:
         if address not in self._numbers:
             number = len(self.nbytes)
             self.nbytes[number] = storage.nbytes()
+            self.has_arrays |= not storage.resizable()
             self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
         return self._numbers[address][0]
 
@@ -438,8 +439,6 @@ class UntrackedWrites:
             self._storages.is_read_outside |= out.numel() > 1 and bool(left[0] or self._made & left[1])
             if out.untyped_storage().resizable():
                 self._made.add(self._storages.key(out))
-            else:
-                self._storages.has_arrays = True
         if operation.traits.leaves_unwritten:
             self._storages.unwritten |= operation.fresh
             if operation.fresh and "empty" in operation.traits.name:

@@ -35,6 +35,7 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("KeepsAnArrayAndItsTensor", "forward", {"kept_bytes": X, "flops": None}),
         ("KeepsMetaTensors", "forward", {"kept_bytes": 0}),
         ("KeepsBlockSparse", "forward", {"kept_bytes": 4 * 4 * FLOAT + (2 + 2) * 8, "flops": None}),
+        ("KeepsByChannel", "forward", {"kept_bytes": N * D + D * (8 + 8)}),
         ("KeepsOpaque", "forward", {"kept_bytes": X, "flops": None}),
         # The softmax and the targets, the loss and the sum of the classes' weights.
         ("KeepsLosses", "train", {"kept_bytes": X + 8 * N + 2 * FLOAT, "first_call_bytes": 0}),
@@ -68,6 +69,13 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("ScaledByItem", "forward", {"flops": 2 * N * D * D, "depth": None, "peak_bytes": 2 * X + 8 + FLOAT}),
         ("OrderedByList", "forward", {"flops": None, "depth": None}),
         ("ByDlpack", "forward", {"flops": None, "depth": None, "peak_bytes": None}),
+        # Nor is memory of Python torch's.
+        ("TimesABuffer", "forward", {"flops": None, "peak_bytes": None, "transient_bytes": None}),
+        ("TimesABuffer", "train", {"flops": None, "peak_bytes": None, "saved_bytes": None}),
+        ("TimesAnArrayOfPython", "forward", {"flops": None, "peak_bytes": None}),
+        ("TimesWhatDlpackGives", "forward", {"flops": None, "peak_bytes": None}),
+        ("TimesAList", "forward", {"flops": 2 * N * D * D, "peak_bytes": 3 * X}),
+        ("IsABuffer", "forward", {"flops": None, "peak_bytes": None}),
         ("ReadsItsLengths", "forward", {"flops": 2 * N * D * D, "depth": 3}),  # |x|, compare, any
         ("FillsWithTrue", "forward", {"depth": 5}),  # compare, convert, add, fill; the product with the mask
         ("ShapedAfter", "forward", {"depth": 2}),

@@ -1,6 +1,7 @@
 """Layers whose calls differ from one another, or do what few layers do. Each is a product with `w` and more."""
 
 import warnings
+from array import array
 from collections import deque
 from operator import mul
 from typing import Any
@@ -130,6 +131,16 @@ class KeepsBlockSparse(Keeps):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls the format a beta
             return blocks.to_sparse_bsr((4, 4))
+
+
+class KeepsByChannel(Keeps):
+    """A byte for each number; for each channel a scale and a zero point, of 8 bytes each."""
+
+    def kept_of(self, y: Tensor) -> Any:
+        scales, zeros = torch.full(y.shape[2:], 0.1), torch.zeros(y.shape[2:], dtype=torch.long)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls them deprecated
+            return torch.quantize_per_channel(y.float(), scales, zeros, 2, torch.qint8)
 
 
 class KeepsOpaque(Keeps):
@@ -379,6 +390,39 @@ class OrderedByList(Product):
 class ByDlpack(Product):
     def forward(self, x: Tensor) -> Tensor:
         return torch.tensor(np.from_dlpack(x.detach()) * 2)
+
+
+class TimesABuffer(Product):
+    """As many numbers as its result has, in memory of Python."""
+
+    def numbers(self, y: Tensor) -> Tensor:
+        return torch.frombuffer(bytearray(y.nbytes), dtype=y.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y * self.numbers(y).view_as(y)
+
+
+class TimesAnArrayOfPython(TimesABuffer):
+    def numbers(self, y: Tensor) -> Tensor:
+        return torch.asarray(array("f", [1.0] * y.numel()))
+
+
+class TimesWhatDlpackGives(TimesABuffer):
+    def numbers(self, y: Tensor) -> Tensor:
+        return torch.from_dlpack(np.ones(y.shape, np.float32))
+
+
+class TimesAList(TimesABuffer):
+    """Torch copies it to memory of its own."""
+
+    def numbers(self, y: Tensor) -> Tensor:
+        return torch.as_tensor([1.0] * y.numel())
+
+
+class IsABuffer(TimesABuffer):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.numbers(x).view_as(x)
 
 
 class OuterByNumpy(Product):
