@@ -155,7 +155,7 @@ class UserFiles:
             raise UsageError(self._missing(error)) from error
         except yaml.MarkedYAMLError as error:
             at = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}" if error.problem_mark else "a file"
-            raise UsageError(f"{at} is no YAML: {error.problem}") from error
+            raise UsageError(f"{at} is not plain YAML: {error.problem}") from error
         except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
             raise UsageError(one_line(str(error))) from error
         self._chosen = [

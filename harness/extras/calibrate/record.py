@@ -300,7 +300,7 @@ def load_calibration(path: Path) -> tuple[dict[str, Any], Calibration]:
         if not isinstance(data, dict) or data.get("kind") != "calibration":
             raise UsageError(f"{path}: not a calibration")
         if data.get("schema") != SCHEMA:
-            raise UsageError(f"{path}: a calibration of schema {data.get('schema')}, not {SCHEMA}: make it anew")
+            raise UsageError(f"{path}: a calibration of schema {data.get('schema')!r}, not {SCHEMA}: make it anew")
         return data, checked(Calibration, data)
     except Damaged as damage:
         raise UsageError(f"{path}: a calibration that does not fit ({damage}): make it anew") from damage

@@ -441,7 +441,7 @@ def _baseline(content: Any) -> Baseline:
     if schema is None:
         raise Damaged("it has no schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise Damaged(f"its schema is {schema}, this harness reads {SCHEMA}: write a new one with `baseline`")
+        raise Damaged(f"its schema is {schema!r}, this harness reads {SCHEMA}: write a new one with `baseline`")
     file = checked(_File, content)
     machine = {name: str(value) for name, value in file.machine.items()}
     laws, claims = file.laws | file.timed.laws, file.claims | file.timed.claims

@@ -46,6 +46,7 @@ def test_an_error_is_told_with_its_file_its_line_or_key_and_what_it_takes(
         "package": "d_model: 16",
         "empty": "",
         "open": GLOBAL + "d_model: [3\nnum_heads: 2",
+        "tag": GLOBAL + "d_model: !own 3",
         "twice": SIZES + "d_model: 32\n",
         "list": "- 1\n- 2\n",
         "unnamed": SIZES + "1: 2\n",

@@ -98,6 +98,7 @@ def test_for_a_gpu_its_power_limit_and_driver_must_be_the_same(spoilt, tmp_path:
         ("{", "it is not JSON"),
         ("[]", "not a calibration"),
         ('{"kind": "calibration", "schema": 99}', "a calibration of schema 99"),
+        ('{"kind": "calibration", "schema": "1"}', "a calibration of schema '1', not 1: make it anew"),
         ('{"kind": "calibration", "schema": 1}', "date is missing"),
     ],
 )

@@ -134,6 +134,7 @@ def rename(members: dict[str, Any], old: str, new: str) -> None:
 
 EDITS: dict[str, tuple[Edit, str]] = {
     "another schema": (lambda held: held.update(schema=2), "its schema is 2, this harness reads 1"),
+    "a schema that is a text": (lambda held: held.update(schema="1"), "its schema is '1', this harness reads 1"),
     "a schema that is true": (lambda held: held.update(schema=True), "its schema is True"),
     "no schema": (lambda held: held.pop("schema"), "it has no schema"),
     "a number that is a text": (
