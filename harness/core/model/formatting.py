@@ -180,8 +180,3 @@ def shortened(impl: str) -> str:
         return f"{module[:room]}…:{class_name}"
     half = (LONGEST_NAME - 1) // 2
     return f"{name[: LONGEST_NAME - 1 - half]}…{name[-half:]}"
-
-
-def signed_exponent(value: float) -> str:
-    """Format an exponent with two decimals and a true minus sign."""
-    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")

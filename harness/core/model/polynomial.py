@@ -31,11 +31,6 @@ OwnSize = tuple[tuple[str, float], ...]
 Size = tuple[int, int, int, int, OwnSize]
 
 
-def sizes_by_letter(size: Size) -> dict[str, float]:
-    """The values of a size by letter."""
-    return {**dict(zip(AXES, size[:4], strict=True)), **dict(size[4])}
-
-
 @dataclass(frozen=True, order=True)
 class Term:
     """The product of powers of n, d, h and b, and of the letters in `own`, times log₂ n to the power `log`."""

@@ -78,7 +78,7 @@ class Axis(NamedTuple):
 
     def takes(self, value: Any) -> bool:
         """Whether a row may hold the value: a known text, or a number in the range of the axis. NaN is in no range."""
-        is_type = type(value) is self.type and (not self.values or self.is_known(value))
+        is_type = type(value) is self.type and value != "" and (not self.values or self.is_known(value))
         return is_type and (self.type is str or self.least <= value <= self.most)
 
     def is_known(self, value: Any) -> bool:

@@ -1,8 +1,7 @@
 """The table of result columns: what `summary.csv` holds of each case, with units, sources and descriptions.
 
-Everything that depends on the columns derives from it: reading of rows, combination of trials, `summary.csv`, exports,
-the gate's counts, the facts of the pytest plugin, and docs/reference/columns.md. A new column is a new field of
-`CaseResult`.
+All that depends on the columns derives from it: reading of rows, combination of trials, `summary.csv`, exports, the
+gate's counts, the facts of the pytest plugin, and docs/reference/columns.md. A new column is a field of `CaseResult`.
 """
 
 import math
@@ -22,11 +21,8 @@ from harness.core.model.sweep_axes import AXES, DEFAULTS, STATUSES, Case, Settin
 if TYPE_CHECKING:
     import pandas as pd
 
-# Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
-MOST_THREADS_AFTER = 0.25
 # The number of different sizes of blocks that are recorded of a call, the largest ones.
 RECORDED_SIZES = 8
-THREADS_RUN_ON = "threads of the layer run on after a call has returned"
 
 
 @dataclass(frozen=True)
@@ -325,20 +321,10 @@ COLUMNS = _table()
 FACT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.fact)
 # Results that are numbers, and those that are taken before a case can fail in a timed trial.
 _NUMBERS = [name for name, column in COLUMNS.items() if column.type is not str and name not in (*AXES, "trials")]
-_TAKEN_BEFORE = (*FACT_COLUMNS, "compile_s", "flops_per_byte")
-# Facts whose changes from commit to commit are reported, and their names in sentences.
-FACT_NAMES = {
-    "flops": "FLOPs",
-    "ops": "Operations",
-    "depth": "Sequential depth",
-    "peak_bytes": "Peak memory in bytes",
-    "backend": "Backends",
-}
+_TAKEN_BEFORE = (*FACT_COLUMNS, "compile_s")
 # Whole numbers that repeat exactly, which a baseline holds: counts, then bytes.
 _EXACT = (name for name, column in COLUMNS.items() if column.exact)
 COUNTS = tuple(sorted(_EXACT, key=lambda name: COLUMNS[name].unit == "B"))
-# The columns of whole numbers.
-WHOLE = frozenset(name for name, column in COLUMNS.items() if column.type is int)
 
 
 def table(lines: Sequence[CaseResult]) -> "pd.DataFrame":
@@ -353,7 +339,7 @@ def table(lines: Sequence[CaseResult]) -> "pd.DataFrame":
     for name in own_axes.varied_axes(lines):
         cells[f"layer.{name}" if name in COLUMNS else name] = [sizes.get(name) for sizes in sizes_of_lines]
     # Without an explicit dtype, pandas would turn counts with gaps into floats and round large numbers.
-    whole = {name: pd.array(cells[name], dtype="Int64") for name in WHOLE}
+    whole = {name: pd.array(cells[name], dtype="Int64") for name, column in COLUMNS.items() if column.type is int}
     return pd.DataFrame(cells | whole).convert_dtypes()
 
 
@@ -368,11 +354,15 @@ _LEAST = {axis: of.least for axis, of in AXES.items()} | {"transient_bytes": -ma
 
 
 def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
-    """A line for every row of a tidy table: `summary.csv`, or any table with columns of these names.
+    """A line for every row of a tidy table. Raises UsageError like `records_of_table` and `lines_of_records`."""
+    return lines_of_records(*records_of_table(table))
+
+
+def records_of_table(table: "pd.DataFrame") -> tuple[list[dict[Any, Any]], bool]:
+    """The rows of `summary.csv`, or of any table with columns of these names, and whether times have intervals.
 
     The table needs `seq_len` and at least one cost. Times are in seconds, and count as exact unless both `time_lo_s`
-    and `time_hi_s` are given. Raises UsageError for a missing column, an invalid size, count or time, or several rows
-    of the same case.
+    and `time_hi_s` are given. Raises UsageError for a missing column.
     """
     if not hasattr(table, "columns") or not hasattr(table, "to_dict"):
         raise UsageError(f"a table is a pandas DataFrame, not a {type(table).__name__}")
@@ -381,29 +371,38 @@ def lines_of_table(table: "pd.DataFrame") -> list[CaseResult]:
     if not set(_COSTS) & set(table.columns):
         raise UsageError(f"the table has no cost: it needs one column at least of {', '.join(_COSTS)}")
     records = table[[name for name in COLUMNS if name in table.columns]].astype(object).to_dict("records")
-    return lines_of_records(records, bounded=set(_ENDS) <= set(table.columns))
+    return records, set(_ENDS) <= set(table.columns)
 
 
 def lines_of_records(records: Iterable[Mapping[Any, Any]], bounded: bool) -> list[CaseResult]:
     """A line for every record, which holds values of some columns. `bounded` tells whether times have intervals.
 
-    Raises UsageError like `lines_of_table`.
+    Raises UsageError for an invalid size, count or time, or several rows of the same case.
     """
     lines: dict[Case, CaseResult] = {}
     for record in records:
-        line = _line_of(record, bounded)
+        line = line_of(record, bounded)
         if lines.setdefault(line.case, line) is not line:
             raise UsageError(f"several rows are of {line.case}: keep one of them, chosen by the other columns")
     return with_own_axes(lines.values())
 
 
 def evident_line(cells: dict[str, Any]) -> CaseResult:
-    """The line with these cells, but without times of a failed case and without any number of an incorrect one."""
+    """The line with these cells, but without times of a failed case and without any number of an incorrect one.
+
+    Its rates follow from them. The rate of tokens in a padded batch is unknown without its `real_tokens`.
+    """
     status = cells["status"]
     for name in _NUMBERS:
         if status == "incorrect" or (status != "ok" and name not in _TAKEN_BEFORE):
             cells[name] = None
-    return CaseResult(**cells)
+    if status != "ok":
+        cells["reason"] = cells["reason"] or "no reason was recorded"
+    line = CaseResult(**cells)
+    tokens = line.real_tokens if line.is_padded and line.mode != "decode" else line.tokens
+    rate = tokens / line.time_s if tokens and line.time_s else None
+    intensity = line.flops / line.min_bytes if line.flops is not None and line.min_bytes else None
+    return replace(line, tokens_per_s=rate, flops_per_byte=intensity)
 
 
 def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
@@ -415,7 +414,8 @@ def with_own_axes(lines: Iterable[CaseResult]) -> list[CaseResult]:
     ]
 
 
-def _line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
+def line_of(record: Mapping[Any, Any], bounded: bool) -> CaseResult:
+    """The line with the values of a record. Raises UsageError for an invalid size, count or time."""
     values: dict[str, Any] = {}
     for name in COLUMNS:
         value = record.get(name)

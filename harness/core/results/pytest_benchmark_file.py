@@ -11,11 +11,10 @@ from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_io import read_bytes
 from harness.core.model.file_validation import Damaged, OpenModel, checked, known_machine
 from harness.core.model.formatting import counted, printable
-from harness.core.model.layer_options import options_of
-from harness.core.model.sweep_axes import AXES
+from harness.core.model.sweep_axes import AXES, Case
 
-from .columns import COLUMNS, CaseResult, lines_of_records
-from .row import InvalidRow, check_line
+from .columns import COLUMNS, CaseResult, with_own_axes
+from .row import add_line
 
 # Major versions of pytest-benchmark that write the fields read here in the same way.
 MAJORS = (3, 4, 5)
@@ -76,9 +75,10 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
     write the file, or if no benchmark has a `seq_len`.
     """
     file = _content(path)
-    records: list[dict[str, Any]] = []
-    without = from_rounds = 0
+    lines: dict[Case, CaseResult | None] = {}
+    from_rounds: list[Case] = []
     damaged: list[str] = []
+    without = 0
     for benchmark in file.benchmarks:
         try:
             record = _record(benchmark)
@@ -88,24 +88,24 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict
             is_from_rounds = not record.keys() >= {"time_s", "time_lo_s"}
             if is_from_rounds:
                 record |= _time(checked(_Timed, benchmark.model_dump()).stats)
-            _check_values(record)
-        except (Damaged, InvalidRow, UsageError) as damage:
+            if record["status"] != "ok":
+                raise Damaged(f"it has a time and status={record['status']}")
+            case = add_line(record, True, lines)
+        except (ValueError, UsageError) as damage:
             damaged.append(printable(f"{benchmark}: {damage}"))
             continue
-        from_rounds += is_from_rounds
-        records.append(record)
-    if not records:
+        if is_from_rounds:
+            from_rounds.append(case)
+    left = {case: line for case, line in lines.items() if line}
+    if not left:
         unsized = "no benchmark says its seq_len in extra_info: of what sizes they are is not known"
         raise UsageError(f"{path}: {[*damaged, unsized][0]}")
     notices = [f"left out: {text}" for text in damaged]
     notices += [f"{counted(without, 'benchmark')} without a seq_len in extra_info left out"] if without else []
-    notices += [_ONE_PROCESS.format(counted(from_rounds, "benchmark"))] if from_rounds else []
+    rounds = len(left.keys() & from_rounds)
+    notices += [_ONE_PROCESS.format(counted(rounds, "benchmark"))] if rounds else []
     machine, damages = known_machine(_machine(file))
-    try:
-        lines = lines_of_records(records, bounded=True)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return lines, [*notices, *(f"{path}: {damage}" for damage in damages)], machine
+    return with_own_axes(left.values()), [*notices, *(f"{path}: {damage}" for damage in damages)], machine
 
 
 def _content(path: Path) -> _File:
@@ -131,17 +131,6 @@ def _record(benchmark: _Benchmark) -> dict[str, Any]:
     record = {name: stated[name] for name in COLUMNS if stated.get(name) is not None and stated[name] == stated[name]}
     own_name = str(benchmark).partition("[")[0].removeprefix("test_")
     return {"impl": own_name or "layer", "trials": 1, "status": "ok", **record}
-
-
-def _check_values(record: dict[str, Any]) -> None:
-    """Raise Damaged, InvalidRow or UsageError if these values cannot be those of a case. Add `tokens_per_s`."""
-    (line,) = lines_of_records([record], bounded=True)
-    check_line(line)
-    options_of(line.options)
-    if line.status != "ok":
-        raise Damaged(f"it has a time and status={line.status}")
-    if line.time_s is not None:
-        record.setdefault("tokens_per_s", line.case.tokens / line.time_s)
 
 
 def _time(stats: _Stats) -> dict[str, float | None]:

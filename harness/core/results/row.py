@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.core.layers.layer_lookup import indivisible_size
 from harness.core.model.extra_tables import entries, referenced
+from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, FAILURES, STATUSES, Case
 from harness.core.stats.estimate import Trial, value_of_trial
 
-from .columns import COLUMNS, FACT_COLUMNS, SHORTEST_S, CaseResult
+from .columns import COLUMNS, FACT_COLUMNS, SHORTEST_S, CaseResult, line_of
 
 # The entries of a row by name.
 StoredRow = Mapping[str, Any]
@@ -91,14 +93,33 @@ def check_facts(values: Any) -> None:
         raise InvalidRow("its peak_bytes is not the sum of its parts")
 
 
-def check_line(line: CaseResult) -> None:
-    """Raise InvalidRow if a line that was no row cannot be: its axes, its facts or its time."""
+def check_case(case: Case, status: str) -> None:
+    """Raise InvalidRow or UsageError for an axis or options with an invalid value, or measured heads that do not fit.
+
+    A table without widths has d_model=1.
+    """
     for name, axis in AXES.items():
-        if not axis.takes(getattr(line, name)):
-            raise InvalidRow(f"{name}={getattr(line, name)} is no value of {name}")
+        if not axis.takes(getattr(case, name)):
+            raise InvalidRow(f"{name}={getattr(case, name)} is no value of {name}")
+    options_of(case.options)
+    if reason := indivisible_size(case, status == "ok" and min(case.d_model, case.num_heads) > 1):
+        raise InvalidRow(reason)
+
+
+def add_line(record: Mapping[str, Any], bounded: bool, lines: dict[Case, CaseResult | None]) -> Case:
+    """Add the line of a record, and return its case. Raises InvalidRow or UsageError if the line cannot be.
+
+    If several lines are of its case, none of them remains. See `line_of` for `bounded`.
+    """
+    line = line_of(record, bounded)
+    check_case(line, line.status)
     if line.time_s is not None and not line.trials:
         raise InvalidRow("its time is of no trials")
     check_facts(vars(line))
+    if lines.setdefault(line.case, line) is not line:
+        lines[line.case] = None
+        raise InvalidRow(f"several rows are of {line.case}: keep one of them, chosen by the other columns")
+    return line.case
 
 
 def trial_of_row(row: StoredRow) -> Trial:

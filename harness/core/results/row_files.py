@@ -26,10 +26,9 @@ from typing import Any
 import orjson
 
 from harness.core.model.errors import UsageError
-from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 
-from .row import MOST_ROUND, REOPEN, InvalidRow, Row, StoredRow, read_row
+from .row import MOST_ROUND, REOPEN, InvalidRow, Row, StoredRow, check_case, read_row
 
 SCHEMA = 2
 _NUMBERED = re.compile(r"(\d{4,})-")
@@ -250,7 +249,7 @@ class RunAccumulator:
         """
         read = read_row(row)
         self._check_key(row)
-        case = self._number(row.get("case"))
+        case = self._number(row.get("case"), read.status)
         family, purpose, number, status, *_, value = read
         self.families[case] = family
         if purpose == "time" and self.rounds.get(case, 0) < number < MOST_ROUND:
@@ -297,20 +296,18 @@ class RunAccumulator:
             raise InvalidRow("its key is of another case")
         self._axes_of[key] = case
 
-    def _number(self, data: Any) -> int:
-        """The number of the case with these axes. Raises InvalidRow if `data` does not describe a case."""
+    def _number(self, data: Any, status: str) -> int:
+        """The number of the case with these axes. Raises InvalidRow if `data` is no case that can have the status."""
         # A new case, a missing or unhashable axis, or `data` is not a mapping.
         with suppress(KeyError, TypeError):
             return self.cases[_axes(data)]
         try:
             case = Case.from_dict(data)
-            options_of(case.options)
-        except (KeyError, TypeError, UsageError) as error:
+            check_case(case, status)
+        except (KeyError, TypeError, UsageError, InvalidRow) as error:
             raise InvalidRow(_NO_CASE) from error
         # Every parsed row brings its own strings; interning keeps one copy of equal ones.
         axes = tuple(intern(value) if type(value) is str else value for value in map(case.__getattribute__, AXES))
-        if not all(axis.takes(value) for axis, value in zip(AXES.values(), axes, strict=True)):
-            raise InvalidRow(_NO_CASE)
         return self.cases.setdefault(axes, len(self.cases))
 
 

@@ -16,10 +16,11 @@ from harness.core.model.errors import UsageError, usage_error_about
 from harness.core.model.file_io import from_csv, read_text
 from harness.core.model.file_validation import Damaged, checked
 from harness.core.model.formatting import counted
-from harness.core.model.sweep_axes import SETTINGS, Setting
+from harness.core.model.sweep_axes import SETTINGS, Case, Setting
 
-from .columns import CaseResult, lines_of_table
-from .row import InvalidRow, check_line
+from .columns import CaseResult, records_of_table, with_own_axes
+from .row import add_line
+from .row_files import SkippedLines
 from .run_directory import CONFIG, MACHINE, check_run, machines, read_config, read_machine
 from .summarise import summarise_run
 
@@ -122,8 +123,8 @@ def read_run_directory(path: Path) -> StoredRun:
         check_run(path)
     config, precision = _checked_config(path)
     if published:
-        lines = _read_published(path / "summary.csv")
-        notices = [f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case"]
+        lines, notices = _read_published(path / "summary.csv")
+        notices.insert(0, f"{path} has no rows/: rebuilt from summary.csv, which holds one line per case")
     else:
         lines, notices = summarise_run(path, precision)  # the precision determines why each case stopped
     machine, damages = read_machine(path / MACHINE)
@@ -135,23 +136,28 @@ def read_run_directory(path: Path) -> StoredRun:
     return StoredRun(path, lines, notices, config, machine)
 
 
-def _read_published(path: Path) -> list[CaseResult]:
-    """Read the lines of a run that kept only its tables."""
+def _read_published(path: Path) -> tuple[list[CaseResult], list[str]]:
+    """Read the lines of a run that kept only its tables, and a notice for each line that is left out."""
+    lines: dict[Case, CaseResult | None] = {}
+    skipped = SkippedLines()
     with usage_error_about(path):
         try:
             text = read_text(path)
             if text and not text.endswith("\n"):
                 raise UsageError("the table is not whole: it ends within a line")
-            lines = lines_of_table(from_csv(text))
-            for line in lines:
-                check_line(line)
-            return lines
-        except InvalidRow as error:
-            raise UsageError(f"{path}, {line}: {error}") from error
+            records, bounded = records_of_table(from_csv(text))
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except ValueError as error:  # not UTF-8, not a table, or not a table of lines
             raise UsageError(f"{path} is not a run's summary") from error
+    for number, record in enumerate(records, start=2):
+        try:
+            add_line(record, bounded, lines)
+        except (ValueError, UsageError) as error:
+            skipped.add(path, number, str(error))
+    if skipped.named and not any(lines.values()):
+        raise UsageError(skipped.named[0])
+    return with_own_axes(filter(None, lines.values())), skipped.notices()
 
 
 def _checked_config(run: Path) -> tuple[dict[str, Any], Precision]:
@@ -159,7 +165,9 @@ def _checked_config(run: Path) -> tuple[dict[str, Any], Precision]:
     with usage_error_about(path):
         config = read_config(run) or {}
     if not config:
-        raise UsageError(f"{path} is not a sweep's configuration: it is missing, empty or not YAML")
+        raise UsageError(
+            f"{path} is not a sweep's configuration: it is missing, empty or not plain YAML; remove tags such as !name"
+        )
     try:
         return config, checked(Precision, config.get("precision"))
     except Damaged as damage:

@@ -320,14 +320,7 @@ def _line(accumulated: RunAccumulator, index: int, case: Case, trials: int, time
     }
     # Timed trials load the code compiled before, so their compile time is only that of loading.
     cells["compile_s"] = accumulated.compiles_s.get(index, cells["compile_s"])
-    tokens = cells["real_tokens"] if case.mode != "decode" and cells["real_tokens"] else case.tokens
-    cells["tokens_per_s"] = _ratio(tokens, cells["time_s"])
-    cells["flops_per_byte"] = _ratio(cells["flops"], cells["min_bytes"])
     return evident_line(cells)
-
-
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
 
 
 def _timed(group: Group, statistics: TrialStatistics, ends: Floats, limits: Limits) -> dict[str, Sequence[Any]]:

@@ -30,7 +30,6 @@ from harness.core.model import formatting
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.results import run_directory
-from harness.core.results.columns import FACT_NAMES
 from harness.core.results.row import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.fork_client import OF_DRIVER
@@ -43,7 +42,7 @@ from harness.extras.compare.paired_verdicts import BlockFailed
 from harness.extras.compare.worktree import Commit, OpenWorktrees, Worktree
 
 from .change_position import TIME_IS_UP, Answer, FirstChange, first_change, search_step
-from .history_file import change_text
+from .history_file import FACT_NAMES, change_text
 
 ROWS = "bisect.jsonl"
 # Generations after which the control and the difference of the ends are looked at, while they are unclear.

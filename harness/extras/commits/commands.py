@@ -24,7 +24,6 @@ from harness.core.model import file_io, formatting
 from harness.core.model.errors import UsageError, notify, usage_error_about
 from harness.core.model.sweep_axes import OWN_ENVIRONMENT, Case
 from harness.core.results import run_directory
-from harness.core.results.columns import FACT_NAMES
 from harness.extras.compare.options import IN_TURNS, MINUTES, STEADY, THRESHOLD, check_in_turns, names_and_settings
 from harness.extras.compare.worktree import commit_of, commits_between, unmeasured_changes
 
@@ -32,7 +31,7 @@ from .bisect import BisectRequest, Findings, bisect
 from .change_position import TWO_STEPS
 from .history import HistoryRequest, add, compare_directly
 from .history_changes import time_changes, time_series
-from .history_file import SCHEMA, Blessing, Header, change_text, open_history, read_history
+from .history_file import FACT_NAMES, SCHEMA, Blessing, Header, change_text, open_history, read_history
 from .history_page import history_page
 
 _WORSE = 1

@@ -23,7 +23,7 @@ from harness.core.model.case_grid import grid, kinds_of
 from harness.core.model.errors import UsageError
 from harness.core.model.formatting import duration
 from harness.core.model.sweep_axes import Case
-from harness.core.results.columns import FACT_NAMES, lines_of_records
+from harness.core.results.columns import lines_of_records
 from harness.core.run.fork_client import Runtime
 from harness.core.run.outcome import TrialOutcome
 from harness.core.run.session import Session
@@ -37,7 +37,7 @@ from harness.study.check.baseline import FindingId
 from harness.study.laws.fitted_laws import fit_laws
 from harness.study.laws.laws import Range
 
-from .history_file import ABSENT, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
+from .history_file import ABSENT, FACT_NAMES, CommitLine, CostModel, DirectComparison, MeasuredCase, Ratio, Writer
 
 # Numbers of generations: of a commit at least, whatever the time limit, and at most; and of a direct comparison.
 _LEAST, _MOST, _DIRECT = 4, 10, 12

@@ -12,13 +12,13 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from harness.core.model import formatting
-from harness.core.results.columns import COLUMNS, FACT_NAMES
+from harness.core.results.columns import COLUMNS
 from harness.core.stats.interval import NORMAL
 from harness.study.check.baseline import parse_case, parse_finding_id
 from harness.study.check.check_rules import Verdict, judge_count, judge_kernel
 
 from .change_position import Segment, segments, standard_errors
-from .history_file import ABSENT, CommitLine, CostModel, History, MeasuredCase, Ratio, change_text
+from .history_file import ABSENT, FACT_NAMES, CommitLine, CostModel, History, MeasuredCase, Ratio, change_text
 
 # A scaling exponent of counts that rises by less is a matter of rounding.
 _EXPONENT_SLACK = 0.05

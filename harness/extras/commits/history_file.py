@@ -27,6 +27,14 @@ from harness.study.check.baseline import parse_case, parse_finding_id
 SCHEMA = 1
 # Why a layer has no cases at a commit, if nothing is wrong with it.
 ABSENT = "this commit does not have the layer"
+# Facts whose changes from commit to commit are reported, and their names in sentences.
+FACT_NAMES = {
+    "flops": "FLOPs",
+    "ops": "Operations",
+    "depth": "Sequential depth",
+    "peak_bytes": "Peak memory in bytes",
+    "backend": "Backends",
+}
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 _Fact = Count | str | None
 # Far beyond any ratio of times, and far below one that overflows.
@@ -266,10 +274,12 @@ def _history(path: Path, content: bytes) -> History:
         raise UsageError(f"{path} is empty, or its first line is cut off: remove it, and begin with 'history add'")
     first = _parsed(path, 1, lines[0])
     schema = first.get("schema")
-    if type(schema) is not int or not {"anchor", "settings"} <= first.keys():
+    if not {"schema", "anchor", "settings"} <= first.keys():
         raise UsageError(f"{path} is not a history: its first line is another one than `history add` writes")
     if schema != SCHEMA:
-        raise UsageError(f"{path}: its schema is {schema}, this harness reads {SCHEMA}: use the harness that wrote it")
+        raise UsageError(
+            f"{path}: its schema is {schema!r}, this harness reads {SCHEMA}: use the harness that wrote it"
+        )
     history = History(path, _checked(path, 1, Header, first))
     for number, line in enumerate(lines[1:], start=2):
         parsed = _parsed(path, number, line)

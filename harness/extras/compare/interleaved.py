@@ -24,10 +24,10 @@ from rich.text import Text
 
 from harness.core.model.formatting import duration
 from harness.core.model.sweep_axes import Case
-from harness.core.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.core.results.row import StoredRow
 from harness.core.run.executor import Executor
 from harness.core.run.progress import PLAIN_LINE_S, REDRAW_S, LiveOnTerminal
+from harness.study.laws.roofline import MOST_THREADS_AFTER, THREADS_RUN_ON
 from harness.study.report.document import grouped
 
 from .paired_evidence import Rules, ratio_text

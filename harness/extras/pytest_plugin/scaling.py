@@ -14,14 +14,14 @@ import pytest
 from harness.core.layers import layer_lookup
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
-from harness.core.model.polynomial import Size, leading, sizes_by_letter
+from harness.core.model.polynomial import Size, leading
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.columns import CaseResult
 from harness.core.results.row import FACTS
 from harness.study.check.check_rules import Verdict
 from harness.study.laws.fitted_laws import FittedLaw, law_of, laws_of_layer, predictor_of
 from harness.study.laws.laws import Range, exponent_of, exponent_text
-from harness.study.laws.series import point_of, series_of
+from harness.study.laws.series import point_of, series_of, sizes_by_letter
 from harness.study.report.text.cost_models import break_text
 
 from .shared_measurements import PytestSession, Request, one_case, precision_named, read_request

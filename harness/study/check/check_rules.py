@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from harness.core.model import own_axes
-from harness.core.model.formatting import signed_exponent
 from harness.core.model.layer_options import without
 from harness.core.model.sweep_axes import LETTERS, Case
 from harness.study.claims.claim_rules import REFUTED, RESOLUTION, UNDETERMINED
-from harness.study.laws.laws import WIDEST, Range, exponent_text
+from harness.study.laws.laws import WIDEST, Range, exponent_text, signed_exponent
 
 from .baseline import TIMED, Baseline, ClaimKept, FindingId, LawKept
 

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.core.model import formatting, own_axes
-from harness.core.model.polynomial import Polynomial, Size, Term, constant, own_letter, sizes_by_letter
+from harness.core.model import own_axes
+from harness.core.model.polynomial import Polynomial, Size, Term, constant, own_letter
 from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
 from harness.core.results.columns import CaseResult
 from harness.study.laws.enough_sizes import FEWEST_SIZES
 from harness.study.laws.integer_laws import exact_law, exact_pieces
-from harness.study.laws.laws import Floats, Law, Range, Sizes
-from harness.study.laws.series import exponent_at_end, series_along, sizes_factor_two_apart
+from harness.study.laws.laws import Floats, Law, Range, Sizes, signed_exponent
+from harness.study.laws.series import exponent_at_end, series_along, sizes_by_letter, sizes_factor_two_apart
 
 CONFIRMED, REFUTED, UNDETERMINED = "confirmed", "refuted", "undetermined"
 # Nobody asked for what the claim needs. Undetermined means that it was measured and the data do not decide.
@@ -346,7 +346,7 @@ def _judge_order(
         for term, growth in zip(told, _growths(told, sizes.n.max(), axes[3:]), strict=True):
             if not _is_within(growth, bounds):
                 return measured, REFUTED, f"{term} grows faster than the claim"
-    measured = "·".join(f"{axis}^{formatting.signed_exponent(found[0])}" for axis, found in along.items())
+    measured = "·".join(f"{axis}^{signed_exponent(found[0])}" for axis, found in along.items())
     verdict, reason = _compare_exponents(along, bounds, axes)
     # Two sizes cannot tell a term of the order of an axis that is not in the claim from a faster one on a constant.
     excess = {axis: last - claim.growth(axis)[0] for axis, (last, *_) in along.items()}
@@ -389,7 +389,7 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     """
     n, d, h, *others = (np.array([*along.get(axis, [0.0])] * 3)[:3] for axis in axes)
     growths = np.stack([n, d, d + h, *others], axis=1)
-    ends = {axis: map(formatting.signed_exponent, sorted({min(found), max(found)})) for axis, found in along.items()}
+    ends = {axis: map(signed_exponent, sorted({min(found), max(found)})) for axis, found in along.items()}
     text = ", ".join(f"{' to '.join(dict.fromkeys(both))} along {axis}" for axis, both in ends.items())
     text = f"measured exponents {text}"
     if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.special import ndtri
 
 from harness.core.model.formatting import listed
-from harness.core.model.polynomial import OwnSize, Size, Term, sizes_by_letter
+from harness.core.model.polynomial import OwnSize, Size, Term
 from harness.core.model.sweep_axes import LETTERS, SETTINGS, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import CONFIDENCE, NORMAL
@@ -24,7 +24,7 @@ from .fit_law import MOST_OFF
 from .integer_laws import exact_pieces
 from .laws import Law, Range, Sizes, exponent_of
 from .piecewise import Predictor, fit_pieces, predictor
-from .series import Point, Series, series_groups, series_of
+from .series import Point, Series, series_groups, series_of, sizes_by_letter
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -393,9 +393,14 @@ def _with_hidden(law: Law, hidden: Hidden, axis: str, size: Sizes, without: floa
 WIDEST = 0.5
 
 
+def signed_exponent(value: float) -> str:
+    """Format an exponent with two decimals and a true minus sign."""
+    return f"{value + 0.0:.2f}".replace("-", "−").replace("−0.00", "0.00")
+
+
 def exponent_value(found: Range, is_determined: bool) -> str:
     """Format an exponent without its interval; `?` if that is wide, or if the cost model is not determined."""
-    return formatting.signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
+    return signed_exponent(found.value) if is_determined and found.hi - found.lo <= WIDEST else "?"
 
 
 def exponent_text(found: Range | None, is_determined: bool = True) -> str:
@@ -408,4 +413,4 @@ def exponent_text(found: Range | None, is_determined: bool = True) -> str:
     value = exponent_value(found, is_determined)
     if found.hi - found.lo < 0.005:  # both ends would be written alike
         return value
-    return f"{value} ({formatting.between(found.lo, found.hi, formatting.signed_exponent)})"
+    return f"{value} ({formatting.between(found.lo, found.hi, signed_exponent)})"

@@ -14,8 +14,11 @@ from statistics import median
 from harness.core.config.machine import Machine, part
 from harness.core.model.formatting import counted
 from harness.core.model.sweep_axes import Setting
-from harness.core.results.columns import MOST_THREADS_AFTER, THREADS_RUN_ON, CaseResult
+from harness.core.results.columns import CaseResult
 
+# Threads of the layer work on after a call if `threads_after` is more. Idle ones sleep.
+MOST_THREADS_AFTER = 0.25
+THREADS_RUN_ON = "threads of the layer run on after a call has returned"
 # Used if the kernel does not report the cache size: calibration's arrays are four times the assumed cache size.
 _BUFFER_TO_CACHE = 4
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.model import own_axes
-from harness.core.model.polynomial import OwnSize, Size, sizes_by_letter
+from harness.core.model.polynomial import AXES, OwnSize, Size
 from harness.core.model.sweep_axes import MAPPED_FROM_BYTES, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import low_quantile
@@ -23,6 +23,11 @@ PROBE_NOISE = 0.05
 _APART = 1.9
 # The columns of metrics with another name. The time has an interval too.
 _COLUMNS = {"time": "time_s", "memory": "peak_bytes", "traffic": "min_bytes"}
+
+
+def sizes_by_letter(size: Size) -> dict[str, float]:
+    """The values of a size by letter."""
+    return {**dict(zip(AXES, size[:4], strict=True)), **dict(size[4])}
 
 
 @dataclass(frozen=True)

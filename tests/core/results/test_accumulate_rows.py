@@ -182,6 +182,27 @@ def test_facts_and_failures_that_cannot_be_are_refused(bad: dict[str, Any]) -> N
     refused(bad)
 
 
+@pytest.mark.parametrize("edit", [{"impl": ""}, {"num_heads": 5}, {"num_heads": 8, "num_kv_heads": 3}], ids=str)
+def test_a_case_that_no_layer_can_measure_is_none(edit: dict[str, Any]) -> None:
+    for whole in (timed(), facts()):
+        refused({**whole, "key": None, "case": {**CASE.as_dict(), **edit}}, "a row of no case")
+
+
+def test_heads_that_do_not_fit_are_a_case_that_no_layer_supports() -> None:
+    case = {**CASE.as_dict(), "num_heads": 5}
+    accumulated = RunAccumulator()
+    accumulated.add({**row(CASE, "verify", status="unsupported", reason="odd"), "key": None, "case": case})
+    (line,) = _lines_of(accumulated, Trials(accumulated), PRECISION)
+    assert (line.num_heads, line.status, line.reason) == (5, "unsupported", "odd")
+
+
+def test_a_failure_without_a_reason_says_so() -> None:
+    accumulated = RunAccumulator()
+    accumulated.add(row(CASE, "verify", status="error", reason=None))
+    (line,) = _lines_of(accumulated, Trials(accumulated), PRECISION)
+    assert (line.status, line.reason) == ("error", "no reason was recorded")
+
+
 def test_a_bad_row_does_not_undo_a_good_one() -> None:
     accumulated = RunAccumulator()
     accumulated.add(timed())

@@ -157,6 +157,12 @@ def test_impossible_rounds_are_named_and_cost_no_other_benchmark(tmp_path: Path,
         ({"time_s": 4.0, "time_lo_s": 0.0, "time_hi_s": 3.0}, "time_s=4.0 is not within 0.0 to 3.0"),
         ({"status": "oom"}, "it has a time and status=oom"),
         ({"flops": 3, "flops_full": 2}, "its flops is more than its flops_full"),
+        ({"impl": ""}, "impl= is no value of impl"),
+        ({"d_model": 32, "num_heads": 5}, "d_model=32 is not divisible by num_heads=5"),
+        (
+            {"d_model": 32, "num_heads": 8, "num_kv_heads": 3},
+            "num_heads=8 is not divisible by num_kv_heads=3",
+        ),
     ],
 )
 def test_impossible_values_are_named_and_cost_no_other_benchmark(tmp_path: Path, said: dict, message: str) -> None:
@@ -203,8 +209,53 @@ def test_what_cannot_be_is_named_in_one_line(tmp_path: Path, said: dict, message
 
 
 def test_several_benchmarks_of_one_case_are_not_made_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"x\.json: several rows are of layer n=64"):
+    with pytest.raises(UsageError, match=r"x\.json: test_layer\[64\]: several rows are of layer n=64"):
         read_run_directory(write(tmp_path, benchmark(), benchmark()))
+
+
+@pytest.mark.parametrize("copies", [(1.0, 1.0), (1.0, 2.0), (1.0, 2.0, 1.0)], ids=str)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_several_benchmarks_of_one_case_are_named_and_cost_no_other(
+    tmp_path: Path, copies: tuple[float, ...], is_first: bool
+) -> None:
+    several = [benchmark(f"test_layer[{number}]", least=least) for number, least in enumerate(copies)]
+    others = [benchmark("test_layer[128]", 128), benchmark("test_layer[own]", 256, time_s=9.0, time_lo_s=8.0)]
+    stored = read_run_directory(write(tmp_path, *([*several, *others] if is_first else [*others, *several])))
+    assert [(line.seq_len, line.time_s) for line in stored.lines] == [(128, 1.0), (256, 9.0)]
+    why = "several rows are of layer n=64 d=1 h=1: keep one of them, chosen by the other columns"
+    assert stored.notices == [
+        *(f"left out: test_layer[{number}]: {why}" for number in range(1, len(copies))),
+        "the intervals of 1 benchmark come from the rounds of one process; other processes may differ by more",
+    ]
+
+
+def test_a_bad_benchmark_costs_no_good_one_of_the_same_case(tmp_path: Path) -> None:
+    stored = read_run_directory(write(tmp_path, benchmark(), benchmark("test_bad", flops=3, flops_full=2)))
+    assert [line.seq_len for line in stored.lines] == [64]
+    assert stored.notices[0] == "left out: test_bad: its flops is more than its flops_full"
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens_per_s", "reason"),
+    [
+        ({"seq_len": 64}, 64.0, "64 tokens in 1 s"),
+        ({"batch_size": 2}, 128.0, "twice as many"),
+        ({"tokens_per_s": 3.0}, 64.0, "what is stated contradicts the time"),
+        ({"batch_size": 2, "mode": "decode"}, 2.0, "one token for each sequence"),
+        ({"batch_size": 2, "mask": "padding"}, None, "how many tokens are padding is unknown"),
+        ({"batch_size": 2, "mask": "padding", "real_tokens": 96}, 96.0, "padding is no token"),
+        ({"batch_size": 2, "lengths": "zipf", "real_tokens": 96}, 96.0, "padding is no token"),
+    ],
+    ids=str,
+)
+def test_tokens_a_second_follow_from_the_time(tmp_path: Path, said: dict, tokens_per_s: float, reason: str) -> None:
+    (line,) = read_run_directory(write(tmp_path, benchmark(**said))).lines
+    assert line.tokens_per_s == tokens_per_s, reason
+
+
+def test_heads_without_a_width_are_no_contradiction(tmp_path: Path) -> None:
+    (line,) = read_run_directory(write(tmp_path, benchmark(num_heads=8))).lines
+    assert (line.num_heads, line.time_s) == (8, 1.0)
 
 
 def test_a_number_that_is_none_is_not_there(tmp_path: Path) -> None:

@@ -117,6 +117,9 @@ def test_a_missing_file_says_what_makes_it(tmp_path: Path) -> None:
         ("hello\n", "is not a history: line 1 is not a JSON object"),
         ('{"cases": {}}\n', "is not a history: its first line is another one"),
         ('{"schema": 2, "anchor": "a", "settings": []}\n', "its schema is 2, this harness reads 1"),
+        ('{"schema": "1", "anchor": "a", "settings": []}\n', "its schema is '1', this harness reads 1"),
+        ('{"anchor": "a", "settings": []}\n', "is not a history: its first line is another one"),
+        ('{"schema": true, "anchor": "a", "settings": []}\n', "line 1 cannot be read"),
         ('{"schema": 1, "anchor": "a", "settings": []}\n', "line 1 cannot be read"),
     ],
 )
