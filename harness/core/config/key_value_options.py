@@ -22,6 +22,8 @@ from harness.core.model.layer_options import point_with_options, sorted_options,
 from harness.core.model.sweep_axes import AXES, LETTERS
 from impls.registry import IMPLS
 
+# Values by the name of their key or axis.
+Values = dict[str, Any]
 _UNITS = BYTE_UNITS | MORE_BYTE_UNITS
 _POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
 
@@ -114,13 +116,13 @@ class Key:
         return value
 
 
-def read_keys(texts: Iterable[str], table: Sequence[Key]) -> dict[str, Any]:
+def read_keys(texts: Iterable[str], table: Sequence[Key]) -> Values:
     """The values of `key=value` texts by key; keys that are not given have their defaults.
 
     Raises UsageError for another form, an unknown or repeated key, and an invalid value.
     """
     keys = {key.name: key for key in table}
-    values: dict[str, Any] = {}
+    values: Values = {}
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:
@@ -133,7 +135,7 @@ def read_keys(texts: Iterable[str], table: Sequence[Key]) -> dict[str, Any]:
     return {name: key.default for name, key in keys.items()} | values
 
 
-def take_keys(texts: Iterable[str], table: Sequence[Key]) -> tuple[dict[str, Any], list[str]]:
+def take_keys(texts: Iterable[str], table: Sequence[Key]) -> tuple[Values, list[str]]:
     """The values of a command's own keys, as `read_keys` returns them, and the other texts."""
     names = [key.name for key in table]
     present = list(map(present_option, texts))
@@ -164,7 +166,7 @@ def _of_setting(key: str, value: Any) -> Iterator[None]:
         raise SettingError(str(error), key, value) from error
 
 
-def check_axes(stated: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+def check_axes(stated: Values) -> dict[str, tuple[Any, ...]]:
     """Every given axis as a tuple of valid values without repeats.
 
     Raises UsageError for the first invalid value, and if the axes span more than `MOST_CASES` cases.

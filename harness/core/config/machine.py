@@ -70,7 +70,7 @@ GpuState = Mapping[str, Any]
 
 
 def describe_machine(
-    torch: Mapping[str, Any], usable: int | None = None, variables: Mapping[str, str] | None = None
+    torch: Machine, usable: int | None = None, variables: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Describe the CPU, memory, kernel, libraries and commits. `torch` holds what a trial found out about it.
 
@@ -197,7 +197,7 @@ def gpu_states(machine: Machine) -> dict[str, GpuState]:
     return {uuid: state for uuid, state in states.items() if isinstance(state, Mapping)}
 
 
-def with_gpus(machine: Machine, states: Mapping[str, GpuState]) -> dict[str, Any]:
+def with_gpus(machine: Machine, states: Mapping[str, GpuState]) -> Machine:
     """The description with the states of these GPUs instead of all that torch sees."""
     torch = {name: value for name, value in part(machine, "torch").items() if name != GPU_STATES}
     return {**machine, "torch": {**torch, GPU_STATES: states} if states else torch}
@@ -208,7 +208,7 @@ def gpu_state_of(machine: Machine, device: str) -> dict[str, Any] | None:
     return next((dict(state) for state in gpu_states(with_gpus_of(machine, [device])).values()), None)
 
 
-def with_gpus_of(machine: Machine, devices: Iterable[str]) -> dict[str, Any]:
+def with_gpus_of(machine: Machine, devices: Iterable[str]) -> Machine:
     """The description with the states of the GPUs that are these devices, such as `cuda:1`."""
     used = {int(device.partition(":")[2] or 0) for device in devices if device_kind(device) == "cuda"}
     return with_gpus(machine, {uuid: gpu for uuid, gpu in gpu_states(machine).items() if gpu.get("index") in used})
@@ -304,7 +304,7 @@ def gpu_settings(machine: Machine) -> str | None:
     return ", ".join(settings) or None
 
 
-def part(machine: Machine, name: str) -> Mapping[str, Any]:
+def part(machine: Machine, name: str) -> Machine:
     """One part of a machine's description, such as `cpu`; empty if a damaged file holds anything else there."""
     entry = machine.get(name)
     return entry if isinstance(entry, Mapping) else {}

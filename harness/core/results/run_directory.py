@@ -18,6 +18,8 @@ from harness.core.model import file_io
 from harness.core.model.errors import UsageError, usage_error_about
 
 LOCK = "lock.json"
+# The process that writes into a run, as the lock file describes it.
+_Holder = dict[str, Any]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # Errors of file systems without locks. The content of the file is then the only evidence.
 _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
@@ -96,7 +98,7 @@ class Lock:
                     f"if it has, remove {self._path}"
                 )
             self.left_by = _holder_text(holder)
-        me: dict[str, Any] = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        me: _Holder = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         me["boot"] = file_io.read_setting(_BOOT)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
@@ -122,7 +124,7 @@ def holder(out: Path) -> tuple[str | None, bool | None]:
         os.close(file)
 
 
-def _read(file: int) -> dict[str, Any]:
+def _read(file: int) -> _Holder:
     """The description that the holder wrote of itself; empty if the file holds none."""
     try:
         description = json.loads(os.pread(file, 4096, 0))
@@ -131,13 +133,13 @@ def _read(file: int) -> dict[str, Any]:
     return description if isinstance(description, dict) else {}
 
 
-def _holder_text(holder: dict[str, Any]) -> str:
+def _holder_text(holder: _Holder) -> str:
     if not holder:
         return "another process"
     return f"process {holder.get('pid')} on {holder.get('host')}, since {holder.get('since')},"
 
 
-def _of_this_machine(holder: dict[str, Any]) -> bool:
+def _of_this_machine(holder: _Holder) -> bool:
     """Whether the holder ran on this machine: the same boot id, or, after a reboot, the same host name."""
     return holder.get("boot") == file_io.read_setting(_BOOT) or holder.get("host") == platform.node()
 
@@ -216,7 +218,7 @@ def read_config(run: Path) -> dict[str, Any] | None:
     return config if isinstance(config, dict) else None
 
 
-def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
+def read_machine(path: Path) -> tuple[Machine, list[str]]:
     """The description of a machine, and a notice for each part that does not fit. Without any, it is empty."""
     from harness.core.model.file_validation import known_machine  # imports pydantic
 
@@ -230,12 +232,12 @@ def read_machine(path: Path) -> tuple[dict[str, Any], list[str]]:
     return machine, [f"{path}: {damage}" for damage in damages]
 
 
-def machines(run: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def machines(run: Path) -> tuple[dict[str, Machine], list[str]]:
     """The machines that measured the run, by host name, and the notices of their files.
 
     They come from `machines/`, or from `machine.json` if `machines/` holds none. A host has all GPUs of its files.
     """
-    hosts: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, Machine] = {}
     notices = []
     for path in sorted((run / "machines").glob("*.json")) or [run / MACHINE]:
         machine, damages = read_machine(path)

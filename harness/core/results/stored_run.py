@@ -25,7 +25,7 @@ from .run_directory import CONFIG, MACHINE, check_run, machines, read_config, re
 from .summarise import summarise_run
 
 
-def machine_of_hosts(hosts: Mapping[str, Machine]) -> dict[str, Any]:
+def machine_of_hosts(hosts: Mapping[str, Machine]) -> Machine:
     """The machines of several hosts as one: that of the first host, with the names of all hosts as `host`."""
     return {**next(iter(hosts.values())), "host": ", ".join(hosts)}
 

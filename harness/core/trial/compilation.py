@@ -66,37 +66,37 @@ class CompiledAgain(Exception):
     """A layer was compiled again while it was being timed."""
 
 
-def compile_failure(error: BaseException) -> Answer | None:
+def compile_failure(error: BaseException) -> tuple[str, str] | None:
     """Return status and one-line reason of an exception caused by compilation, or None for any other exception."""
     if isinstance(error, NotCompiled):
-        return {"status": "error", "reason": f"{_REASONS}{error}"}
+        return "error", f"{_REASONS}{error}"
     if isinstance(error, CompiledAgain):
-        return {"status": "error", "reason": str(error)}
+        return "error", str(error)
     chain = list(_chain(error))
     if any("Failed to find C compiler" in str(cause) for cause in chain):
-        return {"status": "unsupported", "reason": _NO_CC}
+        return "unsupported", _NO_CC
     if _is_failed_build(chain):
-        return {"status": "unsupported", "reason": _NO_HEADERS}
+        return "unsupported", _NO_HEADERS
     if not any(type(cause).__module__ in _COMPILERS_OWN for cause in chain):
         return None
     names = {type(cause).__name__ for cause in chain}
     # By name, or by its words if lowering an operator lost the exception.
     if "InvalidCxxCompiler" in names or "InvalidCxxCompiler" in str(error):
-        return {"status": "unsupported", "reason": _NO_CXX}
+        return "unsupported", _NO_CXX
     if "TritonMissing" in names:
-        return {"status": "unsupported", "reason": _NO_TRITON}
+        return "unsupported", _NO_TRITON
     if "OutOfMemoryError" in names or any(isinstance(cause, MemoryError) for cause in chain):
-        return {"status": "oom", "reason": "out of memory while compiling"}
+        return "oom", "out of memory while compiling"
     too_large = TOO_LARGE.search(str(error))
     if too_large:
-        return {"status": "unsupported", "reason": too_large[0][:300]}
+        return "unsupported", too_large[0][:300]
     missing = _NOT_IMPLEMENTED.search(str(error))
     if missing or "GPUTooOldForTriton" in names:
-        return {"status": "unsupported", "reason": missing[1][:300] if missing else _first_lines(chain[-1])}
+        return "unsupported", missing[1][:300] if missing else _first_lines(chain[-1])
     reason, place = f"{_REASONS}{_first_lines(error)}", tempfile.gettempdir()
     if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
         reason += f". {place} is mounted noexec: set TMPDIR to a directory that can hold programs"
-    return {"status": "error", "reason": reason}
+    return "error", reason
 
 
 # What gcc and clang print without Python's headers.

@@ -186,7 +186,7 @@ def bytes_of(tensors: Iterable[Tensor]) -> int:
     return size_of(memory_of(tensors))
 
 
-def parts_of_script(script: nn.Module) -> list[Any]:
+def parts_of_script(script: Any) -> list[Any]:
     """Return the attributes of a script, and the constants of its methods, as the weights of a frozen one are."""
     kind = getattr(script, "_concrete_type", None)  # a frozen script has none
     parts = [getattr(script, name) for name in kind.get_attributes()] if kind else []
@@ -209,7 +209,7 @@ def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
             seen[id(thing)] = thing
             held = gc.get_referents(thing)
             if kind is FunctionType:  # without its module's names
-                held = [thing.__closure__, thing.__defaults__]
+                held = [thing.__closure__, thing.__defaults__, thing.__kwdefaults__, thing.__dict__]
             elif issubclass(kind, torch.jit.ScriptModule):
                 held += parts_of_script(thing)
             things += reversed(held)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from time import monotonic
-from typing import Any
 
 import torch
 
@@ -28,7 +27,7 @@ from .sandbox import Answer, Request
 from .timing.timed_trial import missing_parts
 
 
-def refusals(case: Case, cases: Sequence[dict[str, Any]]) -> Answer:
+def refusals(case: Case, cases: Sequence[Answer]) -> Answer:
     """Return `refusals`: the status and reason for each of `cases` that the layer of `case` refuses, else None.
 
     A case is refused for what a sweep runs: the case itself, and the small case verified before it. A class that
@@ -88,9 +87,9 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
     }
 
 
-def _gpu_states(seen: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _gpu_states(seen: Answer) -> dict[str, Answer]:
     """The state of each NVIDIA GPU that torch sees, by UUID. `index` is its number among them."""
-    states: dict[str, dict[str, Any]] = {}
+    states: dict[str, Answer] = {}
     if torch.version.hip is not None:
         return states
     for index, (name, uuid) in enumerate(zip(seen["names"], seen["uuids"], strict=True)):
@@ -148,34 +147,35 @@ def run_trial(request: Request) -> Answer:
 def outcome_of_exception(error: BaseException) -> Answer:
     """The status and one-line reason for an exception. Methods that its class defines cannot make this raise."""
     try:
-        return _failure(error)
+        status, reason = _failure(error)
+        outcome = {"status": status, "reason": reason}
+        return outcome | {"traceback": _traceback(error)} if status == "error" else outcome
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
         name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
         return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
 
 
-def _failure(error: BaseException) -> Answer:
+def _failure(error: BaseException) -> tuple[str, str]:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
     message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
-        return of_compiling | {"traceback": _traceback(error)}
+        return of_compiling
     if isinstance(error, result_checks.WrongResult):
-        return {"status": "incorrect", "reason": message}
+        return "incorrect", message
     if "use_reentrant=True" in message and "incompatible with .grad()" in message:
         message = "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
-        return {"status": "unsupported", "reason": message}
+        return "unsupported", message
     no_kernel = isinstance(error, RuntimeError) and _NO_KERNEL.search(message)
     if not isinstance(error, workload.Unsupported) and sandbox.is_out_of_memory(error):
-        return {"status": "oom", "reason": message or "out of memory"}
+        return "oom", message or "out of memory"
     # Triton raises TOO_LARGE, or torch around Triton's exception.
     if isinstance(error, workload.Unsupported) or no_kernel or compilation.TOO_LARGE.search(message):
-        return {"status": "unsupported", "reason": message}
+        return "unsupported", message
     hint = "".join(f". {note}" for note in notes if note.startswith("If "))
-    reason = f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}"
-    return {"status": "error", "reason": reason, "traceback": _traceback(error)}
+    return "error", f"{type(error).__name__}: {message or 'no message'}{_place(error)}{hint}"
 
 
 def _place(error: BaseException) -> str:

@@ -27,6 +27,8 @@ from .layer_inputs import Input
 from .result_checks import WrongResult
 
 Call = Callable[[], Any]
+# Arguments of a layer by their name.
+Keywords = dict[str, Any]
 Remake = Callable[[], Call]
 Forward = Callable[[], Tensor]
 
@@ -107,13 +109,13 @@ def real_tokens(case: Case, length: int) -> Tensor:
     return torch.arange(length) < torch.tensor(real_lengths(case, length))[:, None]
 
 
-def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dict[str, Any]:
+def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> Keywords:
     """Return keyword arguments of `forward` for the case's mask and source, on its device, as the layer can take them.
 
     Padding applies to what is attended to: the source if one is given, else the input. A layer that is causal by nature
     gets no mask over its own input, because no real token follows the padding.
     """
-    keywords: dict[str, Any] = {"source": source} if source is not None else {}
+    keywords: Keywords = {"source": source} if source is not None else {}
     source_len = layer_protocol.kv_len(layer, case) if source is None else source.shape[1]
     keys = source_len or case.seq_len
     if layer_protocol.is_function(layer):
@@ -134,9 +136,9 @@ def forward_keywords(layer: nn.Module, case: Case, source: Tensor | None) -> dic
     return keywords
 
 
-def _switches(function: Any, case: Case) -> dict[str, Any]:
+def _switches(function: Any, case: Case) -> Keywords:
     """Keyword arguments that a function's own defaults make necessary: no causal mask, or groups of heads."""
-    switches: dict[str, Any] = {}
+    switches: Keywords = {}
     parameters = inspect.signature(type(function).forward).parameters
     causal = layer_protocol.causal_keyword(function)
     if causal is not None and parameters[causal].default is True:
@@ -407,7 +409,7 @@ def forward_pass(case: Case, layer: Any, inputs: Sequence[Tensor]) -> tuple[Forw
     return (lambda: layer(x, **keywords)) if keywords else (lambda: layer(x)), masks, prepare_s
 
 
-def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: dict[str, Any]) -> tuple[Any, float]:
+def _prepared(layer: Any, case: Case, given: Sequence[Tensor], keywords: Keywords) -> tuple[Any, float]:
     """The keywords that `prepare` returns, and the seconds it took. Raises TypeError for others than the layer's."""
     name, target = type(layer).__name__, layer.call if isinstance(layer, FunctionLayer) else layer
     with torch.random.fork_rng([], device_type="cpu"):

@@ -31,7 +31,7 @@ from harness.core.trial.call_memory import allocator_peak
 from harness.core.trial.device import MemoryRange, memory_of, nodes_of, parts_of_script, size_of, tensors_in
 from harness.core.trial.result_checks import WrongResult
 from harness.core.trial.sandbox import one_line
-from harness.core.trial.workload import Forward, Workload, train_call
+from harness.core.trial.workload import Call, Forward, Workload, train_call
 
 from .operations import Unobservable
 
@@ -57,7 +57,7 @@ class OtherThreads:
         torch.zeros(1).expand(torch.get_num_threads() * _ELEMENTS).sum()
         self._own = dict.fromkeys(_threads(), 0.0)  # the CPU time of each
 
-    def running_after(self, call: Callable[[], Any]) -> float:
+    def running_after(self, call: Call) -> float:
         """Call, and return `threads_after`: the CPU time of other threads after the call, the larger of two shares.
 
         One is that of the time for which they are watched. The other is that of the call's time, without work at the
@@ -84,7 +84,7 @@ class OtherThreads:
         caused_s = worked_s - idle * watched_s
         return max(0.0, worked_s / watched_s, caused_s / (returned - began) if caused_s > _LEAST_S else 0.0)
 
-    def work_during(self, call: Callable[[], Any]) -> tuple[Any, bool]:
+    def work_during(self, call: Call) -> tuple[Any, bool]:
         """Call, and return the result and whether other threads worked meanwhile."""
         _, idle = self._wait_until_idle()
         began, worked_s = perf_counter(), self._cpu_s()  # the calling thread's time since its clock was read is in it …
@@ -262,7 +262,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     return with_graph.pop() - min(left)
 
 
-def told(take: Callable[[], Any], what: str, unknown: list[str]) -> Any:
+def told(take: Call, what: str, unknown: list[str]) -> Any:
     """Return `take()`, or None if the layer fails under observation; `unknown` then gets one more line."""
     try:
         return take()

@@ -46,7 +46,7 @@ from harness.core.trial import call_memory, compilation, device, environment, la
 from harness.core.trial.device_kinds import DEVICES
 from harness.core.trial.packed_sequences import lengths_facts
 from harness.core.trial.sandbox import Answer
-from harness.core.trial.workload import Unsupported, Workload, build, counted_tokens, output_shape, returned, tensors_in
+from harness.core.trial.workload import Call, Unsupported, Workload, build, counted_tokens, output_shape, returned
 
 from . import after_call
 from .flops import NO_PRODUCT, Flops, claimed_work, operator_table
@@ -85,7 +85,7 @@ class ObservedCall(NamedTuple):
     backward pass. Freed memory would look like memory that was made outside torch during the call.
     """
 
-    call: Callable[[], Any]
+    call: Call
     operations: list[Any]
     known: list[Tensor]
     outputs: list[Tensor]
@@ -107,7 +107,7 @@ def observe_call(work: Workload, storages: Storages, counts: Iterable[Callable[[
             result, *states = returned(call)
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     known = [*leaves, *work.constants, *tensors_of(work.gradient)]
-    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients], list(tensors_in(states)))
+    return ObservedCall(call, observer.seen, known, [*tensors_of(result), *gradients], list(device.tensors_in(states)))
 
 
 def _preceded_by(note: Callable[..., object], call: Callable[..., Any]) -> Callable[..., Any]:
