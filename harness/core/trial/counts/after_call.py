@@ -135,15 +135,14 @@ def reachable() -> Reachable:
     plain = Tensor.__torch_dispatch__
     tensors = [thing for thing in objects if getattr(type(thing), "__torch_dispatch__", None) is plain]
     tensors += [t.grad for t in tensors if (t.is_leaf or t.retains_grad) and t.grad is not None]
-    parts: list[Any] = []
-    for script in [thing for thing in objects if issubclass(type(thing), torch.jit.ScriptModule)]:
-        parts += parts_of_script(script)
+    scripts = [thing for thing in objects if issubclass(type(thing), torch.jit.ScriptModule)]
+    parts: list[Any] = [*map(parts_of_script, scripts)]
     storages = [thing for thing in objects if type(thing) is UntypedStorage]
     nodes = [thing for thing in objects if hasattr(type(thing), "next_functions")]
     saved = [part for part in _saved_by_graphs([*nodes, *(t.grad_fn for t in tensors)]) if part is not None]
     # As a hook has packed it: unpacking a checkpoint would compute it again.
     parts += [getattr(part, "data", None) for part in saved]
-    tensors += [leaf for leaf in tree_leaves(parts) if isinstance(leaf, Tensor)]
+    tensors += tensors_in(parts)
     untold = sum(not hasattr(part, "data") for part in saved)
     return Reachable(size_of(memory_of(tensors, storages) | _memory_of_arrays(objects)), untold)
 

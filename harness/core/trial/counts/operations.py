@@ -296,7 +296,8 @@ class Depth:
         self._of_data.update(map(self._storages.key, fractions))  # so a view of them as whole numbers is of data, too
         if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs
-        elif operation.traits.name in _IN_PARTS and operation.arguments().get("dim") == 0:  # as many as there are rows
+        # As many as there are rows, perhaps. The last dimension is that of channels, unless it is the only one.
+        elif operation.traits.name in _IN_PARTS and operation.arguments()["dim"] % (d := used[0].dim()) < max(d - 1, 1):
             self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()

@@ -75,6 +75,37 @@ class ChosenByStride(Chosen):
         return chosen.mT.contiguous().stride(0)
 
 
+class ChosenInBatches(Layer):
+    """The same rows, along the second dimension."""
+
+    def parts(self, chosen: Tensor) -> tuple[Tensor, ...]:
+        return chosen.unbind(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in self.parts(x[:, x[0, :, 0].sin() > -5]):
+            y = y.cos()
+        return y
+
+
+class ChosenInBatchesBySplit(ChosenInBatches):
+    def parts(self, chosen: Tensor) -> tuple[Tensor, ...]:
+        return chosen.split(1, dim=-2)
+
+
+class HeadsOfChosen(Layer):
+    """Queries, keys and values of chosen tokens: three parts, whatever is chosen."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.weight = nn.Parameter(torch.randn(3 * d_model, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.where(x[0, :, 0] > -5)[0]
+        q, k, v = F.linear(x[0][rows], self.weight).unflatten(-1, (3, -1)).unbind(1)
+        return torch.zeros_like(x[0]).index_add(0, rows, (q @ k.mT) @ v)[None]
+
+
 class SplitExperts(Layer):
     """What a gate chooses is cut along d, whose size does not depend on the choice."""
 

@@ -29,6 +29,8 @@ def facts(runner: Executor, layer: str, n: int = N, mode: str = "forward") -> di
         ("Chosen", None),
         ("ChosenBySplit", None),
         ("ChosenByStride", None),
+        ("ChosenInBatches", None),
+        ("ChosenInBatchesBySplit", None),
         ("CountedIndices", None),
         ("Differences", 1 + 8 + 2),  # the product, each difference, the sums over n and with x
         ("DifferencesOfInference", 1 + 8 + 2),
@@ -97,8 +99,9 @@ def test_sums_before_any_gradient_are_known_to_be_in_place(runner: Executor) -> 
     assert facts(runner, "GradientLast")["min_bytes"] == 2 * x + 2 * weight + bias + between
 
 
-def test_the_width_of_what_a_gate_chooses_is_known(runner: Executor) -> None:
-    assert facts(runner, "SplitExperts")["depth"] is not None
+@pytest.mark.parametrize("layer", ["SplitExperts", "HeadsOfChosen"])
+def test_the_width_of_what_a_gate_chooses_is_known(layer: str, runner: Executor) -> None:
+    assert facts(runner, layer)["depth"] is not None
 
 
 def test_an_observed_call_in_inference_mode_leaves_torch_as_it_was() -> None:
