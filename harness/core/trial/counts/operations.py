@@ -139,10 +139,10 @@ class Storages:
     def key(self, tensor: Tensor) -> int:
         """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
 
-        Raises Unobservable for a sparse tensor.
+        Raises Unobservable for a tensor that is sparse or in a layout of oneDNN.
         """
         if tensor.layout != torch.strided:
-            raise Unobservable("a tensor is sparse, and the cost of its operations depends on its values")
+            raise Unobservable("a tensor is sparse or in a layout of oneDNN: no shape tells what operations cost")
         storage = tensor.untyped_storage()
         address = storage._cdata
         if address not in self._numbers:

@@ -102,6 +102,12 @@ def test_a_fact_is_right_or_unknown(runner: Executor, layer: str, mode: str, rig
     assert (None in right.values()) == bool(facts["facts_unknown"])
 
 
+@pytest.mark.parametrize("layer", ["KeepsBlockSparse", "KeepsOpaque"])
+def test_the_reason_of_a_layout_is_true_of_sparse_tensors_and_of_those_of_onednn(runner: Executor, layer: str) -> None:
+    reasons = answer(runner, "facts", layer).values["facts_unknown"]
+    assert any("a tensor is sparse or in a layout of oneDNN" in reason for reason in reasons)
+
+
 def test_weights_of_modules_in_a_plain_list_count(runner: Executor) -> None:
     assert answer(runner, "facts", "PlainList").values["weights_bytes"] == 2 * W
 
