@@ -28,7 +28,7 @@ from harness.core.model.file_io import MOST_YAML_BYTES, read_text
 from harness.core.model.sweep_axes import AXES, device_kind
 from impls.registry import IMPLS
 
-from .key_value_options import MOST_VALUES, any_impl, flattened
+from .key_value_options import MOST_VALUES, Values, any_impl, flattened
 from .schema import HEAD_DIM, PAPER, PLAIN, SCALE, SWEEPS_ALONE, keys
 
 # Groups of sizes that the sizes of a paper would replace silently.
@@ -76,7 +76,7 @@ def scaled(overrides: Sequence[str], config_dir: Path | None) -> tuple[list[str]
     return unscaled, [f"{PAPER}/{paper}@_global_={scale}"] if scales else []  # an unknown paper is reported elsewhere
 
 
-def check_paper(content: Any, overrides: Sequence[str]) -> dict[str, Any]:
+def check_paper(content: Any, overrides: Sequence[str]) -> Values:
     """The publication as a dictionary; empty without a paper.
 
     Raises UsageError if the paper's file states no name or another name than its own. Sizes from a shape or a preset
@@ -201,13 +201,13 @@ def split(
     keys: Collection[str],
     groups: Mapping[str, Sequence[str]],
     impls: Sequence[str] | None = None,
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Values, list[str]]:
     """`(values of settings, overrides that choose files)`. `keys` are all settings, `groups` the files to choose from.
 
     A glob chooses among `impls`, by default the registered ones. Raises UsageError for an unparsable override, a
     deletion, and an unknown key or group option. Several values for a setting that is not an axis are an error too.
     """
-    values: dict[str, Any] = {}
+    values: Values = {}
     choices = []
     for argument in arguments:
         name = key_of(argument)

@@ -92,6 +92,10 @@ def _axis(default: Any = MISSING, **known: Any) -> Any:
     return field(default=default, metadata=known)
 
 
+# Values by the name of their axis.
+AxisValues = dict[str, Any]
+
+
 @dataclass(frozen=True, order=True)
 class Case:
     """What is measured. Sizes: n = `seq_len`, d = `d_model`, h = `num_heads`, b = `batch_size`.
@@ -145,11 +149,7 @@ class Case:
     mode: str = _axis("forward", values=MODES, quiet=(), help="what one call is; decode: one more token")
     dtype: str = _axis("float32", values=DTYPES, quiet=(), help="of weights and inputs")
     device: str = _axis(
-        "cpu",
-        values=DEVICES,
-        numbered=("cuda", "xpu"),
-        quiet=(),
-        help="where the layer runs; cuda:1 is the second GPU",
+        "cpu", values=DEVICES, numbered=("cuda", "xpu"), quiet=(), help="where the layer runs; cuda:1 is the second GPU"
     )
     threads: int = _axis(
         1,
@@ -159,10 +159,7 @@ class Case:
         help="CPU threads, by default all usable CPUs",
     )
     allocator: str = _axis(
-        "default",
-        values=ALLOCATORS,
-        phrase="{} allocator".format,
-        help="page faults: now and then, never, every call",
+        "default", values=ALLOCATORS, phrase="{} allocator".format, help="page faults: now and then, never, every call"
     )
     mask: str = _axis(
         "none",
@@ -220,10 +217,7 @@ class Case:
         help="how inputs are filled; outliers: every 64th channel is 20 times as large",
     )
     cache: str = _axis(
-        "cold",
-        values=CACHES,
-        phrase="{} cache".format,
-        help="on a GPU: what the cache holds before a call",
+        "cold", values=CACHES, phrase="{} cache".format, help="on a GPU: what the cache holds before a call"
     )
     launch: str = _axis(
         "eager",
@@ -270,14 +264,14 @@ class Case:
 
     def at(self, axis: str, size: int) -> "Case":
         """This case with another size along an axis."""
-        changed: dict[str, Any] = {axis: size}
+        changed: AxisValues = {axis: size}
         return replace(self, **changed)
 
     def __str__(self) -> str:
         """The readable form: the impl, its sizes, and whatever is unusual. No two cases have the same."""
         return f"{self.impl} {readable(self.as_dict())}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> AxisValues:
         """The axes by name, as a row stores them."""
         # Each row calls this twice, and `dataclasses.asdict` copies.
         return {name: getattr(self, name) for name in AXES}
@@ -322,9 +316,9 @@ SETTINGS = tuple(name for name, axis in AXES.items() if axis.is_setting)
 # Axes along which a sweep can extend the grid by doubling the size.
 GROWING = ("seq_len", "d_model", "batch_size")
 # The value of an axis that is not given.
-DEFAULTS: dict[str, Any] = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
+DEFAULTS: AxisValues = {name: axis.default for name, axis in AXES.items() if axis.default is not MISSING}
 # Axes of GPUs only, with the values that a case on the CPU has.
-OF_GPUS: dict[str, Any] = {name: DEFAULTS[name] for name in ("cache", "launch")}
+OF_GPUS: AxisValues = {name: DEFAULTS[name] for name in ("cache", "launch")}
 # The environment of the command itself.
 OWN_ENVIRONMENT: str = DEFAULTS["env"]
 # The axis of each letter: `n` is short for `seq_len`.
@@ -386,7 +380,7 @@ class Setting(_SettingValues):
         """The setting with a source of any length, whose cost models are in m. Without a source, the same setting."""
         return self._replace(kv_len=self.kv_len and _ANY_SOURCE)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> AxisValues:
         """The values by axis. The length of any source is `m`."""
         values = {name: getattr(self, name) for name in SETTINGS}
         return {**values, "kv_len": "m"} if self.kv_len == _ANY_SOURCE else values

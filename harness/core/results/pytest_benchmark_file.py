@@ -27,6 +27,7 @@ def _check_version(version: str) -> str:
     return version
 
 
+_Values = dict[str, Any]
 _Spread = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -48,8 +49,8 @@ class _Timed(OpenModel):
 
 class _Benchmark(OpenModel):
     name: str | None = None
-    params: dict[str, Any] | None = None
-    extra_info: dict[str, Any] | None = None
+    params: _Values | None = None
+    extra_info: _Values | None = None
     stats: Any = None
 
     def __str__(self) -> str:
@@ -63,7 +64,7 @@ class _File(OpenModel):
     commit_info: Any = None
 
 
-def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], dict[str, Any]]:
+def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], _Values]:
     """Read lines, notices and the machine, the last in the format of `machine.json`.
 
     Each benchmark names its case in `extra_info`. It may bring its own `time_s` with an interval, as the exports of
@@ -120,7 +121,7 @@ def _content(path: Path) -> _File:
         raise UsageError(f"{path} is not whole JSON: neither a run nor a pytest-benchmark file") from error
 
 
-def _record(benchmark: _Benchmark) -> dict[str, Any]:
+def _record(benchmark: _Benchmark) -> _Values:
     """Columns that the benchmark states in `extra_info`. Axes may also come from the parameters of its test."""
     params, extra = (entries or {} for entries in (benchmark.params, benchmark.extra_info))
     axes = {axis: value for axis, value in params.items() if axis in AXES}
@@ -145,7 +146,7 @@ def _time(stats: _Stats) -> dict[str, float | None]:
     return time | {"time_lo_s": fastest**2 / middle, "time_hi_s": middle}
 
 
-def _machine(file: _File) -> dict[str, Any]:
+def _machine(file: _File) -> _Values:
     """The machine in the format of `machine.json`, as far as pytest-benchmark records it."""
     content = file.model_dump()
     info, commit = part(content, "machine_info"), part(content, "commit_info")

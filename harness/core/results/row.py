@@ -106,7 +106,7 @@ def check_case(case: Case, status: str) -> None:
         raise InvalidRow(reason)
 
 
-def add_line(record: Mapping[str, Any], bounded: bool, lines: dict[Case, CaseResult | None]) -> Case:
+def add_line(record: StoredRow, bounded: bool, lines: dict[Case, CaseResult | None]) -> Case:
     """Add the line of a record, and return its case. Raises InvalidRow or UsageError if the line cannot be.
 
     If several lines are of its case, none of them remains. See `line_of` for `bounded`.
@@ -194,7 +194,7 @@ class Row(NamedTuple):
     value: Any
 
 
-def row_of(case: Case, family: str, purpose: str, outcome: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
+def row_of(case: Case, family: str, purpose: str, outcome: StoredRow, number: int = 0) -> StoredRow:
     """The row of a trial in round `number`. `outcome` holds the entries of its outcome, with its status and reason.
 
     Whoever stores the row adds `schema` and `host`.
@@ -313,17 +313,15 @@ class TrialKind:
 
     - `entries`: the entries of a successful answer with their checks. Entries that may be None may also be missing.
     - `value`: what is kept of a row of this kind. It returns None or raises InvalidRow for an invalid row.
-    - `builds_layer`: the trial may compile, and gets more time if it does.
     - `is_timed`: the trial loads the code that an earlier trial of the case compiled.
     - `calls_layer`: the trial calls the layer, with the code that earlier trials of the case compiled.
     - `once`: a case is measured once.
     - `handler`: the `module:function` that the trial's process calls, with the entries of the request that it `takes`.
-      A trial about the machine has no case.
+      A trial about the machine has no case. One with a seed builds the layer, and gets more time if that compiles.
     """
 
     entries: Mapping[str, Check]
     value: Callable[[StoredRow], Any] | None = None
-    builds_layer: bool = True
     is_timed: bool = False
     calls_layer: bool = False
     once: bool = False
@@ -335,7 +333,6 @@ _CASE = ("case",)
 KINDS = {
     "machine": TrialKind(
         {"harness": none_or(TEXT), "version": TEXT, "gpu": none_or(TEXT)},
-        builds_layer=False,
         handler="harness.core.trial.trial_kinds:describe_torch",
         takes=("modules",),
     ),
@@ -348,7 +345,6 @@ KINDS = {
             "files": texts_by_name,
             "imports": none_or(list_of(TEXT)),
         },
-        builds_layer=False,
         handler="harness.core.trial.described_layer:describe_layer",
         takes=_CASE,
     ),
@@ -390,18 +386,14 @@ KINDS = {
         handler="harness.core.trial.timing.timed_trial:measure_time",
         takes=("case", "seed", "trial_s", "check_last_call"),
     ),
-    "probe": TrialKind(
-        {"probe_s": POSITIVE}, builds_layer=False, handler="harness.core.trial.timing.timed_trial:probe_of", takes=_CASE
-    ),
+    "probe": TrialKind({"probe_s": POSITIVE}, handler="harness.core.trial.timing.timed_trial:probe_of", takes=_CASE),
     "flops": TrialKind(
         {"flops_per_s": POSITIVE, "size": COUNT},
-        builds_layer=False,
         handler="harness.core.trial.peak_rates:take_flops",
         takes=("case", "trial_s", "memory_limit", "with_sustained"),
     ),
     "bandwidth": TrialKind(
         {"bandwidth_bytes_per_s": POSITIVE},
-        builds_layer=False,
         handler="harness.core.trial.peak_rates:take_bandwidth",
         takes=("case", "trial_s", "memory_limit", "most_bytes", "with_sustained"),
     ),
@@ -414,13 +406,11 @@ KINDS = {
             "inputs": rows_of(TEXT, TEXT, TEXT),
             **dict.fromkeys(("modes", "masks", "takes"), LIST),
         },
-        builds_layer=False,
         handler="harness.core.trial.described_layer:describe_page",
         takes=_CASE,
     ),
     "refusals": TrialKind(
         {"refusals": list_of(none_or(_row_of(FAILURES.__contains__, TEXT)))},
-        builds_layer=False,
         handler="harness.core.trial.trial_kinds:refusals",
         takes=("case", "cases"),
     ),

@@ -171,7 +171,7 @@ class SkippedLines:
         return [*self.named, f"left out beside these: {more}"] if more else self.named
 
 
-def read_file(path: Path, take: Callable[[dict[str, Any]], None], skipped: SkippedLines) -> None:
+def read_file(path: Path, take: Callable[[StoredRow], None], skipped: SkippedLines) -> None:
     """Call `take` with every whole row of this schema. It raises InvalidRow if the row does not count."""
     number = 0
     try:
@@ -185,7 +185,7 @@ def read_file(path: Path, take: Callable[[dict[str, Any]], None], skipped: Skipp
         skipped.add(path, number + 1, f"cannot be read from here on ({error.strerror})")
 
 
-def _row_in(line: bytes) -> dict[str, Any]:
+def _row_in(line: bytes) -> StoredRow:
     """The row in a line. Raises InvalidRow if it is not whole, or of another schema."""
     try:
         row = orjson.loads(line)

@@ -116,8 +116,8 @@ def read_run_directory(path: Path) -> StoredRun:
     if path.is_file():
         from .pytest_benchmark_file import read_pytest_benchmark  # imports pydantic
 
-        lines, notices, machine = read_pytest_benchmark(path)
-        return StoredRun(path, lines, notices, {}, machine)
+        lines, notices, described = read_pytest_benchmark(path)
+        return StoredRun(path, lines, notices, {}, described)
     published = not (path / "rows").exists() and (path / "summary.csv").is_file()
     if not published:
         check_run(path)

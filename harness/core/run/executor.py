@@ -56,7 +56,7 @@ class CompilePolicy:
 
     def is_due(self, purpose: str, case: Case | None) -> bool:
         """Whether a trial is known to compile, or to load compiled code."""
-        if case is None or not kind_of(purpose).builds_layer:
+        if case is None or "seed" not in kind_of(purpose).takes:
             return False
         return layer_lookup.is_compiled(case.impl) or case.impl in self._found
 

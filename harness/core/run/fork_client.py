@@ -286,7 +286,12 @@ class ForkServer:
         waited_s = 0.0
         while b"\n" not in self._received:
             if self._is_answered(_NUDGE_S):
-                self._receive()
+                part = b""
+                with suppress(OSError):
+                    part = self._socket.recv(4096)
+                if not part:
+                    raise ForkServerLost
+                self._received += part
             elif (waited_s := waited_s + _NUDGE_S) >= timeout_s:
                 raise NoAnswer
             else:
@@ -301,13 +306,6 @@ class ForkServer:
         if not answer.startswith(word):
             raise ForkServerLost
         return answer.removeprefix(word).strip()
-
-    def _receive(self) -> None:
-        with suppress(OSError):
-            if part := self._socket.recv(4096):
-                self._received += part
-                return
-        raise ForkServerLost
 
 
 def _is_stopped(pid: int) -> bool:

@@ -22,7 +22,7 @@ from harness.core.config import Precision
 from harness.core.layers.layer_lookup import Layer, indivisible_size
 from harness.core.model.case_grid import kinds_of
 from harness.core.model.sweep_axes import AXES, Case
-from harness.core.results.row import REOPEN, row_of, trial_of_record, trial_of_row
+from harness.core.results.row import REOPEN, StoredRow, row_of, trial_of_record, trial_of_row
 from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
@@ -104,7 +104,7 @@ class TrialExecutor(Protocol):
 class RowSink(Protocol):
     """Stores rows."""
 
-    def write(self, row: Mapping[str, Any]) -> None: ...
+    def write(self, row: StoredRow) -> None: ...
 
 
 class Watcher(Protocol):
@@ -337,10 +337,10 @@ class Scheduler:
                     return
                 self._time(case)
 
-    def _trial(self, purpose: str, case: Case, round_number: int = 0) -> dict[str, Any]:
+    def _trial(self, purpose: str, case: Case, round_number: int = 0) -> StoredRow:
         return self._record(purpose, case, self._executor.run(purpose, case), round_number)
 
-    def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> dict[str, Any]:
+    def _record(self, purpose: str, case: Case, outcome: TrialOutcome, round_number: int = 0) -> StoredRow:
         """Write the row and return it. A failed trial finishes its case with its status. Round 0 stands for none."""
         layer, entries = self._layers[case.impl], outcome.entries
         if not outcome.ok and layer.own_axes is not None:

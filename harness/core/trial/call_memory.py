@@ -53,7 +53,13 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
         forget()
         gc.collect()
     events = sorted(recorded.kineto_results.events(), key=lambda event: event.start_ns())
-    names = [event.name() for event in events]
+    names: list[str] = []
+    ends = dict[str, int]()
+    for event in events:
+        name = event.name()
+        if event.start_ns() >= ends.get(name, 0):  # `add_` of a number calls itself with a tensor
+            names.append(name)
+            ends[name] = event.end_ns()
     if device != "cpu":
         return Allocated(peak, names, None, max(0, kind.requested_bytes() - before))
     sizes = [event.nbytes() for event in events if event.name() == "[memory]"]

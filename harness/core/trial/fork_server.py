@@ -95,16 +95,6 @@ def check_cuda_untouched(request: Request) -> None:
         )
 
 
-def preload_module(impl: str) -> None:
-    """Import a layer's module or package once for all its trials, in the process that trials are forked from.
-
-    A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe. Ignore
-    exceptions: the trial's own import raises them again, and the trial reports them.
-    """
-    with _silence(), suppress(Exception):
-        layer_protocol.load(impl)
-
-
 @contextmanager
 def _silence() -> Iterator[None]:
     """Discard what the import prints, because the screen belongs to the sweep."""
@@ -129,7 +119,9 @@ def _prepare(request: Request) -> None:
     if case.get("mode") in ("train", "backward"):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")  # 0.3 s in the first backward pass otherwise
     if request.get("own_module"):
-        preload_module(case["impl"])
+        # A package may take seconds to import. The trial that describes the layer finds out whether sharing is safe.
+        with _silence(), suppress(Exception):  # the trial's own import raises it again
+            layer_protocol.load(case["impl"])
     if request.get("compiles"):
         compilation.preload_compiler(case["device"])
     if len(sys.modules) != imported:

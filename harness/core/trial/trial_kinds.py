@@ -149,7 +149,9 @@ def outcome_of_exception(error: BaseException) -> Answer:
     try:
         status, reason = _failure(error)
         outcome = {"status": status, "reason": reason}
-        return outcome | {"traceback": _traceback(error)} if status == "error" else outcome
+        if status == "error":
+            outcome["traceback"] = "".join(traceback.format_exception(error))[-4000:]
+        return outcome
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
         name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
         return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
@@ -185,10 +187,6 @@ def _place(error: BaseException) -> str:
         if layer_protocol.is_of_a_layer(frame.filename):
             return f" ({os.path.basename(frame.filename)}:{frame.lineno})"
     return ""
-
-
-def _traceback(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-4000:]
 
 
 def verify_layer(case: Case, seed: int) -> Answer:

@@ -114,7 +114,6 @@ DESCRIBE_CALL = TrialKind(
         **dict.fromkeys(("tolerance", "gradient_tolerance"), AT_LEAST_0),
         "modules": texts_by_name,
     },
-    builds_layer=False,
     handler="harness.extras.export.trials:describe_call",
     takes=("case",),
 )

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.core.model import own_axes
-from harness.core.model.formatting import listed
+from harness.core.model import formatting, own_axes
 from harness.core.model.polynomial import Polynomial, Size, Term, constant, own_letter
 from harness.core.model.sequence_lengths import claimed_flops, is_summed
 from harness.core.model.sweep_axes import device_kind
@@ -324,7 +323,7 @@ def _alone(lines: Sequence[CaseResult], varied: Iterable[str]) -> str:
     text, sizes = "", [sizes_by_letter(line.size) for line in lines]
     for axis in (axis for axis in sizes[0] if axis not in ("b", *varied)):
         values = sorted({size[axis] for size in sizes if axis in size})
-        text += f", at {axis} = {listed([*map('{:g}'.format, values)])} alone"
+        text += f", at {axis} = {formatting.listed([*map('{:g}'.format, values)])} alone"
     return text
 
 

@@ -302,7 +302,10 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     for each in axes:
         law = _covering_powers(problem, chosen, law, each)
     # The law is determined along the first axis. Along the others, too few values leave the exponent open.
-    untold = {each: _untold(problem, law, each) for each in axes[1:]}
+    untold = {}
+    for each in axes[1:]:
+        few = coupling(sizes, each) if problem.presumed else too_few_sizes(sizes, each, False)
+        untold[each] = few or too_many_powers(law.terms, each, sizes)
     rivals = tuple(replace(rival, known=problem.known) for rival in law.rivals)
     law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=problem.known)
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
@@ -312,12 +315,6 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
         reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
     reason = too_few_sizes(sizes, axis, problem.presumed) or reason
     return replace(law, determined=not reason, reason=reason).open_along(untold)
-
-
-def _untold(problem: _Problem, law: Law, axis: str) -> str:
-    """Why the values of an axis beside the first tell no exponent; empty if they, or the exact counts, tell it."""
-    few = coupling(problem.sizes, axis) if problem.presumed else too_few_sizes(problem.sizes, axis, False)
-    return few or too_many_powers(law.terms, axis, problem.sizes)
 
 
 def _covering_powers(problem: _Problem, chosen: int, law: Law, axis: str) -> Law:

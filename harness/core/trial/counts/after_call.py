@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import numpy.random  # noqa: F401  # torch would import it, with an array of its own, in a first call
 import torch
 from numpy import ndarray
 from torch import Tensor, UntypedStorage

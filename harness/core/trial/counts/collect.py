@@ -151,10 +151,11 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
     notes: dict[str, Any] = dict.fromkeys(("size", "numel", "nelement", "stride", "__len__", "__iter__"), note_size)
     notes |= {"numpy": note_outside, "__dlpack__": note_outside, "tolist": note_numbers, "tensor_split": note_places}
     noting: dict[str, Any] = {name: _preceded_by(note, getattr(Tensor, name)) for name, note in notes.items()}
-    noting["shape"] = property(_preceded_by(note_size, cast(Any, Tensor.shape).__get__))
+    noting |= {name: property(_preceded_by(note_size, getattr(Tensor, name).__get__)) for name in ("shape", "nbytes")}
     run = _preceded_by(storages.watch_graph, autograd._engine_run_backward)
     with (
         patch.object(torch._VF, "_pad_packed_sequence", unpacked),
+        patch.object(torch, "numel", _preceded_by(note_size, torch.numel)),
         patch.object(torch, "tensor_split", _preceded_by(note_places, torch.tensor_split)),
         patch.object(autograd, "_engine_run_backward", run),
         patch.multiple(Tensor, **noting),

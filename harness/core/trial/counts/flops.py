@@ -61,7 +61,7 @@ def operator_table(name: str) -> frozenset[str]:
 _BLOCK_MASK_AT = {"flex_attention": 4, "flex_attention_backward": 9}
 
 
-def flex_arguments(operation: Operation) -> dict[str, Any]:
+def flex_arguments(operation: Operation) -> Arguments:
     """Return the arguments that the formulas need, by name."""
     query, key, value = operation.args[:3]
     block_mask = operation.args[_BLOCK_MASK_AT[operation.traits.name]]
@@ -205,7 +205,7 @@ class Flops:
         self._declared = declared or {}
         # Without observation, autograd calls what `index_put_` calls too.
         names = [name.replace("_index_put_impl_", "index_put_") for name in ran]
-        sums = [name for name in takewhile(lambda name: "autograd" not in name, names) if name in SUMS]
+        sums = [name for name in takewhile(lambda name: not name.startswith("autograd::"), names) if name in SUMS]
         self.forward_sums = iter(sums if SUMS[1] in sums else ())
         self.copied_sums = names.count(SUMS[0]) if names else math.inf
         self.in_place = {"aten::add"} | {name[:-1] for name in names if name.endswith("_")}.difference(names)

@@ -1,7 +1,6 @@
-"""Observe every operation that one call dispatches, including the backward pass, and count by it.
+"""Observe every operation that one call dispatches, including the backward pass.
 
-The counters are sequential depth, least memory traffic, and memory written past torch.
-
+Count by it: sequential depth, least memory traffic, and memory written past torch.
 Limits: a kernel called past the dispatcher (Triton, or C++ bound to Python) is not seen. One that is registered with
 `torch.library` is. Under observation, autograd dispatches a `detach` for each saved output, and adds out of place.
 """
@@ -63,9 +62,8 @@ class OperationTraits:
 class Operation:
     """One dispatched operation: its operator, its arguments, and the storages that it touched.
 
-    `reads` are the storages whose content it uses. `written` are existing storages that it changed. `fresh` are
-    storages that it created. All three are empty for a view. `inputs` are the tensors that it reads, and `results`
-    those that it writes.
+    It uses the content of the storages `reads`, changed `written` and created `fresh`: none of them if it is a view.
+    `inputs` are the tensors that it reads, and `results` those that it writes.
     """
 
     func: Any
@@ -137,10 +135,7 @@ class Storages:
         self._numbers: dict[int, tuple[int, Any]] = {}  # by address, with a weak reference
 
     def key(self, tensor: Tensor) -> int:
-        """Return the number of the tensor's storage. From then on, `nbytes` holds its size.
-
-        Raises Unobservable for a tensor that is sparse or in a layout of oneDNN.
-        """
+        """The number of the tensor's storage, whose size `nbytes` then holds. Raises Unobservable without one."""
         if tensor.layout != torch.strided:
             raise Unobservable("a tensor is sparse or in a layout of oneDNN: no shape tells what operations cost")
         storage = tensor.untyped_storage()
@@ -255,6 +250,7 @@ _NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_bat
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
 # Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
 _TAKES_IN, _LEAVES, _IN_PARTS = "aten::lift_fresh", "aten::_local_scalar_dense", ("aten::unbind", "aten::split")
+_PACKS = "aten::_pack_padded_sequence"
 
 
 class Depth:
@@ -270,8 +266,7 @@ class Depth:
 
     Python may read a number or a size that the call has computed. Any later operation may need it, or none. If the
     longest chains of both differ, the depth is unknown. Truth values are no step, nor is what lengths and masks give.
-
-    An operation needs all of a tensor that it is passed, or the rows that it chooses by number (`index`, `gather`).
+    An operation needs all of a tensor, or the rows that it chooses by number (`index`, `gather`).
     """
 
     def __init__(self, declared_by: Callable[[Operation], int | None], storages: Storages) -> None:
@@ -294,8 +289,8 @@ class Depth:
         used = tensors_of([*operation.args, *operation.kwargs.values()])
         fractions = [one for one in used if one.is_floating_point() or one.is_complex()]
         self._of_data.update(map(self._storages.key, fractions))  # so a view of them as whole numbers is of data, too
-        if operation.traits.name == _LEAVES and not isinstance(operation.out, bool):
-            self._read_by_python += operation.inputs
+        if operation.traits.name in (_LEAVES, _PACKS) and not isinstance(operation.out, bool):
+            self._read_by_python += operation.inputs[-1:]  # the number, or the lengths
         # As many as there are rows, perhaps. The last dimension is that of channels, unless it is the only one.
         elif operation.traits.name in _IN_PARTS and operation.arguments()["dim"] % (d := used[0].dim()) < max(d - 1, 1):
             self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
@@ -310,19 +305,20 @@ class Depth:
                 self._waiting._begins = max(self._waiting._begins, chain)
         for depth in (self, self._waiting):
             if depth is not None and operation.results:
-                depth._follow(operation)
+                depth._follow(operation, used)
 
-    def _follow(self, operation: Operation) -> None:
-        inputs = operation.inputs
-        results = operation.results
-        traits = operation.traits
-        if not self._of_data.isdisjoint(operation.reads):
-            self._of_data |= operation.fresh | operation.written
+    def _follow(self, operation: Operation, used: list[Tensor]) -> None:
+        key, results, traits = self._storages.key, operation.results, operation.traits
         sized_by_data = self._storages.sized_by_data
+        # Memory without content waits for the tensors whose sizes it has, if data chose those.
+        inputs = operation.inputs or [one for one in used if key(one) in sized_by_data]
+        needed = set(map(key, inputs))
+        if not self._of_data.isdisjoint(needed):
+            self._of_data |= operation.fresh | operation.written
         # Of indices, only truth values choose a number of elements.
         is_by_mask = any(index.dtype in (torch.bool, torch.uint8) for index in inputs[1:])
         is_by_data = traits.sizes_by_data and (is_by_mask or traits.name != "aten::index")
-        if is_by_data or not sized_by_data.isdisjoint(operation.reads):
+        if is_by_data or not sized_by_data.isdisjoint(needed):
             sized_by_data |= operation.fresh
         inner = self._declared_by(operation) if inputs else None
         step = _STEP if inner is None else inner * (_STEP + 1)
@@ -349,13 +345,13 @@ class Traffic:
       once, and outputs whole.
     - An intermediate result that is materialised (new memory from an operation that is not a view) is written once.
       What is surely read of it is read once: caches may serve all further reads.
-    - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old. A sum is
-      autograd's own between two nodes of the graph.
+    - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old, as it owns
+      sums between two nodes of the graph.
     - In a forward pass, torch sums in place in `linear` and attention where nobody observes it. `ran_sums` are the
       names of the sums that ran, in order, if any ran in place. If the call has as many, they show which did.
     - At most `copies` sums made new memory where nobody observed them.
-    - A new state of decoding is written once, as outputs are.
-    - The end of what the call writes into memory that existed before is written once.
+    - A new state of decoding is written once, as outputs are, and so is the end of what the call writes into memory
+      that existed before.
     """
 
     def __init__(self, storages: Storages, in_place: set[str], ran_sums: Iterator[str], copies: float) -> None:
@@ -396,9 +392,8 @@ class Traffic:
     def totals(self, outputs: list[Tensor], states: Iterable[Tensor]) -> tuple[int, int | None, int]:
         """Return what is read of what existed before, what the call makes and moves, and the size of `outputs`.
 
-        `states` are what a step of decoding passes on. An output that repeats its elements, as an expanded one, counts
-        once, and one that nothing has written moves nothing. What the call moves is None if it is not known which sums
-        ran in place.
+        `states` are what a step of decoding passes on. Elements that an expanded output repeats count once, and what
+        nothing has written moves nothing. What the call moves is None if it is not known which sums ran in place.
         """
         is_unsure = self._copies < 0 or (self._has_sums and bool(list(self._ran_sums)))
         given = {self._storages.key(tensor) for tensor in outputs}
@@ -417,10 +412,9 @@ class Traffic:
 class UntrackedWrites:
     """Detects memory written past torch: by a kernel bound to Python by hand, numpy, Python, or an earlier call.
 
-    It follows which memory operations have written, and whether any reads memory that only something past torch has.
-    What existed before may have any content. A new storage that no operation created, and that is freed, is foreign.
-    Python computes with a fraction that the call has computed. It may do so if a tensor of several numbers follows on
-    numbers that left, unless they are whole and existed before.
+    It follows what operations have written, and whether any reads memory that only something past torch has. What
+    existed before may have any content. A new storage that no operation created, and that is freed, is foreign.
+    Python may compute if a tensor of several numbers follows on fractions, or on whole numbers of the call, that left.
     """
 
     def __init__(self, storages: Storages) -> None:

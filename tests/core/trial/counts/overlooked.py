@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 
@@ -66,6 +67,38 @@ class ChosenBySplit(Chosen):
 
     def rows(self, chosen: Tensor) -> int:
         return len(chosen.split(1))
+
+
+class ChosenZeros(Chosen):
+    """They are counted in memory of the same size."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return len(torch.zeros_like(chosen))
+
+
+class ChosenNumbers(Chosen):
+    """Their numbers are counted by a function."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return torch.numel(chosen) // chosen.shape[-1]
+
+
+class ChosenBytes(Chosen):
+    """Their bytes are counted."""
+
+    def rows(self, chosen: Tensor) -> int:
+        return chosen.nbytes // 64
+
+
+class ChosenLength(Chosen):
+    """They are counted as the length of a packed sequence."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = (x[0, :, 0].sin() > -5).sum()[None]
+        y = x
+        for _ in pack_padded_sequence(x, length, batch_first=True).batch_sizes.tolist():
+            y = y.cos()
+        return y
 
 
 class ChosenByStride(Chosen):
@@ -340,3 +373,69 @@ class Recomputed(GradientFirst):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = checkpoint(self.sine, x, use_reentrant=False, preserve_rng_state=False)
         return y
+
+
+class Norm(Layer):
+    """A norm of torch's own, which sums in place."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.norm = nn.RMSNorm(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(x)
+        return y
+
+
+class NormFirst(Norm):
+    """A sum of the layer's own after the norm and a gradient."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        with torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_()
+            gradient = torch.autograd.grad(leaf.sin().sum(), leaf)[0]
+        return y + gradient
+
+
+class my_autograd_copy(torch.autograd.Function):  # a name such as torch's own marks have
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+class NamedCopy(GradientFirst):
+    """A function by the name of `autograd` before the linear layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        copy: Tensor = my_autograd_copy.apply(x)
+        return self.sum_in_place(copy)
+
+
+class FunctionalGradient(GradientFirst):
+    """The first call of this transform makes torch import more of itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gradient: Tensor = torch.func.grad(lambda leaf: (leaf @ self.weight).sin().sum())(x)
+        return gradient
+
+
+class TableOfKeywords(Layer):
+    """A table that is the default of a keyword, and one that a function has as an attribute."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+
+        def scaled(x: Tensor) -> Tensor:
+            table: Tensor = self.scale.table  # type: ignore[attr-defined]
+            return x * table
+
+        scaled.table = torch.randn(16)  # type: ignore[attr-defined]
+        self.scale = scaled
+
+    def forward(self, x: Tensor, *, table: Tensor = torch.randn(100)) -> Tensor:  # noqa: B008
+        return self.scale(x) + table.sum()

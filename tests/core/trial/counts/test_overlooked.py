@@ -29,6 +29,10 @@ def facts(runner: Executor, layer: str, n: int = N, mode: str = "forward") -> di
         ("Chosen", None),
         ("ChosenBySplit", None),
         ("ChosenByStride", None),
+        ("ChosenZeros", None),
+        ("ChosenNumbers", None),
+        ("ChosenBytes", None),
+        ("ChosenLength", None),
         ("ChosenInBatches", None),
         ("ChosenInBatchesBySplit", None),
         ("CountedIndices", None),
@@ -88,6 +92,30 @@ def test_sums_beside_gradients_may_be_in_place_so_that_traffic_is_unknown(
     found = facts(runner, layer, mode=mode)
     assert found.get("min_bytes") is None
     assert any("in place is not known" in reason for reason in found["facts_unknown"])
+
+
+def test_a_sum_of_a_number_in_place_is_one_sum(runner: Executor) -> None:
+    x, root, weight = 4 * N * D, 4 * N, 4 * D
+    between = 2 * (x + root + root + x)  # squares, their mean with the number, its root, and the product with x
+    assert facts(runner, "Norm")["min_bytes"] == 2 * x + weight + between
+    numbers = 4 + 2 * 4  # the sum, which nothing reads, and one
+    gradient = 2 * (4 * x) + numbers  # a copy, its sine and cosine, the gradient
+    assert facts(runner, "NormFirst")["min_bytes"] == 2 * x + weight + between + 2 * x + gradient
+
+
+def test_the_name_of_a_function_begins_no_backward_pass(runner: Executor) -> None:
+    x, weight, bias = 4 * N * D, 4 * D * D, 4 * D
+    between = 2 * 3 * x  # two copies and a product
+    assert facts(runner, "NamedCopy")["min_bytes"] == 2 * x + 2 * weight + bias + between
+
+
+def test_what_torch_imports_at_first_is_no_memory_of_the_layer(runner: Executor) -> None:
+    found = facts(runner, "FunctionalGradient")
+    assert found["first_call_bytes"] == 0
+
+
+def test_tables_in_keywords_and_attributes_of_functions_are_weights(runner: Executor) -> None:
+    assert facts(runner, "TableOfKeywords")["weights_bytes"] == 4 * (16 + 100)
 
 
 def test_sums_before_any_gradient_are_known_to_be_in_place(runner: Executor) -> None:
