@@ -58,21 +58,18 @@ def _with_speed(line: CaseResult, machine_roofs: Sequence[Roof], is_headless: bo
         return replace(line, head_dim=head_dim)
     roof = roof_of(line, machine_roofs)
     flops_per_s = line.flops / line.time_s if line.flops else None
+    sustained_of_peak = None
+    if roof and line.flops and line.sustained_s and roof.sustained_flops_per_s:
+        # The peak of a burst would make every layer look slow.
+        sustained_of_peak = line.flops / line.sustained_s / roof.sustained_flops_per_s
     return replace(
         line,
         head_dim=head_dim,
         tflops_per_s=flops_per_s / 1e12 if flops_per_s else None,
         gb_per_s=line.min_bytes / line.time_s / 1e9 if line.min_bytes else None,
         of_peak=flops_per_s / roof.peak_flops_per_s if flops_per_s and roof else None,
-        sustained_of_peak=_sustained_share(line, roof),
+        sustained_of_peak=sustained_of_peak,
     )
-
-
-def _sustained_share(line: CaseResult, roof: Roof | None) -> float | None:
-    """The speed under load as a share of the peak under load. The peak of a burst would make every layer look slow."""
-    if roof is None or not (line.flops and line.sustained_s and roof.sustained_flops_per_s):
-        return None
-    return line.flops / line.sustained_s / roof.sustained_flops_per_s
 
 
 def with_ratios(lines: Sequence[CaseResult], baseline: str) -> list[CaseResult]:

@@ -192,6 +192,9 @@ FAR_OFF = 3.0
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
 # is undetermined, however uncertain the points are (root mean squares).
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
+# log(cost / law) may bend like a polynomial of this degree at most, if its slope at the end is at least this share of
+# the half-width of its 95 % interval.
+_MOST_BENT, _CLEAR = 3, 0.7
 # A law is undetermined if the 95 % interval of its exponent at the largest size is wider than this.
 MOST_UNKNOWN_EXPONENT = 0.5
 # A hidden term that is at most this share of the cost at every point changes no result.
@@ -395,11 +398,19 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:
-    """The lowest and highest slope that log(cost / law) may still have along an axis. The range contains 0."""
+    """The lowest and highest slope that log(cost / law) may still have at the end of an axis. The range contains 0.
+
+    From seven sizes on, the points may bend it: a smooth change of speed makes a sum of powers too steep at its end.
+    """
     off = problem.target - problem.fits.predicted(which, problem.columns)  # imprecise points count less
-    columns = np.stack([problem.whole, np.log(values) * problem.whole], axis=1)
-    slope, half_width = last_coefficient(columns, off, len(off) - int(problem.fits.size[which]) - 1)
-    return min(0.0, slope - half_width), max(0.0, slope + half_width)
+    logs, freedom = np.log(values / values.max()), len(off) - int(problem.fits.size[which])
+    lowest, highest, most = 0.0, 0.0, np.clip((len(np.unique(values)) - 3) // 2, 1, _MOST_BENT)
+    for degree in range(1, most + 1):
+        columns = [problem.whole * logs**power for power in (0, *range(2, degree + 1), 1)]
+        slope, half_width = last_coefficient(np.stack(columns, axis=1), off, freedom - degree)
+        if degree == 1 or abs(slope) > _CLEAR * half_width:
+            lowest, highest = min(lowest, slope - half_width), max(highest, slope + half_width)
+    return lowest, highest
 
 
 def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:

@@ -59,6 +59,33 @@ def test_twelve_exact_sizes_of_a_fractional_power_determine_no_wrong_exponent(po
     assert at_largest.lo <= power <= at_largest.hi
 
 
+@pytest.mark.parametrize("noise", [0.01, 0.02, 0.05])
+@pytest.mark.parametrize("expected", [COUNTS[:2], COUNTS])
+@pytest.mark.parametrize("sizes", [range(128, 2049, 96), range(128, 2049, 128)], ids=["21 sizes", "16 sizes"])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda n: n**2 * (1 + 0.5 / (1 + (800 / n) ** 3)),
+        lambda n: np.sqrt(4e5**2 + n**4),
+        lambda n: n * (1 + 0.5 / (1 + (800 / n) ** 3)),
+        lambda n: np.maximum(n, n**2 / 900),
+    ],
+    ids=["n^2 slowed around 800", "n^2 above a soft floor", "n slowed around 800", "n, and n^2 above 900"],
+)
+def test_a_change_of_speed_determines_no_exponent_that_excludes_the_one_at_the_end(
+    curve: Curve, sizes: Sequence[int], noise: float, expected: tuple[Term, ...]
+) -> None:
+    points = grid(sizes)
+    ends = np.array([sizes[-1] / 1.001, sizes[-1] * 1.001])
+    (exponent,) = np.diff(np.log(curve(ends))) / np.diff(np.log(ends))
+    for seed in range(3):
+        costs = noisy(1e-6 * curve(points.n), noise, seed)
+        law = fit_pieces(points, costs, np.full(len(points), noise), expected)
+        at_largest = exponent_of(law, "n", sizes[-1], 256, 8)
+        assert at_largest is not None
+        assert not law.determined or at_largest.lo <= exponent <= at_largest.hi
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.005, 0.02])
 @pytest.mark.parametrize(
     "curve",

@@ -61,10 +61,9 @@ class Observation(NamedTuple):
     - `are_alike`: whether further calls, on other values of the input, ran the same operators.
     - `by_values`: the names of facts that differ in further calls that did.
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
-    - `packed_bytes`, `operations`: see `PackedWeights`, `Observer.seen`.
+    - `packed_bytes`, `operations`, `is_read_by_python`: see `PackedWeights`, `Observer.seen` and `Depth`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
     - `by_arrays`: whether it did so by memory from outside torch, as of numpy, which torch does not count.
-    - `is_read_by_python`: see `Depth`.
     """
 
     are_alike: bool
@@ -81,8 +80,8 @@ class Observation(NamedTuple):
 class ObservedCall(NamedTuple):
     """One `call`, its operations as `Observer.seen`, the tensors `known` to exist before it, its outputs and states.
 
-    `call` and the outputs hold what else the call has read, such as the tensors that a forward pass saved for a
-    backward pass. Freed memory would look like memory that was made outside torch during the call.
+    `call` and the outputs hold what else the call has read, as what a forward pass saved for a backward pass. Freed
+    memory would look like memory that was made outside torch during the call.
     """
 
     call: Call
@@ -243,7 +242,7 @@ class Memory(NamedTuple):
 
 
 def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads, unknown: list[str]) -> Memory:
-    """Measure the memory of calls. The workload is new. Reasons go to `unknown`, as those of `told`.
+    """Measure the memory of calls of a new workload. Reasons go to `unknown`, as those of `told`.
 
     Raises WrongResult if the first output is none that the layer may return.
     """
@@ -321,8 +320,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
     Errors are those that `measure_errors` returns; without it, none are measured. The result is the same each time.
     Each kind of fact is taken in a separate call, so that taking one does not disturb another.
     """
-    # glibc shall return each large block when it is freed. Blocks that stay on its heap made the resident peak of one
-    # layer vary from 42 to 161 MiB, and torch's own blocks could not be distinguished from other memory.
+    # glibc shall return each large block when it is freed. With blocks on its heap, a resident peak varied fourfold.
     with suppress(Unsupported):  # without glibc
         environment.set_allocator("fresh")
     if case.device == "cuda":

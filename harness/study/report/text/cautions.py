@@ -134,7 +134,8 @@ def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
 
     `machine` is the run's machine.json.
     """
-    machine = machine or {}
+    machine, bound = machine or {}, [*filter(_is_host_bound, lines)]
+    why_bound = "launching takes longer than the GPU's work, whose time the table shows"
     by_itself = "compared with itself in float64, a wrong formula or gradient passes: give it a `reference`"
     return [
         *_bimodal(lines),
@@ -144,7 +145,7 @@ def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
         *_joined(filter(attrgetter("facts_unknown"), lines), "facts_unknown", "not known"),
         *_wrong_claims(lines),
         *_kept_memory(lines),
-        *_host_bound(lines),
+        *_remark("host-bound", bound, f"{why_bound}; calls back to back take {_wall_call(bound)}."),
         *_without_gpu_time(lines),
         *_joined(filter(attrgetter("suspect"), lines), "suspect", "suspect, without a rank"),
         *approximations(lines),
@@ -254,12 +255,6 @@ def _wrong_claims(lines: Lines) -> list[str]:
         f"claim: {_cases(alike)}: it claims {alike[0].flops_claimed:,} FLOPs and does {alike[0].flops:,}."
         for alike in grouped(wrong, lambda line: line.impl).values()
     ]
-
-
-def _host_bound(lines: Lines) -> list[str]:
-    bound = [*filter(_is_host_bound, lines)]
-    why = "launching takes longer than the GPU's work, whose time the table shows"
-    return _remark("host-bound", bound, f"{why}; calls back to back take {_wall_call(bound)}.")
 
 
 def _is_host_bound(line: CaseResult) -> bool:

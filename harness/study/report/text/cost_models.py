@@ -28,13 +28,6 @@ def law_formula(fitted: FittedLaw) -> str:
     return sum_text(terms) + fitted.law.known_text
 
 
-def coefficient_texts(fitted: FittedLaw) -> list[str]:
-    """Each term with its coefficient and the interval of that, the fastest growing first; none if they are exact."""
-    text = partial(_coefficient, fitted.series.metric)
-    uncertain = () if fitted.law.exact else reversed(fitted.law.coefficients)
-    return [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in uncertain]
-
-
 def break_text(fitted: FittedLaw) -> str:
     """The n or the blocks from which the law holds, in words; empty if no other law holds below."""
     if not fitted.law.breaks:
@@ -74,7 +67,9 @@ def laws_table(laws: Sequence[FittedLaw]) -> Table:
         law, error = fitted.law, fitted.law.cv_error
         exact = "exact at the measured sizes" if law.exact else ""
         kinds = exact, break_text(fitted), "" if law.determined else "undetermined"
-        aside, details = " ".join(filter(None, kinds)), coefficient_texts(fitted)
+        aside, text = " ".join(filter(None, kinds)), partial(_coefficient, fitted.series.metric)
+        uncertain = () if law.exact else reversed(law.coefficients)
+        details = [f"{c.term}: {text(c.value)} ({formatting.between(c.lo, c.hi, text)})" for c in uncertain]
         row = (
             Cell(fitted.series.impl, aside=where(fitted.series.shown_setting)),
             Cell(law_formula(fitted), aside=aside, note=numbers.get(law.reason), details=details),
