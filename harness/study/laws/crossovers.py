@@ -306,14 +306,15 @@ class _Compared(NamedTuple):
     def between(self, predict: _Predict, above: float, factor: float) -> Iterator[CostRatio]:
         """The widened gaps between each n from `above` on and the next.
 
-        Steps matter most just beyond an n. If `predict` does not tell the gap there, costs that rise with n have at
-        least that of one layer at this n and the other at the next. It stands just below the next n, with the value
-        there.
+        Steps matter most just beyond an n. If `predict` does not tell the gap there, as counts may have steps, costs
+        that rise with n have at least that of one layer at this n and the other at the next. It stands just below the
+        next n, with the value there.
         """
+        is_counted = all(line.flops is not None for line in self.lines)
         for (n, cost, _, unlike), (end, there, other, unlike_there) in pairwise(self.costs):
             low = _widened(ratio_at(n, cost, other, max(unlike, unlike_there)), factor)
             if n >= above and low.lo <= 0:
-                told = [_widened(gap, factor) for at in {n + 1, end - 1} for gap in predict(at, False)]
+                told = [_widened(gap, factor) for at in {n + 1, end - 1} for gap in predict(at, is_counted)]
                 value = ratio_at(end, there, other).value
                 yield from told or [CostRatio(math.nextafter(end, 0), value, low.lo, math.inf)]
 

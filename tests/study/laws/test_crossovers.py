@@ -128,7 +128,26 @@ def test_times_follow_their_laws_between_sizes_where_flops_surely_do(declared: b
         assert first == 512
         assert 640 < last < 768
     else:
-        assert (first, last) == (512, 1024)
+        # From 1025 on, the faster one may take as long as at 2048, and the slower one no longer than at 1024.
+        assert (first, last) == (512, min(sizes[-1], 2048))
+
+
+def test_a_crossing_after_which_the_counts_tell_steps_reaches_to_the_size_from_which_the_order_is_sure() -> None:
+    # Padding to a power of two lets the padded layer be the slower one once more, from 1025 to 1367.
+    work = [128 * n * 65536 + 4 * n * n * 256 for n in SIZES]
+    run = [
+        replace(line, flops=flops)
+        for line, flops in zip(
+            series("attention.naive", lambda n: 1e-6 * n + 1e-9 * n * n, sizes=SIZES), work, strict=True
+        )
+    ] + [
+        replace(line, flops=65536 * padded(line.seq_len))
+        for line in series("attention.fused", lambda n: 1.6e-6 * padded(n), sizes=SIZES)
+    ]
+    one = between("attention.naive", "attention.fused", crossovers(known_to(0.01, run), fit_laws(run)))
+    crossing = next(n for n in range(1025, 2048) if 1e-6 * n + 1e-9 * n * n >= 1.6e-6 * 2048)
+    assert one.seq_len_lo <= 600
+    assert one.seq_len_hi >= crossing
 
 
 def test_a_layer_without_heads_is_compared_at_every_h_of_the_other() -> None:
