@@ -115,6 +115,8 @@ def curves_near(terms: Iterable[Term], axis: str, sizes: Sizes, target: Floats, 
     are, and the fitted sum has a narrow interval at a wrong exponent. The costs times their `weights` are `target`.
     """
     at, lengths = sizes[largest(sizes)], sizes.axis(axis)
+    if lengths.max() == 1:  # decoding of a first token
+        return
     rises = (lengths / lengths.max()) ** _POWERS[:, None]
     rises *= (np.log(lengths) / np.log(lengths.max())) ** _LOGS[:, None]
     slopes = _POWERS + _LOGS / np.log(lengths.max())

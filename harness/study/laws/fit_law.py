@@ -315,7 +315,7 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
     if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
-        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from any such law as they are known"
+        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from this law as they are known"
     reason = too_few_sizes(sizes, axis, problem.presumed) or reason
     return replace(law, determined=not reason, reason=reason).open_along(untold)
 

@@ -171,7 +171,7 @@ def test_points_that_follow_no_law_are_said_to_follow_none() -> None:
     costs = 2e-11 * points.n * points.d**2 * np.where(points.d >= 256, 3.0, 1.0)
     law = fit_law(points, noisy(costs, 0.01, 0), np.full(len(points), 0.01))
     assert not law.determined
-    assert "times as far from any such law as they are known" in law.reason
+    assert "times as far from this law as they are known" in law.reason
 
 
 def test_a_small_constant_beside_large_terms_keeps_its_interval() -> None:

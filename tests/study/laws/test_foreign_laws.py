@@ -141,6 +141,11 @@ def test_exact_points_of_a_power_have_its_exponent() -> None:
     assert (plausible.min(), plausible.max()) == pytest.approx((1.495, 1.505))
 
 
+def test_a_single_token_has_no_curves() -> None:
+    points = Sizes.of((1, 64, 1, batch) for batch in (1, 2, 4))
+    assert list(curves_near([Term(n=1)], "n", points, np.ones(3), np.ones(3))) == []
+
+
 def test_no_curve_counts_beside_an_exact_law_or_with_four_points() -> None:
     points = grid(DOUBLINGS)
     (curves,) = curves_near(COUNTS, "n", points, np.ones(8), 1 / (1e3 * points.n + points.n**2))
