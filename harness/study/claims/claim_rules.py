@@ -99,8 +99,7 @@ def judge_work(lines: Sequence[CaseResult], claim: Polynomial | None, law: Law |
         work = line.flops or 0
         is_triangle = is_masked(line) and line.mask == "causal" and work <= claimed <= 2 * work
         if not is_triangle and claimed not in (work, line.flops_full):
-            sizes = sizes_by_letter(line.size)
-            which = ", ".join(f"{letter} = {value:g}" for letter, value in sizes.items() if letter != "b")
+            which = ", ".join(f"{axis} = {size:g}" for axis, size in sizes_by_letter(line.size).items() if axis != "b")
             return Judgement(measured, REFUTED, f"at {which} it claims {claimed:,} FLOPs and does {line.flops:,}")
     cases = f"{len(plain)} cases" if len(plain) > 1 else "the one case measured"
     if len(claiming) < len(plain):
