@@ -303,7 +303,7 @@ def judge_memory(lines: Sequence[CaseResult], claim: Polynomial) -> Judgement:
         if verdict != REFUTED:
             verdict, reason = UNDETERMINED, f"{reason}{_HIDES_WINDOW}"
     unvaried = [axis for axis in axes if axis not in along]
-    doubted = [axis for axis in unvaried if claim.growth(axis)[0]]
+    doubted = [axis for axis in unvaried if claim.growth(axis)[0] > 0]
     of_varied = [term for term in claim.terms if not any(term.power(axis) > 0 for axis in doubted)]
     rest = Polynomial({term: claim.coefficients[term] for term in of_varied})
     if doubted and verdict != REFUTED and not (rest.terms and judge_memory(lines, rest).verdict == CONFIRMED):

@@ -43,8 +43,8 @@ _MOST_CANDIDATES = 40
 _DENOMINATOR, _FEWEST_OF_WINDOWS = 8, 5
 # The whole numbers up to here are floats.
 _LARGEST = 2**53
-# A law of only the largest sizes needs at least two of them.
-_FEWEST_ABOVE = 2
+# A law of only the largest sizes needs at least three of them: two values of n tell none of its powers.
+_FEWEST_ABOVE = 3
 # The largest distance of exact fits, in relative units.
 _EXACT = 1e-8
 # At most this many starting sizes are tried, chosen evenly over the measured n.

@@ -355,6 +355,14 @@ def test_heads_need_not_vary_if_the_terms_of_memory_without_them_suffice(claim: 
     assert ("h was not varied by a factor of two" in one.reason) == (verdict == UNDETERMINED)
 
 
+@pytest.mark.parametrize("claim", ["d²/h", "nd/h", "hn² + nd/h"])
+def test_a_claim_that_falls_with_heads_is_judged_at_one_number_of_heads(claim: str) -> None:
+    of = measured("own:Layer", memory=lambda n, d, h: d * d // h, heads=(4,), widths=(64, 128))
+    one = judge_memory(of, parse(claim))
+    assert one.verdict in (CONFIRMED, UNDETERMINED)
+    assert one.verdict == UNDETERMINED or "at h = 4 alone" in one.reason
+
+
 @pytest.mark.parametrize(("window", "verdict"), [(64, CONFIRMED), (48, UNDETERMINED)])
 def test_a_claim_divided_by_a_letter_is_judged_where_it_is_a_whole_number(window: int, verdict: str) -> None:
     own = f'{{"window": ["w", {window}]}}'

@@ -211,6 +211,16 @@ TIED_TWICE = [(n, d, d // 64, n * d // 1024) for n in (64, 128, 256, 512) for d 
 CROSSED = [*((n, 128, 4, 2) for n in (64, 128, 256, 512)), *((64, d, 4, 2) for d in (64, 256)), (64, 128, 4, 4)]
 
 
+@pytest.mark.parametrize("other", ["d", "h", "b"])
+def test_two_lengths_tell_no_law_that_begins_at_them_however_many_points_another_axis_adds(other: str) -> None:
+    lengths, others = (256, 512, 1024, 2048), (2, 4)
+    grid_of_others = [{"n": n, "d": 64, "h": 1, "b": 1, other: 64 * value} for n in lengths for value in others]
+    sizes = Sizes.of((at["n"], at["d"], at["h"], at["b"]) for at in grid_of_others)
+    depth = [7 + 2 * -(-int(n) // 64) for n in sizes.n]
+    law = exact_pieces(sizes, depth)
+    assert law is None or str(law) == "0.0313 n + 7"
+
+
 @pytest.mark.parametrize(
     ("sizes", "count", "reason"),
     [
