@@ -372,7 +372,7 @@ class Traffic:
             unless = 0 if self._storages.key(tensor) in made else _WRITTEN
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
         for tensor in operation.results:
-            self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor))
+            self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor, True))
         backward = torch._C._current_graph_task_id() != -1
         name = operation.traits.name
         is_between = torch._C._current_autograd_node() is self._storages.finished_node

@@ -139,7 +139,7 @@ CHOOSING, _MARKED = ({name.partition(".")[0] for name in marks} for marks in _MA
 
 
 def part_of(operation: Any, tensor: Tensor, surely: bool = False) -> Tensor | None:
-    """Return which elements of an argument an operation chooses by number, or `surely` reads; None for all."""
+    """Which elements of an argument an operation chooses by number, or `surely` reads or writes; None for all."""
     operator = operation.traits.name.removeprefix("aten::")
     if operator not in _MARKED or tensor.is_meta:  # without data, no index tells what it chooses
         return None

@@ -439,3 +439,44 @@ class TableOfKeywords(Layer):
 
     def forward(self, x: Tensor, *, table: Tensor = torch.randn(100)) -> Tensor:  # noqa: B008
         return self.scale(x) + table.sum()
+
+
+class Embedded(Layer):
+    """A few rows of a long table."""
+
+    most: float | None = None
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.table = nn.Embedding(4096, d_model, max_norm=self.most)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x + self.table(torch.arange(x.shape[1]))
+        return y
+
+
+class Renormed(Embedded):
+    """The rows that are used are made shorter in place if they are longer than this, which none is."""
+
+    most = 1000.0
+
+
+class Evicting(Layer):
+    """Few rows of a state are filled in place, where a mask says so."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.register_buffer("state", torch.zeros(4096, d_model))
+        self.register_buffer("is_old", torch.arange(4096)[:, None] < 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state.masked_fill_(self.is_old, 1.0)
+        return x * 2
+
+
+class EvictingAll(Evicting):
+    """The same by a triangle."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state.tril_(4096)
+        return x * 2

@@ -103,6 +103,14 @@ def test_a_sum_of_a_number_in_place_is_one_sum(runner: Executor) -> None:
     assert facts(runner, "NormFirst")["min_bytes"] == 2 * x + weight + between + 2 * x + gradient
 
 
+def test_what_an_operation_may_leave_unwritten_is_not_written(runner: Executor) -> None:
+    x, mask = 4 * N * D, 4096
+    renormed, embedded = (facts(runner, layer)["min_bytes"] for layer in ("Renormed", "Embedded"))
+    assert renormed == embedded
+    assert facts(runner, "Evicting")["min_bytes"] == 2 * x + mask
+    assert facts(runner, "EvictingAll")["min_bytes"] == 2 * x
+
+
 def test_the_name_of_a_function_begins_no_backward_pass(runner: Executor) -> None:
     x, weight, bias = 4 * N * D, 4 * D * D, 4 * D
     between = 2 * 3 * x  # two copies and a product
