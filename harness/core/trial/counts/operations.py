@@ -248,9 +248,6 @@ class Observer(EagerMode):
 # In training they renew the statistics that they keep, which their declarations do not say.
 _NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
 _STEP = 1 << 32  # in one number: the length of a chain, and the declared operations as its lower half
-# Dispatched by `torch.tensor` for its numbers, and by `torch.from_numpy` for memory that cannot be resized.
-_TAKES_IN, _LEAVES, _IN_PARTS = "aten::lift_fresh", "aten::_local_scalar_dense", ("aten::unbind", "aten::split")
-_PACKS = "aten::_pack_padded_sequence"
 
 
 class Depth:
@@ -289,10 +286,13 @@ class Depth:
         used = tensors_of([*operation.args, *operation.kwargs.values()])
         fractions = [one for one in used if one.is_floating_point() or one.is_complex()]
         self._of_data.update(map(self._storages.key, fractions))  # so a view of them as whole numbers is of data, too
-        if operation.traits.name in (_LEAVES, _PACKS) and not isinstance(operation.out, bool):
+        name = operation.traits.name
+        if name in ("aten::_local_scalar_dense", "aten::_pack_padded_sequence") and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs[-1:]  # the number, or the lengths
         # As many as there are rows, perhaps. The last dimension is that of channels, unless it is the only one.
-        elif operation.traits.name in _IN_PARTS and operation.arguments()["dim"] % (d := used[0].dim()) < max(d - 1, 1):
+        elif name in ("aten::unbind", "aten::split") and operation.arguments()["dim"] % (d := used[0].dim()) < max(
+            d - 1, 1
+        ):
             self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()
@@ -334,7 +334,7 @@ class Depth:
                 self._after.change(chain, tensor, part_of(operation, tensor))
 
 
-_WRITTEN, _READ, _GIVEN = 1, 2, 4
+_WRITTEN, _READ, _GIVEN, _TOUCHED = 1, 2, 4, 8
 SUMS = ("aten::add", "aten::add_")
 
 
@@ -364,19 +364,21 @@ class Traffic:
     def add(self, operation: Operation) -> None:
         """Record what the operation creates, writes and reads."""
         made = self._made
-        is_torchs = operation.traits.namespace == "aten"
         for tensor in operation.inputs:
             # Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads.
-            if not is_torchs and any(one.dtype in (torch.int32, torch.int64) for one in operation.inputs):
+            if operation.traits.namespace != "aten" and any(
+                one.dtype in (torch.int32, torch.int64) for one in operation.inputs
+            ):
                 break
-            unless = 0 if self._storages.key(tensor) in made else _WRITTEN
+            unless = 0 if self._storages.key(tensor) in made else _TOUCHED
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
         for tensor in operation.results:
             self._crossed.add(_WRITTEN, tensor, part_of(operation, tensor, True))
+            self._crossed.add(_TOUCHED, tensor, part_of(operation, tensor))
         backward = torch._C._current_graph_task_id() != -1
         name = operation.traits.name
-        is_between = torch._C._current_autograd_node() is self._storages.finished_node
-        is_in_place = backward and name in self._in_place and (name != SUMS[0] or is_between)
+        is_in_place = backward and name in self._in_place
+        is_in_place &= name != SUMS[0] or torch._C._current_autograd_node() is self._storages.finished_node
         if name in SUMS and not backward:
             self._has_sums = True
             is_in_place = next(self._ran_sums, name) > name
@@ -428,9 +430,9 @@ class UntrackedWrites:
         self._made |= operation.written | operation.fresh
         out = operation.out
         left = self._storages.left
-        if operation.traits.name == _LEAVES and not isinstance(out, bool):
+        if operation.traits.name == "aten::_local_scalar_dense" and not isinstance(out, bool):
             left[isinstance(out, int)].update(operation.reads)
-        elif operation.traits.name == _TAKES_IN:
+        elif operation.traits.name == "aten::lift_fresh":  # for the numbers of `torch.tensor`, and of `from_numpy`
             self._storages.is_read_outside |= out.numel() > 1 and bool(left[0] or self._made & left[1])
             if out.untyped_storage().resizable():
                 self._made.add(self._storages.key(out))
