@@ -289,11 +289,11 @@ class Depth:
         name = operation.traits.name
         if name in ("aten::_local_scalar_dense", "aten::_pack_padded_sequence") and not isinstance(operation.out, bool):
             self._read_by_python += operation.inputs[-1:]  # the number, or the lengths
-        # As many as there are rows, perhaps. The last dimension is that of channels, unless it is the only one.
-        elif name in ("aten::unbind", "aten::split") and operation.arguments()["dim"] % (d := used[0].dim()) < max(
-            d - 1, 1
-        ):
-            self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
+        elif name in ("aten::unbind", "aten::split"):
+            dims = used[0].dim()
+            # As many as there are rows, perhaps. The last dimension is that of channels, unless it is the only one.
+            if operation.arguments()["dim"] % dims < max(dims - 1, 1):
+                self._read_by_python += [one for one in used if self._storages.key(one) in self._storages.sized_by_data]
         while self._read_by_python:
             tensor = self._read_by_python.pop()
             is_of_data = self._storages.key(tensor) in self._of_data
