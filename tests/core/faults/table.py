@@ -104,7 +104,7 @@ FAULTS = {fault.name: fault for fault in (*_ROWS, *_FILES, *_SIGNALS, *_PLACES)}
 LAYERS = {
     "Good": ("ok", ""),
     "ForksChildren": ("ok", ""),
-    "IgnoresSigterm": ("timeout", "no result after 3 s"),
+    "IgnoresSigterm": ("timeout", "no result after 8 s"),
     "ClosesItsPipe": ("killed", "it closed its pipe without a result and went on running"),
     "ClosesItsPipeAndGoesOn": ("error", "its process ended with exit status 0 and without a result"),
     "ForksAndReturnsInTheChild": ("ok", ""),
@@ -152,7 +152,7 @@ LAYERS = {
     "StopsItsParentInVerify": ("killed", "the fork server stopped answering"),
     "StopsItsParentInTiming": ("killed", "the fork server stopped answering"),
     "StopsItsAncestors": ("killed", "the fork server stopped answering"),
-    "StopsItself": ("timeout", "no result after 3 s"),
+    "StopsItself": ("timeout", "no result after 8 s"),
     "LeavesTemporaryFiles": ("ok", ""),
     "StartsThreadsWithoutEnd": ("oom", "it needs more than the memory limit of 256 MiB: RuntimeError: can't start"),
     "StartsOpenMPWithoutRoom": ("oom", "it needs more than the memory limit of 256 MiB: a library ended the process"),

@@ -35,7 +35,7 @@ def test_a_time_below_the_peak_is_suspect_with_a_calibration_and_a_line_says_so_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(report_data, "_MOST_NARROW_LINES", 99)  # of a busy machine there is more to say
+    monkeypatch.setattr(report_data, "_MOST_LINES", 99)  # of a busy machine there is more to say
     here = {"host": platform.node(), "cpu_model": cpu_model(), "torch_version": torch.__version__}
     save(replace(GOOD, **here, threads=1), PATH)
     screen, report, page, suspect = shown(*SWEEP, capsys=capsys)
