@@ -387,7 +387,12 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     ends = {axis: map(signed_exponent, sorted({min(found), max(found)})) for axis, found in along.items()}
     text = ", ".join(f"{' to '.join(dict.fromkeys(both))} along {axis}" for axis, both in ends.items())
     text = f"measured exponents {text}"
-    if all(_is_within(growth, bounds, RESOLUTION) for growth in growths[[0, -1]]):
+    tolerance = RESOLUTION
+    if any(len(found) == 1 for found in along.values()):
+        # Two sizes do not tell a faster term that is still small. A constant step along n may still go.
+        tolerance, most = _EXCESS, bounds[:, 0].max()
+        growths[:, 0] = np.minimum(growths[:, 0], np.maximum(growths[:, 0] - RESOLUTION, most))
+    if all(_is_within(growth, bounds, tolerance) for growth in growths[[0, -1]]):
         return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION
     faster = [axis for axis, is_faster in zip(axes, is_faster, strict=True) if is_faster]

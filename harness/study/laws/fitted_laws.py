@@ -261,7 +261,7 @@ class Piece:
             return (wanted,), ""
         below = max((value for value in values if value < wanted), default=wanted)
         above = min((value for value in values if value > wanted), default=wanted)
-        if is_open:
+        if is_open and (is_time or below < wanted < above):
             return (below, above), ""
         key = self._key(axis)
         step, offset, ratio = _spacing(values)

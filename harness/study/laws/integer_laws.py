@@ -23,7 +23,7 @@ from .laws import Break, Coefficient, Floats, Law, Sizes, design, rational, vary
 # d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
 _TERMS = parse(
     "1 + h + d + hd + d² + hd² + d³ + n + hn + nd + hnd + nd/h + nd² + hnd² + n² + hn² + n²d + hn²d + n²d/h + n²d² "
-    "+ hn²d² + n³ + hn³ + n³d + hn³d + n³d² + hn³d²"
+    "+ hn²d² + n³ + hn³ + n³d + hn³d + n³d² + hn³d² + log n + n·log n + nd·log n"
 ).terms
 # The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
 _OWN_FACTORS = {
@@ -33,7 +33,6 @@ _OWN_FACTORS = {
 }
 # Those of the length m of a source: work for each of its tokens, or with each token of the layer's own input.
 _SOURCE_FACTORS = {1: [*_OWN_FACTORS[1], *parse("d/h + nd/h").terms]}
-_LOGS = parse("log n + n·log n").terms
 _MOST_TERMS = 4
 _MOST_TERMS_ABOVE = 3
 # With more candidate terms than this, laws may have one term fewer: there would be too many subsets.
@@ -144,7 +143,7 @@ def _candidates(axes: Sequence[str]) -> list[Term]:
     for own in (axis for axis in axes if axis not in AXES):
         for power, factors in (_SOURCE_FACTORS if own == "m" else _OWN_FACTORS).items():
             terms += [Term.of({**term.along(axes).powers, "b": b, own: power}) for term in factors for b in batches]
-    return list(dict.fromkeys(terms)) + (list(_LOGS) if "n" in axes else [])
+    return list(dict.fromkeys(terms))
 
 
 def _reproduces(terms: Sequence[Term], values: Sequence[Fraction], sizes: Sequence[Size], costs: Sequence[int]) -> bool:

@@ -196,6 +196,20 @@ def test_few_sizes_confirm_only_what_no_faster_law_gives_too(cost: Cost, sizes: 
     assert memory(cost, sizes=sizes, widths=(32, 64), heads=(4,)).verdict == expected
 
 
+@pytest.mark.parametrize("sizes", [(64, 128, 256), (512, 1024, 2048)])
+@pytest.mark.parametrize("widths", [(8, 16), (32, 64)])
+def test_two_widths_confirm_no_sum_whose_powers_of_n_and_d_both_exceed_it_by_little(
+    sizes: tuple[int, ...], widths: tuple[int, ...]
+) -> None:
+    """4nd + nd²/32 grows as n d^1.06 to n d^1.26 between these widths, the claim as n d or d²."""
+    of = measured(
+        "their:Layer", memory=lambda n, d, h: 4 * n * d + n * d * d // 32, sizes=sizes, widths=widths, heads=(1,)
+    )
+    assert judge_memory(of, parse("nd + d²")).verdict == UNDETERMINED
+    linear_of = measured("their:Layer", memory=lambda n, d, h: 4 * n * d, sizes=sizes, widths=widths, heads=(1,))
+    assert judge_memory(linear_of, parse("nd + d²")).verdict == CONFIRMED
+
+
 def test_three_sizes_of_a_kernel_are_those_of_a_quadratic_one_too() -> None:
     for (n, d), counted in FLASH.items():
         assert kernel(queries_of_torch)(n, d, 4) == kernel(quarter_of_queries)(n, d, 4) == counted

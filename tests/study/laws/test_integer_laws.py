@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from study.laws.costs import grid
 
+from harness.core.model.polynomial import Polynomial, Term
 from harness.study.laws.integer_laws import exact_law, exact_pieces
 from harness.study.laws.laws import Sizes, exponent_of
 
@@ -178,6 +180,14 @@ def test_lengths_within_a_factor_of_two_do_not_show_that_a_count_steps_at_powers
     assert law is not None
     assert not law.determined
     assert law.reason == "no n is twice another: steps at powers of two do not show"
+
+
+def test_a_transform_of_each_column_has_an_exact_law_over_n_d_and_b() -> None:
+    sizes = [(n, d, 1, b) for n in (64, 128, 256, 512) for d in (16, 32, 64) for b in (1, 2, 4)]
+    law = exact_law(Sizes.of(sizes), [8 * b * n * d * (n.bit_length() - 1) for n, d, _, b in sizes])
+    assert law is not None
+    assert law.determined
+    assert law.polynomial == Polynomial({Term(n=1, d=1, b=1, log=1): Fraction(8)})
 
 
 def test_a_logarithm_and_a_power_of_n_are_told_by_four_sizes() -> None:

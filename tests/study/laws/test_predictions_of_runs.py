@@ -423,6 +423,17 @@ def test_an_undetermined_law_of_exact_costs_is_known_where_it_was_measured_alone
     assert kind(three, three.predict(96, 64, 1, 1)) == LAW
 
 
+@pytest.mark.parametrize("n", [33, 40, 129, 160, 255])
+def test_an_undetermined_law_of_exact_costs_reaches_over_the_step_beyond_them(n: int) -> None:
+    def padded(n: int, d: int) -> int:
+        return 1000 * 2 ** (n - 1).bit_length()
+
+    found = memory_at(padded, [(64, 64), (128, 64)])
+    assert not found.law.determined
+    said = found.predict(n, 64, 1, 1)
+    assert said.lo <= padded(n, 64) <= said.hi
+
+
 def test_an_undetermined_law_of_flops_has_an_interval_beyond_the_measured_sizes() -> None:
     cases = [Case("their:Layer", n, 64, 1) for n in (64, 128)]
     of = [replace(line, flops=1000 * line.seq_len) for line in lines(cases, lambda c: 1e-6, lambda c: 8)]

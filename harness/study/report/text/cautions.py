@@ -12,7 +12,6 @@ from harness.core.model import formatting
 from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.sweep_axes import AXES, GROWING, SIZES, Case
 from harness.core.results.columns import CaseResult
-from harness.study.claims.claim_rules import is_masked
 from harness.study.laws.crossovers import unlike_conditions
 from harness.study.laws.roofline import TOO_WIDE, WIDEST, interval_widths, roof_of, roofs, why_no_roof
 from harness.study.report.document import Cell, Table, grouped, with_ranges, without_numbers
@@ -143,7 +142,6 @@ def report_cautions(lines: Lines, machine: Machine | None = None) -> list[str]:
         *other_kernels(lines),
         *_joined(filter(attrgetter("backend_fallback"), lines), "backend_fallback", "fallback"),
         *_joined(filter(attrgetter("facts_unknown"), lines), "facts_unknown", "not known"),
-        *_wrong_claims(lines),
         *_kept_memory(lines),
         *_remark("host-bound", bound, f"{why_bound}; calls back to back take {_wall_call(bound)}."),
         *_without_gpu_time(lines),
@@ -238,23 +236,6 @@ def _bimodal(lines: Lines) -> list[str]:
         cause = line.bimodal_cause or "nothing that was recorded tells them apart"
         text.append(f"bimodal: {_cases([line])}: {fast} in some trials, {slow} in others; {cause}.")
     return _at_most(text, "bimodal case")
-
-
-def _wrong_claims(lines: Lines) -> list[str]:
-    """Claims of FLOPs that the counted FLOPs contradict, one sentence for each layer."""
-    wrong = [
-        line
-        for line in lines
-        # On a GPU, kernels pad their operands, and the count includes the padding.
-        if line.device == "cpu"
-        and None not in (line.flops, line.flops_claimed)
-        and not is_masked(line)
-        and line.flops_claimed not in (line.flops, line.flops_full)
-    ]
-    return [
-        f"claim: {_cases(alike)}: it claims {alike[0].flops_claimed:,} FLOPs and does {alike[0].flops:,}."
-        for alike in grouped(wrong, lambda line: line.impl).values()
-    ]
 
 
 def _is_host_bound(line: CaseResult) -> bool:
