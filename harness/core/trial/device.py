@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -156,8 +156,10 @@ def memory_of(tensors: Iterable[Tensor], storages: Iterable[Any] = ()) -> set[Me
             parts += [tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()]
         held += [part.untyped_storage() for part in parts]
     for storage in held:
-        if storage.device.type != "meta":
-            ranges.add((str(storage.device), storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+        # That of a tensor which stands for others, its attributes, has no address and raises an error.
+        with suppress(RuntimeError):
+            if storage.device.type != "meta":
+                ranges.add((str(storage.device), storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
     return ranges
 
 
@@ -197,18 +199,24 @@ def parts_of_script(script: Any) -> list[Any]:
 
 
 def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
-    """Iterate over the tensors in a state, outside `shared` types: in containers, objects, and around functions."""
+    """Iterate over the tensors in a state, outside `shared` types: in containers and objects, around functions.
+
+    A tensor may have further ones as attributes, as a weight its scale, and around its hooks.
+    """
     things = [value]
     seen: dict[int, Any] = {}  # kept, as another object could get the number of a freed one
     while things:
         thing = things.pop()
         kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning
-        if issubclass(kind, Tensor):
+        is_tensor = issubclass(kind, Tensor)
+        if is_tensor:
             yield thing
-        elif id(thing) not in seen and not issubclass(kind, shared):
+        if id(thing) not in seen and not issubclass(kind, shared):
             seen[id(thing)] = thing
             held = gc.get_referents(thing)
-            if kind is FunctionType:  # without its module's names
+            if is_tensor:  # without its graph
+                held = [thing.__dict__, thing._backward_hooks, thing._post_accumulate_grad_hooks]
+            elif kind is FunctionType:  # without its module's names
                 held = [thing.__closure__, thing.__defaults__, thing.__kwdefaults__, thing.__dict__]
             elif issubclass(kind, torch.jit.ScriptModule):
                 held += parts_of_script(thing)

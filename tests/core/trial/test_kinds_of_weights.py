@@ -283,6 +283,64 @@ class OfAnObjectsClass(OfAClass):
         self.tables = _OfTables()
 
 
+class ScaleOnAWeight(Product):
+    """A whole-number weight with its scale as an attribute, as quantizers keep it."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.proj.weight.scale = torch.ones(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.proj.weight) * self.proj.weight.scale
+
+
+class MaskAroundAHook(Product):
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        mask = torch.ones(d_model)
+        self.proj.weight.register_hook(lambda gradient: gradient * mask)
+
+
+class MomentumAroundAHook(Product):
+    """An optimizer within the backward pass."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        momentum = torch.zeros(d_model, d_model)
+        self.proj.weight.register_post_accumulate_grad_hook(lambda weight: momentum.add_(weight.grad))
+
+
+class _Scaled(Tensor):
+    """Eight-bit numbers and a scale for each row, which compute as one tensor."""
+
+    @staticmethod
+    def __new__(cls, numbers: Tensor, scale: Tensor) -> "_Scaled":
+        scaled = Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=scale.dtype)
+        scaled.numbers, scaled.scale = numbers, scale
+        return scaled
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        def plain(value: object) -> object:
+            return value.numbers * value.scale if isinstance(value, _Scaled) else value
+
+        if function is torch.ops.aten.detach.default:
+            return _Scaled(args[0].numbers, args[0].scale)
+        return function(*map(plain, args), **{name: plain(value) for name, value in (kwargs or {}).items()})
+
+
+class OfTwoTensors(nn.Module):
+    """A weight of 64 numbers of a byte, and of 8 of four bytes."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        numbers = torch.ones(d_model, d_model, dtype=torch.int8)
+        self.weight = nn.Parameter(_Scaled(numbers, torch.ones(d_model, 1)), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight)
+
+
 def own(layer: type, **axes: object) -> Case:
     return Case(f"{Path(__file__)}:{layer.__name__}", 24, 8, 1, batch_size=2, **axes)
 
@@ -406,6 +464,10 @@ def test_sparse_tensors_that_are_no_weights_leave_the_observed_facts_unknown(
         (InAGenerator, 64 + 8),
         (OfAClass, 64 + 8),
         (OfAnObjectsClass, 64 + 8),
+        (ScaleOnAWeight, 64 + 8),
+        (MaskAroundAHook, 64 + 8),
+        (MomentumAroundAHook, 64 + 64),
+        (OfTwoTensors, 64 // 4 + 8),
     ],
 )
 def test_weights_count_wherever_the_layer_keeps_them(layer: type, numbers: int) -> None:

@@ -47,6 +47,8 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("AFrozenScript", "forward", {"weights_bytes": W, "kept_bytes": 0}),
         # The token, and the cache of those before.
         ("ItsStateIsAnObject", "decode", {"weights_bytes": W, "inputs_bytes": X, "kept_bytes": 0}),
+        # The token, and the keys and values of those before.
+        ("ItsKeysHoldItsValues", "decode", {"weights_bytes": W, "inputs_bytes": 2 * X - D * FLOAT, "kept_bytes": 0}),
         # The token's value; scores of 16 tokens and their weighted sum. The tokens before it are in the state once.
         ("KeepsItsTokens", "decode", {"flops": 2 * D * D + 2 * 2 * N * D}),
         ("Checkpointed", "backward", {"kept_bytes": 0}),

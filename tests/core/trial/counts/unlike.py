@@ -271,6 +271,25 @@ class ItsStateIsAnObject(Product):
         return (cache @ self.w).sum(1), _Holder(deque([cache, self]))
 
 
+class ItsKeysHoldItsValues(Product):
+    """A cache of keys, with the values as an attribute."""
+
+    causal = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + x).cumsum(1)
+
+    def start(self, batch_size: int, seq_len: int) -> Tensor:
+        keys, keys_of_values = (torch.zeros(batch_size, 0, self.w.shape[0]) for _ in range(2))
+        keys.values_of_keys = keys_of_values
+        return keys
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        keys = torch.cat([state, x_t[:, None]], 1)
+        keys.values_of_keys = torch.cat([state.values_of_keys, x_t[:, None]], 1)
+        return ((keys + keys.values_of_keys) @ self.w).sum(1), keys
+
+
 class KeepsItsTokens(Product):
     """Attention over x W. Its prefill appends to a list that `start` made, and its step leaves it as it is."""
 
