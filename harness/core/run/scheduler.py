@@ -25,7 +25,7 @@ from harness.core.model.sweep_axes import AXES, Case
 from harness.core.results.row import REOPEN, StoredRow, row_of, trial_of_record, trial_of_row
 from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
-from harness.core.stats.estimate import Trial, best_probe, is_quiet, may_stop
+from harness.core.stats.estimate import Trial, best_probe, is_quiet, stop_reason
 
 from .outcome import TrialOutcome
 
@@ -156,7 +156,7 @@ class DisturbanceControl:
         return len(trials) < _MAX_ROUNDS_FACTOR * self._precision.max_rounds and not self._may_stop(case, trials)
 
     def _may_stop(self, case: Case, trials: Sequence[Trial]) -> bool:
-        return may_stop(trials, self._best.get(probe_kind(case)), self._precision)
+        return stop_reason(trials, self._best.get(probe_kind(case)), self._precision) is not None
 
     def wait_for_quiet(self, case: Case, patience_s: float) -> float:
         """Wait for a quiet machine. Returns the rest of the patience in seconds, 0 or less if it ran out."""

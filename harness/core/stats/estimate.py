@@ -225,13 +225,6 @@ def stop_reason(trials: Sequence[Trial], best_probe_s: float | None, limits: Lim
     return reason_of([trial.value_s for trial in trials], quiet, wall_s, half_width, limits)
 
 
-def may_stop(trials: Sequence[Trial], best_probe_s: float | None, limits: Limits) -> bool:
-    """Whether there is any reason to stop. This is faster than `stop_reason` for a case that has had all its rounds."""
-    if len(trials) >= limits.max_rounds and are_quiet(trials, best_probe_s).sum() >= _least_quiet(limits):
-        return True
-    return stop_reason(trials, best_probe_s, limits) is not None
-
-
 def reason_of(
     values_s: Sequence[float], quiet: Sequence[bool], wall_s: float, half_width: float, limits: Limits
 ) -> str | None:
@@ -247,13 +240,9 @@ def reason_of(
         narrow = (count >= limits.min_rounds and width <= limits.target for count, width in widths)
         if confirmed(zip(counted_so_far, narrow, strict=True), number, counted_so_far[-1], limits):
             return "precise"
-    if number >= limits.max_rounds and number_quiet >= _least_quiet(limits):
+    if number >= limits.max_rounds and number_quiet >= min(LEAST_QUIET, limits.max_rounds):
         return "max_rounds"
     return "time_limit" if number >= limits.min_rounds and wall_s >= limits.case_s else None
-
-
-def _least_quiet(limits: Limits) -> int:
-    return min(LEAST_QUIET, limits.max_rounds)
 
 
 def confirmed(looks: Iterable[tuple[int, bool]], number: int, counted: int, limits: Limits) -> bool:

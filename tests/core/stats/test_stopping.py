@@ -5,7 +5,7 @@ import pytest
 from core.stats.simulation import is_precise
 
 from harness.core.config import Precision
-from harness.core.stats.estimate import Trial, are_quiet, confirmed, counted, estimate, fewest, may_stop, stop_reason
+from harness.core.stats.estimate import Trial, are_quiet, confirmed, counted, estimate, fewest, stop_reason
 
 LIMITS = Precision(target=0.05, min_rounds=3, max_rounds=5, trial_s=0.1, timeout_s=9, case_s=10, patience_s=1)
 
@@ -68,8 +68,8 @@ def test_agreement_of_disturbed_trials_is_no_precision() -> None:
 
 def test_a_case_disturbed_in_every_round_continues_beyond_them() -> None:
     seen = trials(1.3, 1.3, 1.3, 1.3, 1.3, probe_s=1.3)
-    assert not may_stop(seen, 1.0, LIMITS)
-    assert may_stop(seen + trials(1.0, 1.3), 1.0, LIMITS)
+    assert stop_reason(seen, 1.0, LIMITS) is None
+    assert stop_reason(seen + trials(1.0, 1.3), 1.0, LIMITS) == "max_rounds"
 
 
 def looked_at_every_time(trials: list[Trial], precision: Precision) -> bool:
@@ -99,9 +99,7 @@ def test_a_case_is_precise_when_looking_after_every_trial_says_so(precision: Pre
         for _ in range(rng.randrange(1, 40)):
             value = math.exp(rng.gauss(0, noise))
             taken.append(Trial(value, value, 0.01, rng.choice(probes)))
-        reason = stop_reason(taken, 1.0, precision)
-        assert may_stop(taken, 1.0, precision) == (reason is not None)
-        precise = reason == "precise"
+        precise = stop_reason(taken, 1.0, precision) == "precise"
         assert precise == looked_at_every_time(taken, precision)
         seen.add(precise)
     assert seen == {True, False}
