@@ -39,8 +39,8 @@ class Rates(NamedTuple):
     bytes_per_s: float
 
 
-# Rates of two cores, for a machine that was not measured.
-USUAL_RATES = Rates(1e11, 3e10)
+# Rates of two cores, and of a GPU, for a machine that was not measured.
+USUAL_RATES, USUAL_GPU_RATES = Rates(1e11, 3e10), Rates(5e13, 2e12)
 # Measured in a busy moment, rates may come out a hundred times too low.
 LEAST_RATES = Rates(2e10, 5e9)
 # How long to measure each of the machine's rates, in seconds, and the largest array on a CPU. Without this limit, new
@@ -334,7 +334,8 @@ class ExpectedTime:
         return _ratio([self._sums.get(purpose, (0.0, 0.0))], slower) * self._expected_s(purpose, case)
 
     def _known(self, case: Case) -> tuple[CallCosts, Rates]:
-        rates = self._rates.get((case.dtype, case.device, case.threads), USUAL_RATES)
+        usual = USUAL_RATES if case.device == "cpu" else USUAL_GPU_RATES
+        rates = self._rates.get((case.dtype, case.device, case.threads), usual)
         return self._costs.get(case) or claimed_costs(case), rates
 
     def _expected_s(self, purpose: str, case: Case) -> float:

@@ -23,14 +23,11 @@ from harness.core.model.sweep_axes import DEFAULTS, Case
 from harness.core.results import run_directory, summarise
 from harness.core.results.columns import CaseResult
 
-from .expected_time import ExpectedTime, extrapolated_costs, measured_rates
 from .scheduler import NO_PAST, ResumeState, read_resume_state
 from .session import Session
 
 # Key in machine.json of the layers' code, by impl.
 CODE = "layers"
-# A sweep that takes longer first counts what small calls do, in seconds, to know how long it takes.
-_LONG_SWEEP_S = 100.0
 # Number of differences that an error message lists.
 _MOST_TOLD = 6
 
@@ -166,20 +163,11 @@ class OutputDirectory:
             file_io.write_atomically(self.path / run_directory.CONFIG, text)
 
     def measure(self, session: Session, cases: Sequence[Case], console: Console) -> Mapping[Case, int] | None:
-        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted.
-
-        First, print which cases will certainly take longer than a trial may.
-        """
+        """Measure the cases. Return how many trials each case has, or None if the sweep was interrupted."""
         past, grow = self.past(cases, console), self.config.grow
-        rates = measured_rates(session.executor, cases)
-        expected = ExpectedTime(session.precision, rates)
-        if expected.sweep_s(cases) > _LONG_SWEEP_S:
-            expected = ExpectedTime(session.precision, rates, extrapolated_costs(session.executor, cases))
-        for sentence in expected.timeouts(case for case in cases if case not in past.failures):
-            console.out(sentence)
         try:
             with ended_by_changed_code(self.path):
-                return session.measure_into(self.path, cases, console, past=past, grow=grow, expected=expected).trials
+                return session.measure_into(self.path, cases, console, past=past, grow=grow).trials
         except KeyboardInterrupt:
             return None
         finally:

@@ -309,14 +309,13 @@ class Session:
         grow: str | None = None,
         order: int = 0,
         first: Sequence[Mapping[str, Any]] = (),
-        expected: ExpectedTime | None = None,
     ) -> Scheduler:
         """Measure the cases into the run at `out`, and show the progress. `first` are rows to write before."""
         writer = row_files.RowWriter(out)
         try:
             for row in first:
                 writer.write(row)
-            expected = expected or ExpectedTime(self.precision)
+            expected = ExpectedTime(self.precision)
             with Screen(cases, expected, console, past, phase != "prepare") as screen:
                 return self.measure(cases, writer, screen, phase, past, grow, order)
         finally:

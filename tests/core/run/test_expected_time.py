@@ -50,6 +50,12 @@ def test_a_process_on_a_gpu_takes_seconds_beside_the_calls_of_its_layer() -> Non
     assert 250 / 2 < 5 * expected.sweep_s(on_gpu) < 250 * 2
 
 
+def test_a_gpu_of_unknown_rates_is_expected_to_be_faster_than_a_cpu() -> None:
+    large = replace(CASE, seq_len=8192, d_model=1024, num_heads=16)
+    expected = ExpectedTime(PRECISION)
+    assert expected.call_s(replace(large, device="cuda")) < expected.call_s(large) / 50
+
+
 def test_without_known_rates_no_timeout_is_certain() -> None:
     assert not ExpectedTime(PRECISION).times_out(CASE.at("seq_len", 2**20))
 
