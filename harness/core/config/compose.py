@@ -65,8 +65,7 @@ def compose(
     except SettingError as error:
         if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
             raise
-        source = files.source(error.key.rpartition(".")[2], value=error.value)
-        raise UsageError(f"{source}{error}") from error
+        raise UsageError(f"{files.source()}{error}") from error
 
 
 def _checked(
