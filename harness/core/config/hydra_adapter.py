@@ -205,7 +205,7 @@ def split(
     choices = []
     for argument in arguments:
         name = key_of(argument)
-        override = _parse(argument) if name.isascii() else None
+        override = _parse(argument) if name.isascii() and not name.startswith("+") else None
         if override is not None:
             name = override.key_or_group
             if override.is_delete():
@@ -238,7 +238,7 @@ def check_unrepeated(overrides: Iterable[str]) -> None:
 
 def key_of(override: str) -> str:
     """The name of the setting that an override sets."""
-    return override.partition("=")[0].strip().lstrip("+")
+    return override.partition("=")[0].strip()
 
 
 def quoted(argument: str) -> str:

@@ -39,7 +39,7 @@ def present_option(option: str) -> str:
     Raises UsageError for points without their braces.
     """
     key, equals, value = option.partition("=")
-    name = key.strip().lstrip("+")
+    name = key.strip()
     if not equals:
         return option
     if name in LETTERS:
