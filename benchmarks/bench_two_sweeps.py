@@ -65,7 +65,7 @@ def test_two_sweeps(tmp_path: Path) -> None:
 
 def _read(path: Path) -> Run:
     stored = read_run_directory(path)
-    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))[0]
     return Run(lines, list(analyse(lines, stored.machine, stored.config).crossovers))
 
 

@@ -34,8 +34,6 @@ _FILLED = {
 }
 # A path that Hydra's grammar reads as it is: neither a number nor null.
 _PLAIN_PATH = re.compile(r"(?!(null|true|false|nan|inf)$)(\.{0,2}/|[a-z_])[\w./~-]*|", re.ASCII | re.IGNORECASE)
-# A name, `=` and a value, of which two or all are arguments of their own.
-_APART = re.compile(r"(?:^|\0)([\w.]+)(?:\0=\0?([^\0]+)|=\0([^-=\0][^=\0]*)(?:\0|$))")
 
 
 def add_run(parser: ArgumentParser, what: str = "a run's directory, such as results/latest") -> None:
@@ -95,9 +93,7 @@ def with_output_key(command: str, options: Namespace) -> Namespace:
 
 
 def check_spelling(arguments: Sequence[str], parser: ArgumentParser) -> None:
-    """Raise UsageError for a setting written as a flag, `--seq_len 128`, and for spaces around `=`."""
-    if apart := _APART.search("\0".join(arguments)):
-        raise UsageError(f"write {apart[1]}={apart[2] or apart[3]}, without spaces around '='")
+    """Raise UsageError for a setting written as a flag, `--seq_len 128`."""
     for index, text in enumerate(arguments):
         flag, equals, value = text.partition("=")
         name = flag.lstrip("-").replace("-", "_")
@@ -200,7 +196,6 @@ def _sweep(parser: ArgumentParser) -> None:
         "--profile", choices=("ncu", "nsys", "torch"), help="profile three calls of one case instead; measure nothing"
     )
     add_open(parser)
-    parser.add_argument("-m", "--multirun", action="store_true", help="has no effect: the axes always sweep")
 
 
 def _report(parser: ArgumentParser) -> None:

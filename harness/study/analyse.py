@@ -61,15 +61,18 @@ class Analysis:
 
 
 def analyse(
-    lines: Sequence[CaseResult], machine: Machine | None = None, config: Mapping[str, Any] | None = None
+    lines: Sequence[CaseResult],
+    machine: Machine | None = None,
+    config: Mapping[str, Any] | None = None,
+    laws: Sequence[FittedLaw] = (),
 ) -> Analysis:
-    """Return all findings of a run's lines.
+    """Return all findings of a run's lines. Their `laws` are fitted unless they are given.
 
     The run's machine.json is `machine`; its calibration is needed for the roofline. The run's config.yaml is `config`.
     Raises UsageError as `more_findings` does.
     """
     held_out = hold_out(lines)
-    laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in fit_laws(lines)]
+    laws = [replace(fitted, holdout_error=_error(fitted, held_out)) for fitted in laws or fit_laws(lines)]
     known = roofs(machine or {})
     found = verdicts(lines, laws)
     rows, beyond = table1(lines, laws, found)

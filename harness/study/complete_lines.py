@@ -1,6 +1,6 @@
 """Complete the lines of a run with what follows from the other lines, the machine's peaks and the fitted cost models.
 
-measured times → suspects and bounds from physics → times with the cost model → speeds → ratios to a baseline
+measured times → suspects and bounds from physics → speeds → ratios to a baseline → times with the cost model
 """
 
 import math
@@ -13,14 +13,16 @@ from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.results.columns import CaseResult
 
 from .laws.crossovers import layers_without_heads, ratio_at
-from .laws.fitted_laws import fit_laws
+from .laws.fitted_laws import FittedLaw, fit_laws
 from .laws.roofline import Roof, roof_of, roofs, with_possible_times, with_suspects
 from .laws.series import unlikeness
 from .laws.smoothing import with_times_in_law
 
 
-def complete_lines(lines: Sequence[CaseResult], machine: Machine, baseline: str | None = None) -> list[CaseResult]:
-    """The lines of a run with all derived columns, and sizes along own axes stated where they vary.
+def complete_lines(
+    lines: Sequence[CaseResult], machine: Machine, baseline: str | None = None
+) -> tuple[list[CaseResult], list[FittedLaw]]:
+    """The lines of a run with all derived columns, and sizes along own axes stated where they vary; and their laws.
 
     `machine` is the run's machine.json.
 
@@ -28,8 +30,10 @@ def complete_lines(lines: Sequence[CaseResult], machine: Machine, baseline: str 
     """
     machine_roofs = roofs(machine)
     bounded = with_possible_times(with_suspects(lines, machine_roofs), machine_roofs)
-    found = with_speeds(with_times_in_law(bounded, fit_laws(bounded)), machine_roofs)
-    return with_stated_sizes(with_ratios(found, baseline) if baseline else found)
+    timed = with_speeds(bounded, machine_roofs)
+    stated = with_stated_sizes(with_ratios(timed, baseline) if baseline else timed)
+    laws = fit_laws(stated)
+    return with_times_in_law(stated, laws), laws
 
 
 def with_stated_sizes(lines: Sequence[CaseResult]) -> list[CaseResult]:

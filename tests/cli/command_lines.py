@@ -148,7 +148,7 @@ BROKEN = st.one_of(
     _broken_key,
 )
 _FLAGS = (
-    *(["--fresh"], ["-m"], ["--multirun"], ["--config-dir", "conf"], ["--config-dir=conf"], ["--config-dir", "absent"]),
+    *(["--fresh"], ["--config-dir", "conf"], ["--config-dir=conf"], ["--config-dir", "absent"]),
     *(["--config-dir", "taken"], ["--config-dir"], ["--fast"], ["--"], ["--fresh=1"]),
     *(["--config-dir", "broken conf", f"shape={name}"] for name in BROKEN_SHAPES),
 )

@@ -37,7 +37,7 @@ def both(baseline: str | None = None) -> list[CaseResult]:
         }
         for n in (256, 512, 1024)
     ]
-    return complete_lines([*lines(pages=(16,)), *lines_of_records(plain, bounded=False)], {}, baseline)
+    return complete_lines([*lines(pages=(16,)), *lines_of_records(plain, bounded=False)], {}, baseline)[0]
 
 
 def test_it_is_in_the_panel_of_each_value_and_has_no_panel_of_its_own() -> None:
@@ -64,7 +64,7 @@ def test_layers_with_different_own_axes_have_no_crossovers_and_the_reports_say_s
         for line in windows
         if line.options != NO_OPTIONS
     ]
-    of = complete_lines([*windows, *states], {})
+    of = complete_lines([*windows, *states], {})[0]
     contents = Contents(of, analyse(of))
     assert contents.apart == (
         "No crossovers between ./paged.py:paged (window) and s (state): their own axes differ. "

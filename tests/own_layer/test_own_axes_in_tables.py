@@ -71,7 +71,7 @@ def test_the_report_has_a_table_and_a_picture_over_each_axis() -> None:
 
 
 def test_the_answer_precedes_tables_over_own_axes_which_begin_with_its_own_sizes() -> None:
-    held = complete_lines([*lines(), *(replace(line, impl="z", own_axes=None) for line in lines((16,), (128,)))], {})
+    held = complete_lines([*lines(), *(replace(line, impl="z", own_axes=None) for line in lines((16,), (128,)))], {})[0]
     contents = Contents(held, analyse(held))
     abouts = [f"{one.title} {one.about}" for one in contents.over_own_axes]
     assert len(abouts) == 6
@@ -104,25 +104,25 @@ def test_pictures_over_an_axis_are_named_by_what_differs(tmp_path: Path) -> None
 
 
 def test_one_value_of_each_axis_is_drawn_over_n() -> None:
-    settings = panel_settings(complete_lines(lines(), {}))
+    settings = panel_settings(complete_lines(lines(), {})[0])
     assert len(settings) == 9
     (drawn,) = drawn_settings(settings)
     assert "page_size=32, window=256" in drawn.title
     timed = [line if "window=256" not in line.options else replace(line, time_s=None) for line in lines()]
-    (drawn,) = drawn_settings(panel_settings(complete_lines(timed, {})))
+    (drawn,) = drawn_settings(panel_settings(complete_lines(timed, {})[0]))
     assert "page_size=32, window=128" in drawn.title
     apart = panel_settings([replace(line, threads=2) if line.seq_len == 512 else line for line in lines()])
     assert len(drawn_settings(apart)) == 2
 
 
 def test_settings_name_the_default_where_it_varies_and_are_in_the_order_of_its_values() -> None:
-    titles = [one.title for one in panel_settings(complete_lines(lines(pages=(8, 16, 128)), {}))]
+    titles = [one.title for one in panel_settings(complete_lines(lines(pages=(8, 16, 128)), {})[0])]
     assert [title.split(", ")[1:3] for title in titles[::3]] == [[f"page_size={p}", "window=64"] for p in (8, 16, 128)]
 
 
 def test_the_page_has_a_filter_for_each_axis_that_varies_in_the_order_of_its_values() -> None:
     def filters(held: list[CaseResult]) -> dict[str, list[Any]]:
-        axes = chart_data(Contents(complete_lines(held, {}), Analysis()))["axes"]
+        axes = chart_data(Contents(complete_lines(held, {})[0], Analysis()))["axes"]
         return {one["label"]: one["values"] for one in axes if len(one["values"]) > 1}
 
     both = filters(lines(pages=(8, 16, 128)))
@@ -159,8 +159,8 @@ def test_layers_with_one_value_each_of_a_letter_stay_in_one_setting() -> None:
         for line in lines(pages=(16,), windows=(128,))
     ]
     assert varied_axes(held) == []
-    assert {line.options for line in complete_lines(held, {})} == {"none"}
-    (setting,) = panel_settings(complete_lines([*held, *with_windows()], {}))[:1]
+    assert {line.options for line in complete_lines(held, {})[0]} == {"none"}
+    (setting,) = panel_settings(complete_lines([*held, *with_windows()], {})[0])[:1]
     assert {line.impl for panel in setting.panels for line in panel.lines} >= {"./paged.py:paged", "./other.py:other"}
 
 

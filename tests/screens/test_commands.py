@@ -77,7 +77,7 @@ def test_help_and_version_are_commands_too(screen: Screen) -> None:
 
 
 def test_a_configuration_is_printed_as_it_is_composed(screen: Screen, snapshot: SnapshotAssertion) -> None:
-    assert screen("sweep --cfg -m 'seq_len=range(1,4)' precision=strict threads=2") == snapshot
+    assert screen("sweep --cfg 'seq_len=range(1,4)' precision=strict threads=2") == snapshot
 
 
 def test_a_prediction_has_its_interval_and_how_well_laws_predict(

@@ -65,8 +65,7 @@ def compose(
     except SettingError as error:
         if any(f"{key}.".startswith(f"{error.key}.") for key in by_key):
             raise
-        source = files.source(error.key.rpartition(".")[2], value=error.value)
-        raise UsageError(f"{source}{error}") from error
+        raise UsageError(f"{files.source()}{error}") from error
 
 
 def _checked(
@@ -128,7 +127,7 @@ def _check_elsewhere(launcher: Launcher, wait: bool, overrides: Iterable[str]) -
     """Raise UsageError for settings of a cluster when trials run on this machine: they would have no effect."""
     if launcher.cluster != schema.HERE:
         return
-    idle = [text for text in overrides if text.lstrip("+").startswith("launcher.") and "launcher.cluster=" not in text]
+    idle = [text for text in overrides if text.startswith("launcher.") and "launcher.cluster=" not in text]
     idle += [] if wait else ["wait=false"]
     if idle:
         raise UsageError(f"{idle[0]} says how to measure elsewhere: give launcher=slurm or launcher=processes too")

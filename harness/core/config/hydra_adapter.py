@@ -3,10 +3,9 @@
 The grammar is read by Hydra's own parser: `a=1,2`, `a=range(1,9,2)`, `a=glob(x.*)`, `a=[1,2]`.
 
 Hydra's errors span several lines, describe its internals and omit the file. Here each error is one line: which setting
-is wrong, and what it takes. The file of a wrong setting is found afterwards, by its key and value.
+is wrong, and what it takes. The chosen files of `--config-dir` are named: one of them has the wrong setting.
 """
 
-import contextlib
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -122,22 +121,17 @@ class UserFiles:
             except OSError as error:
                 raise UsageError(f"{path} cannot be read: {error}") from error
 
-    def source(self, word: str, value: Any = ()) -> str:
-        """`"PATH: "` of the file with this word, and preferably the value too; empty if no file has it.
+    def source(self) -> str:
+        """`"PATH: "` of the chosen file that a wrong setting comes from. Of several, all are named; empty without any.
 
-        A file that is chosen comes first, and a file that `conf/` has too does not count: the built-in one wins.
+        A file that `conf/` has too does not count: the built-in one wins.
         """
-        candidates = []
-        for path in sorted(self._directory.glob("*/**/*.yaml") if self._directory else ()):
-            below = path.relative_to(str(self._directory))
-            if (conf_directory() / below).exists():
-                continue
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                text = re.sub(r"(?m)(^|\s)#.*", "", read_text(path, MOST_YAML_BYTES))
-                if re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text):
-                    has_value = all(str(part) in text for part in flattened(value))
-                    candidates.append((below.with_suffix("").as_posix() not in self._chosen, not has_value, path))
-        return f"{min(candidates)[-1]}: " if candidates else ""
+        paths = []
+        for name in self._chosen if self._directory else ():
+            path = Path(f"{self._directory}/{name}.yaml")
+            if path.exists() and not (conf_directory() / f"{name}.yaml").exists():
+                paths.append(str(path))
+        return f"{', '.join(paths)}: " if paths else ""
 
     def compose(self, choices: Sequence[str]) -> DictConfig:
         """The configuration that Hydra composes from `conf/`, this directory and the choices.
@@ -182,7 +176,7 @@ class UserFiles:
                 if isinstance(key, str)
                 else f"{key}: a setting has a name"
             )
-            return f"{self.source(str(key))}unknown key {shown}"
+            return f"{self.source()}unknown key {shown}"
         path = f"{self._directory}/{file}.yaml"
         if isinstance(value, ListConfig):
             return f"{path} is a list: it takes settings, each `key: value`"
@@ -211,7 +205,7 @@ def split(
     choices = []
     for argument in arguments:
         name = key_of(argument)
-        override = _parse(argument) if name.isascii() else None
+        override = _parse(argument) if name.isascii() and not name.startswith("+") else None
         if override is not None:
             name = override.key_or_group
             if override.is_delete():
@@ -244,7 +238,7 @@ def check_unrepeated(overrides: Iterable[str]) -> None:
 
 def key_of(override: str) -> str:
     """The name of the setting that an override sets."""
-    return override.partition("=")[0].strip().lstrip("+")
+    return override.partition("=")[0].strip()
 
 
 def quoted(argument: str) -> str:

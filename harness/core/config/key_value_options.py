@@ -39,7 +39,7 @@ def present_option(option: str) -> str:
     Raises UsageError for points without their braces.
     """
     key, equals, value = option.partition("=")
-    name = key.strip().lstrip("+")
+    name = key.strip()
     if not equals:
         return option
     if name in LETTERS:
@@ -150,20 +150,20 @@ MOST_CASES = 1_000_000
 
 
 class SettingError(UsageError):
-    """An invalid setting: its `key`, such as `precision.target`, and its `value`."""
+    """An invalid setting: its `key`, such as `precision.target`."""
 
-    def __init__(self, message: str, key: str, value: Any) -> None:
+    def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
-        self.key, self.value = key, value
+        self.key = key
 
 
 @contextmanager
-def _of_setting(key: str, value: Any) -> Iterator[None]:
+def _of_setting(key: str) -> Iterator[None]:
     """Raise each UsageError of the block as a SettingError of this setting."""
     try:
         yield
     except UsageError as error:
-        raise SettingError(str(error), key, value) from error
+        raise SettingError(str(error), key) from error
 
 
 def check_axes(stated: Values) -> dict[str, tuple[Any, ...]]:
@@ -192,7 +192,7 @@ def check_axis(axis: str, stated: Any) -> tuple[Any, ...]:
     """
     if axis == "threads" and stated is None:
         return (usable_cpus(),)
-    with _of_setting(axis, stated):
+    with _of_setting(axis):
         values = flattened(stated)
         if axis == "impl":
             values = [name for value in values for name in matching(str(value))]
@@ -275,7 +275,7 @@ def check_points(stated: Any, chosen: Mapping[str, Collection[Any]]) -> tuple[Po
     """
     if stated is None:
         return ()
-    with _of_setting("points", stated):
+    with _of_setting("points"):
         if not isinstance(stated, list) or not all(isinstance(point, dict) and point for point in stated) or not stated:
             raise UsageError(f"points takes a list of points, in quotes: '{_POINTS}'")
         points = [

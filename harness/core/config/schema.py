@@ -203,7 +203,7 @@ def checked(settings: Mapping[str, Any], typed: Mapping[str, str]) -> SweepConfi
         key, value = ".".join(part for part in first["loc"] if isinstance(part, str)), first["input"]
         if value == MISSING:
             raise UsageError(no_value(key)) from error
-        raise SettingError(_message(key, value, first["type"], first.get("ctx", {}), typed), key, value) from error
+        raise SettingError(_message(key, value, first["type"], first.get("ctx", {}), typed), key) from error
     least, most = config.precision.min_rounds, config.precision.max_rounds
     if most < least:
         raise UsageError(f"precision.max_rounds={most} is below precision.min_rounds={least}")

@@ -94,7 +94,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     of_layer: dict[str, list[str]] = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        name, values = key.strip().lstrip("+"), re.sub(r"[\[\]'\"\s]", "", value).split(",")
+        name, values = key.strip(), re.sub(r"[\[\]'\"\s]", "", value).split(",")
         if name == "options":
             of_layer.setdefault("", []).extend(values)
         elif name.startswith(OPTION):

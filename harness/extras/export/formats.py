@@ -56,7 +56,7 @@ def _completed(stored: StoredRun) -> list[CaseResult]:
     """The lines as `summary.csv` has them."""
     from harness.study.complete_lines import complete_lines  # loads what fits cost models
 
-    return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    return complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))[0]
 
 
 def has_value(value: Any) -> bool:

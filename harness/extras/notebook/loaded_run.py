@@ -187,7 +187,7 @@ class Picture:
 def load(path: str | Path) -> Run:
     """Read the run directory or the pytest-benchmark JSON file at `path`. Raises UsageError if it is neither."""
     stored = read_run_directory(Path(path))
-    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))
+    lines = complete_lines(stored.lines, stored.machine, stored.config.get("baseline"))[0]
     return Run(**{**vars(stored), "lines": lines})
 
 

@@ -34,7 +34,8 @@ def build(
     """
     stored = read_run_directory(run)
     baseline = baseline or stored.config.get("baseline")
-    stored = replace(stored, lines=complete_lines(stored.lines, stored.machine, baseline))
+    lines, laws = complete_lines(stored.lines, stored.machine, baseline)
+    stored = replace(stored, lines=lines)
     provenance = provenance_of(stored)
     directory = out or run
     try:
@@ -44,7 +45,7 @@ def build(
             if (directory / PLOTS).is_symlink():
                 (directory / PLOTS).unlink()
             drawing.begin(directory / PLOTS, stored.lines, stored.machine)
-        findings = analyse(stored.lines, stored.machine, stored.config)
+        findings = analyse(stored.lines, stored.machine, stored.config, laws)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
         if drawing:
             drawn = {setting.name for setting in drawn_settings(contents.settings)}

@@ -31,7 +31,7 @@ def reproduce_command(config: StoredConfig) -> str:
     """
     words = ["python", "-m", "harness", "sweep"]
     for option in map(str, config["overrides"]):
-        if re.split(r"[.=]", option.lstrip("+"))[0] not in _LEFT_OUT:
+        if re.split(r"[.=]", option)[0] not in _LEFT_OUT:
             words.append(option)
     if directory := config.get("config_dir"):
         words += ["--config-dir", str(directory)]

@@ -9,7 +9,8 @@ from rows import usual_lines
 
 from harness.core.model.errors import UsageError
 from harness.core.results.columns import CaseResult
-from harness.study.complete_lines import with_ratios, with_speeds
+from harness.study.complete_lines import complete_lines, with_ratios, with_speeds
+from harness.study.laws.fitted_laws import fit_laws
 from harness.study.laws.roofline import roofs
 
 CALIBRATED: dict[str, Any] = {
@@ -26,6 +27,11 @@ CALIBRATED: dict[str, Any] = {
 def line_of(impl: str, n: int = 2048, heads: int = 8) -> CaseResult:
     every = {(one.impl, one.seq_len, one.d_model, one.num_heads): one for one in usual_lines()}
     return replace(every[impl, n, 256, heads], flops=4 * 10**9, min_bytes=10**8, time_s=0.04)
+
+
+def test_the_laws_returned_with_the_lines_are_those_of_the_lines() -> None:
+    lines, laws = complete_lines(usual_lines()[::-1], CALIBRATED, baseline="attention.naive")
+    assert laws == fit_laws(lines)
 
 
 def test_a_speed_is_the_exact_work_over_the_time() -> None:

@@ -17,7 +17,7 @@ from harness.study.report.report_data import Contents
 
 @pytest.fixture(scope="module")
 def paged(written: Callable[[str], Path]) -> Path:
-    held = complete_lines(lines(pages=(8, 16, 128)), {})
+    held = complete_lines(lines(pages=(8, 16, 128)), {})[0]
     return written(page(Contents(held, Analysis(), some_origin())))
 
 
@@ -29,7 +29,7 @@ def mixed(written: Callable[[str], Path]) -> Path:
     text = json.dumps({"state": ["s", 16]})
     state = [replace(line, impl="state", own_axes=text, options=sizes[line.options]) for line in window]
     neither = [replace(line, impl="neither", own_axes=None) for line in window if line.options == "none"]
-    held = complete_lines([*window, *state, *neither], {})
+    held = complete_lines([*window, *state, *neither], {})[0]
     return written(page(Contents(held, Analysis(), some_origin())))
 
 
