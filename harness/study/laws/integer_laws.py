@@ -23,7 +23,7 @@ from .laws import Break, Coefficient, Floats, Law, Sizes, design, rational, vary
 # d³ occurs only without n and h, for the weights. A head's width d/h occurs once for each position or pair.
 _TERMS = parse(
     "1 + h + d + hd + d² + hd² + d³ + n + hn + nd + hnd + nd/h + nd² + hnd² + n² + hn² + n²d + hn²d + n²d/h + n²d² "
-    "+ hn²d² + n³ + hn³ + n³d + hn³d + n³d² + hn³d² + log n + n·log n + nd·log n"
+    "+ hn²d² + n³ + hn³ + n³d + hn³d + n³d² + hn³d² + log n + n·log n + d·log n + nd·log n"
 ).terms
 # The factors of each power of an own letter w: work within windows or states, the corners of a band, whole blocks.
 _OWN_FACTORS = {

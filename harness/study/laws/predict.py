@@ -193,16 +193,16 @@ def predict_each(
 def _why_unreliable(lines: Sequence[CaseResult], size: Size) -> str:
     """Why no law of one layer is to be relied on at a size; empty if nothing speaks against it.
 
-    The layer failed there or at a smaller size, is incorrect anywhere, or has a time that cannot be right. A size that
-    was measured speaks for itself.
+    The layer failed there or at a smaller size, is incorrect anywhere, or has a time that cannot be right. Of a size
+    that was measured, failures at others say nothing.
     """
     is_measured = any(line.size == size for line in lines)
     for line in lines:
         place = f"at n={line.seq_len} d={line.d_model}"
         if line.suspect:
             return f"its time {place} is suspect: {line.suspect}"
-        reaches = line.status == "incorrect" or (line.status != "unsupported" and is_at_most(line.size, size))
-        if line.status != "ok" and (line.size == size if is_measured else reaches):
+        reaches = line.status not in ("ok", "unsupported") and is_at_most(line.size, size) and not is_measured
+        if line.status == "incorrect" or reaches or (line.status != "ok" and line.size == size):
             return f"{line.status} {place}" + (f": {line.reason}" if line.reason else "")
     return ""
 

@@ -190,6 +190,15 @@ def test_a_transform_of_each_column_has_an_exact_law_over_n_d_and_b() -> None:
     assert law.polynomial == Polynomial({Term(n=1, d=1, b=1, log=1): Fraction(8)})
 
 
+def test_a_scan_that_saves_rounds_of_each_column_has_an_exact_law() -> None:
+    """Blelloch 1990, "Prefix sums and their applications": 2(n − 1) − log₂ n operations for each of d columns."""
+    sizes = [(n, d, 1, 1) for n in (64, 128, 256, 512, 1024, 2048) for d in (64, 128, 256)]
+    law = exact_law(Sizes.of(sizes), [d * (2 * (n - 1) - (n.bit_length() - 1)) for n, d, _, _ in sizes])
+    assert law is not None
+    assert law.determined
+    assert law.polynomial == Polynomial({Term(n=1, d=1): 2, Term(d=1): -2, Term(d=1, log=1): -1})
+
+
 def test_a_logarithm_and_a_power_of_n_are_told_by_four_sizes() -> None:
     law = exact_law(grid((64, 128, 256, 512)), [n // 8 + 2 * (n.bit_length() - 1) for n in (64, 128, 256, 512)])
     assert law is not None
