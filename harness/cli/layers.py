@@ -143,7 +143,7 @@ def _own_page(name: str) -> Page:
         outcome = executor.ask("describe_page", Case(name, 64, 64, 4))
     if not outcome.ok:
         raise UsageError(f"{name} cannot be described: {outcome.reason}")
-    page = {key: value for key, value in outcome.values.items() if key != "start_s"}
+    page = dict(outcome.values)
     return {"name": name, "kind": "", "target": name, "file": page.pop("place"), "package": "", "limits": "", **page}
 
 

@@ -46,7 +46,7 @@ class PretendedRunner(Executor):
 
     def run(self, purpose: str, case: Case | None = None, extra: dict[str, Any] | None = None) -> TrialOutcome:
         """An outcome as a trial's would be."""
-        return outcome_of({"start_s": 0.0, **self._entries(purpose, case)})
+        return outcome_of(self._entries(purpose, case))
 
     def _entries(self, purpose: str, case: Case | None) -> dict[str, Any]:
         if case is None:

@@ -87,7 +87,7 @@ def test_multiplications_are_counted_to_the_last_one(roomy: Executor, d: int) ->
 def test_a_chain_is_as_deep_as_it_is_long(roomy: Executor) -> None:
     facts = taken(roomy, "facts", known("Chain"))
     assert (facts["depth"], facts["ops"]) == (CHAIN + 1, CHAIN + 1)
-    assert not facts["fused_depth_declared"]
+    assert facts["depth_declared"] == 0
 
 
 def test_branches_are_operations_and_no_depth(roomy: Executor) -> None:

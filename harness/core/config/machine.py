@@ -34,7 +34,7 @@ _VARIABLES = (
     *("CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "ROCR_", "HSA_", "ZE_"),
 )
 # Entries of the trial's answer that do not describe torch.
-_NOT_OF_TORCH = ("start_s", "harness", "python", "packages", "devices")
+_NOT_OF_TORCH = ("harness", "python", "packages", "devices")
 # The states of GPUs in the description of torch, by UUID.
 GPU_STATES = "gpu_states"
 # Name of each decisive property, and its part and key in the description.

@@ -424,7 +424,6 @@ def kind_of(purpose: str) -> TrialKind:
     return referenced(dict(entries("TRIAL_KINDS"))[purpose])
 
 
-_SECONDS = none_or(lambda value: type(value) in (int, float))
 # Entries of every answer, and those kept from the answer of a failed trial.
-OF_ALL = {"reason": none_or(TEXT), "start_s": _SECONDS}
-OF_FAILURES = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT), "start_s": _SECONDS}
+OF_ALL = {"reason": none_or(TEXT)}
+OF_FAILURES = {"status": TEXT, "reason": TEXT, "traceback": none_or(TEXT)}

@@ -201,7 +201,7 @@ class Executor:
             limit_s = self._compiling.limit_s(purpose, case)
             request = self._request(purpose, case, which, extra or {})
             with gpus.one_trial_on(device, self._variables):
-                began = request["sent_at"] = monotonic()
+                began = monotonic()
                 outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
@@ -302,7 +302,6 @@ class Executor:
             "trial_s": self.trial_s,
             # A GPU driver maps more host memory than it uses, so a limit would only break it.
             "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
-            "sent_at": monotonic(),
             "compiles": compiles,
             "own_module": bool(slow_module),
             "compile_cache": self._compiling.directory(purpose, case),

@@ -212,7 +212,6 @@ class Usage:
 
     minor_faults: int
     major_faults: int
-    voluntary_switches: int
     involuntary_switches: int
     cpu_s: float
     steal_ticks: int = 0
@@ -233,7 +232,7 @@ def usage() -> Usage:
         steal, machine = cpu_ticks(_STAT.read_text())
     except OSError:  # not on Linux, or hidden by a sandbox
         steal = machine = 0
-    return Usage(r.ru_minflt, r.ru_majflt, r.ru_nvcsw, r.ru_nivcsw, cpu_s, steal, machine)
+    return Usage(r.ru_minflt, r.ru_majflt, r.ru_nivcsw, cpu_s, steal, machine)
 
 
 def cpu_ticks(stat: str) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
-from time import monotonic
 
 import torch
 
@@ -67,7 +66,6 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
     return {
         "harness": str(background_process.PLACE),
         "version": torch.__version__,
-        "git": torch.version.git_version,
         "cuda": torch.version.cuda,
         "rocm": torch.version.hip,
         "cudnn": cudnn,
@@ -83,7 +81,6 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "build": [line.strip(" -") for line in torch.__config__.show().splitlines() if line.strip()],
-        "parallel": [line.strip() for line in torch.__config__.parallel_info().splitlines() if line.strip()],
     }
 
 
@@ -127,10 +124,8 @@ _NO_KERNEL = re.compile(
 def run_trial(request: Request) -> Answer:
     """The outcome of `request`: `status`, `reason` and the measured values. Call this in a separate process.
 
-    `request` holds `purpose`, `case`, `seed`, `trial_s`, `memory_limit` and `sent_at` (monotonic seconds). Some
-    purposes need further keys.
+    `request` holds `purpose`, `case`, `seed`, `trial_s` and `memory_limit`. Some purposes need further keys.
     """
-    began = monotonic()
     # Reading the machine's facts needs a CUDA context, which is larger than some limits for layers.
     limit = None if request["purpose"] == "machine" else request["memory_limit"]
     try:
@@ -140,7 +135,6 @@ def run_trial(request: Request) -> Answer:
         lifted = sandbox.lift_limit()
         outcome = sandbox.explain_failure(outcome_of_exception(error), limit, lifted)
     sandbox.lift_limit()
-    outcome["start_s"] = round(began - request["sent_at"], 6)
     return outcome
 
 

@@ -298,7 +298,7 @@ def measure_peaks(plan: Plan) -> Calibration:
         took_s=round(time.monotonic() - before.at_s, 1),
         peak_flops_per_s={dtype: values["flops_per_s"] for dtype, values in peaks.items()},
         peak_sizes={dtype: values["size"] for dtype, values in peaks.items()},
-        bandwidth={name: value for name, value in bandwidth.items() if name != "start_s"},
+        bandwidth=dict(bandwidth),
         failures=tuple(f"peak of {name}: {o.status}: {o.reason}" for name, o in outcomes.items() if not o.ok),
         load=machine_state.background_load(before, machine_state.take_snapshot()),
         state=state,

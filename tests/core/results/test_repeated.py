@@ -48,7 +48,7 @@ def told(run: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("index", "what"), [(0, "verify"), (1, "facts"), (2, "time, round 0"), (4, "time, round 2")], ids=str
 )
-@pytest.mark.parametrize("changed", [{}, {"start_s": 9.0}], ids=["the same", "other content that no line holds"])
+@pytest.mark.parametrize("changed", [{}, {"warmup_s": 9.0}], ids=["the same", "other content that no line holds"])
 def test_a_row_that_is_there_twice_is_told_and_loses_no_other(run: Path, index: int, what: str, changed: Row) -> None:
     write(run, [*ROWS, {**ROWS[index], **changed}])
     assert told(run) == [f"{CASE}, {what}: there twice, counts once"]

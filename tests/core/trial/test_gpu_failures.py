@@ -78,5 +78,5 @@ def test_what_asks_for_a_gpu_has_room_for_a_cuda_context(
     limits: list[int | None] = []
     monkeypatch.setattr(sandbox, "enter_sandbox", lambda limit, temporary: limits.append(limit))
     monkeypatch.setattr(trial_kinds, "_measure", lambda request: {})
-    trial_kinds.run_trial({"purpose": purpose, "memory_limit": 2**20, "sent_at": 0.0})
+    trial_kinds.run_trial({"purpose": purpose, "memory_limit": 2**20})
     assert limits == [limit]

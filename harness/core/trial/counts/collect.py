@@ -8,7 +8,7 @@ Peak memory is what one call needs beyond weights and input, with its output (se
 | `flops_claimed` | the FLOPs that the layer claims; None without a claim |
 | `claims` | all claims of a user's own layer, as JSON; None for built-in layers, whose claims are in the registry |
 | `ops`, `depth` | dispatched operations, including views; operations on the longest chain |
-| `depth_declared`, `fused_depth_declared` | how many operations of it opaque kernels declare; whether they do |
+| `depth_declared` | how many operations of it opaque kernels declare |
 | `min_bytes` | the least traffic: what is read of weights and inputs, and outputs, once; intermediates twice |
 | `read_bytes` | the part of it that is surely read of weights, inputs, masks and caches |
 | `weights_bytes` | parameters, buffers, tensors in other attributes before the first call, and packed weights |
@@ -185,7 +185,6 @@ def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True
         "ops": len(seen.operations),
         "depth": length,
         "depth_declared": declared,
-        "fused_depth_declared": declared > 0,
         "min_bytes": None if moved_bytes is None else read_bytes + moved_bytes,
         "read_bytes": read_bytes,
         "output_bytes": output_bytes,
@@ -364,7 +363,7 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
 _FOLLOWING = {
     "flops": ("flops_full",),
     "ops": ("read_bytes",),
-    "depth": ("depth_declared", "fused_depth_declared"),
+    "depth": ("depth_declared",),
     "peak_bytes": ("saved_bytes", "transient_bytes", "mapped_bytes", "block_sizes"),
 }
 

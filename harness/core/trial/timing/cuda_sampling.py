@@ -158,8 +158,7 @@ class Sampling:
             is_steady = _is_steady(rates) and (elapsed_s >= share_s or sampler.is_steady(walls))
             return is_steady or elapsed_s >= LONGEST_WARMUP_S
 
-        walls, into.warmup_s = warm_up(lambda: hosts.append(self._enqueuing_s()), self.device.sync, is_warm, clock)
-        into.warmup_calls = len(walls)
+        _, into.warmup_s = warm_up(lambda: hosts.append(self._enqueuing_s()), self.device.sync, is_warm, clock)
         return median(hosts[1:])
 
     def rehearse(self) -> float:

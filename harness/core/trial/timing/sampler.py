@@ -49,7 +49,6 @@ class Samples:
 
     samples_s: list[float] = field(default_factory=list)
     calls_per_sample: int = 1
-    warmup_calls: int = 0
     warmup_s: float = 0.0
     sampling_s: float = 0.0
     between_s: float | None = None
@@ -81,7 +80,6 @@ def take_samples(
     try:
         is_warm = steady_or_after(budget_s)
         times, result.warmup_s = ([], 0.0) if is_warm([], called_s) else warm_up(call, sync, is_warm, clock)
-        result.warmup_calls = len(times)
         # Subtract the reading of the clock, which would make short calls look long, and then samples short.
         per_call = max(median(times[-STEADY_CALLS:] or [called_s]) - result.clock_s, LEAST_CALL_S)
         least_sample_s = max(MIN_SAMPLE_S, CLOCK_SHARE * result.clock_s)
@@ -103,7 +101,6 @@ def take_samples(
             if len(result.samples_s) == 1 and result.samples_s[0] < STILL_WARMING * per_call:
                 # The first call took the whole warm-up. It compiled, for example, and took longer than later calls.
                 again = take_samples(call, sync, budget_s, clock, count, renew, singly, between)
-                again.warmup_calls += result.warmup_calls + calls
                 again.warmup_s += result.warmup_s + end - start
                 return again
         result.calls_per_sample = calls

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from math import ceil
 from statistics import fmean, median
-from time import monotonic, perf_counter
+from time import perf_counter
 
 import torch
 
@@ -102,11 +102,9 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
     With `check`, test afterwards whether the timed calls returned kept results (`trial.reuse_between_calls`).
     Raises WrongResult if they did, and CompiledAgain if the layer was compiled again while it was timed.
     """
-    began = monotonic()
     others = OtherThreads() if check else None
     layer = _Layer(case, seed)
     first_call_s = layer.settle()
-    built = monotonic()
     made = compilations()
     if case.device == "cpu":
         samples, extras = _on_cpu(layer, trial_s, first_call_s)
@@ -122,7 +120,6 @@ def measure_time(case: Case, seed: int, trial_s: float, check: bool = True) -> A
         **extras,
         **checked,
         "prepare_s": rounded(prepare_s),
-        "build_s": rounded(built - began),
         "compile_s": rounded(compile_s(first_call_s, median(samples.samples_s))),
     }
 

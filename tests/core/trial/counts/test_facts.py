@@ -19,7 +19,7 @@ FIRST = (
 PASSES = [("forward", 1), ("train", 3), ("backward", 2)]
 
 KEYS = {
-    *("flops", "flops_full", "ops", "depth", "depth_declared", "fused_depth_declared", "min_bytes"),
+    *("flops", "flops_full", "ops", "depth", "depth_declared", "min_bytes"),
     *("weights_bytes", "inputs_bytes", "output_bytes", "saved_bytes", "transient_bytes", "peak_bytes"),
     *("peak_resident_bytes", "peak_traced_bytes", "backend", "backend_fallback", "facts_unknown"),
     *("mapped_bytes", "block_sizes", "page_fault_s"),

@@ -198,7 +198,6 @@ def test_the_first_call_and_the_warm_up_are_outside_the_samples(monkeypatch: pyt
         call()
 
     samples, _ = sampled(gpu, compiled, monkeypatch)
-    assert samples.warmup_calls >= 2
     assert samples.warmup_s >= 2.3
     assert max(samples.samples_s) == pytest.approx(1e-3)
 
