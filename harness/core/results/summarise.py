@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.stats import noise_prior
 from harness.core.stats.bimodality import FEWEST_TRIALS, find_bimodality, may_be_bimodal
 from harness.core.stats.estimate import (
+    Flags,
     Limits,
     TrialStatistics,
     counted,
@@ -25,6 +25,7 @@ from harness.core.stats.estimate import (
     reason_of,
     trial_statistics,
 )
+from harness.core.stats.interval import Floats, Numbers
 
 from .columns import COLUMNS, CaseResult, Column, evident_line, with_own_axes
 from .row import FACTS, KINDS, RECORD, Row, StoredRow
@@ -33,8 +34,6 @@ from .row_files import NAMED, RunAccumulator, read_run
 # Purposes that are measured once per case.
 _ONCE = tuple(name for name, kind in KINDS.items() if kind.once)
 _IMPL = list(AXES).index("impl")
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Group:
         columns = [self.column(entry, which) for entry in entries]
         return optional_ratio(*columns) if len(columns) > 1 else columns[0]
 
-    def quiet(self) -> NDArray[np.bool_]:
+    def quiet(self) -> Flags:
         """Which trials were quiet (cases, N), judged by the best probe time of the run and by the GPU itself."""
         by_probe = is_quiet(self.column("probe_s"), self.best_probe_s[:, None])
         return by_probe & ~(self.column("gpu_disturbed") > 0)
@@ -91,7 +90,7 @@ class Trials:
         self.counts = np.bincount(cases[self.places], minlength=len(accumulated.cases))
         self._starts = np.cumsum(self.counts) - self.counts
 
-    def groups(self, chosen: NDArray[np.bool_], probe_kinds: Sequence[Hashable]) -> Iterator[Group]:
+    def groups(self, chosen: Flags, probe_kinds: Sequence[Hashable]) -> Iterator[Group]:
         """Group the chosen cases that have trials by their number of trials. Each case has a kind of probe."""
         kind = _numbered(probe_kinds)
         best = np.full(len(kind), np.nan)
@@ -216,7 +215,7 @@ def _duplicates(accumulated: RunAccumulator, trials: Trials) -> Iterator[tuple[i
                 yield case, row.purpose, [its_file, file] if earlier._replace(at=row.at) != row else []
 
 
-def bimodality_of_groups(group: Group, times_s: Floats, quiet: NDArray[np.bool_]) -> dict[str, list[Any]]:
+def bimodality_of_groups(group: Group, times_s: Floats, quiet: Flags) -> dict[str, list[Any]]:
     """Columns of a line that describe bimodal timing, from the time of each trial `times_s` (cases, N).
 
     Only the quiet trials (`quiet`) count: a disturbed machine would make the times of any layer bimodal.

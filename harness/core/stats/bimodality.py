@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .estimate import Flags
+from .interval import Floats, Numbers
 
 # Least difference between the groups, as a share …
 SMALLEST_GAP = 0.15
@@ -26,7 +28,6 @@ FEWEST_UNEXPLAINED = 3
 # Allowed rounding error of the fast sums, as a share of the total. A million trials use a thousandth of this margin.
 _MARGIN = 1e-9
 
-Floats = NDArray[np.float64]
 # The counters of some trials, by name.
 TrialCounters = Sequence[Mapping[str, float | None]]
 
@@ -90,7 +91,7 @@ def find_bimodality(times_s: Sequence[float], counters: TrialCounters) -> Bimoda
     return Bimodality(fast_s, slow_s, cause)
 
 
-def may_be_bimodal(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def may_be_bimodal(times_s: Floats, counting: Flags) -> Flags:
     """Which of many cases may be bimodal, (cases,), judged by the trials that count (cases, trials).
 
     A fast test that saves most cases the exact one: `find_bimodality` finds no other case bimodal.
@@ -106,7 +107,7 @@ def may_be_bimodal(times_s: Floats, counting: NDArray[np.bool_]) -> NDArray[np.b
     return possible
 
 
-def _between(values: Floats, numbers: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _between(values: Floats, numbers: Numbers) -> tuple[Floats, Floats]:
     """The variation explained by a cut after each value but the last (cases, N − 1), and the total (cases,).
 
     Only the first `numbers` (cases,) of the `values` (cases, N) count; a cut beyond them explains 0. Cumulative sums
