@@ -164,10 +164,10 @@ def compilations() -> int:
     return graphs() + triton_kernels()
 
 
-def _dynamo_counter(group: str, name: str) -> int:
-    """This counter of torch.compile; 0 if it is not imported."""
+def _dynamo_counter(group: str, *names: str) -> int:
+    """The sum of these counters of torch.compile; 0 if it is not imported."""
     dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else dynamo.counters[group].get(name, 0)
+    return 0 if dynamo is None else sum(dynamo.counters[group].get(name, 0) for name in names)
 
 
 def functions_offered() -> int:
@@ -193,6 +193,11 @@ def triton_kernels() -> int:
 
 # Kernels of Triton by their identity. The garbage collector lists none that a fork server has frozen.
 _noted_kernels: dict[int, Any] = {}
+
+
+def compiled_anew() -> int:
+    """How many graphs were compiled in this process instead of loaded from disk."""
+    return _dynamo_counter("inductor", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 
 def _versions(kernel: Any) -> int:

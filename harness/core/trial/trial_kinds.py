@@ -205,7 +205,10 @@ def handler_of(purpose: str) -> tuple[Callable[..., Answer], Sequence[str]]:
 
 
 def _measure(request: Request) -> Answer:
-    """The measured values."""
+    """The measured values. `compiled_anew` counts the graphs that were compiled here, if the layer was compiled.
+
+    The copy of these graphs on disk was missing or unusable.
+    """
     purpose = request["purpose"]
     case = Case.from_dict(request["case"]) if request["case"] else None
     if case is not None:
@@ -227,4 +230,4 @@ def _measure(request: Request) -> Answer:
     workload.check_switches()
     compilation.keep_stubs(directory)
     compilation.check_compiled(case)
-    return outcome
+    return outcome | ({"compiled_anew": compilation.compiled_anew()} if compilation.compilations() > 0 else {})
