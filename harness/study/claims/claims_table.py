@@ -60,13 +60,18 @@ class ClaimVerdict:
 def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[ClaimVerdict]:
     """Judge every claim of every layer, in each setting whose mode the claim covers.
 
-    Time is judged in every mode that has a claim of work.
+    Time is judged in every mode that has a claim of work. A mask refutes nothing: claims are of a pass without one, and
+    some layers compute a masked pass in another way, as parallel linear attention does.
     """
     fitted = laws_by_series(laws)
     found = []
     for (impl, setting), members in series_groups(lines).items():
         of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
+        is_masked = claim_rules.is_masked(members[0])
         for quantity, claimed, judgement in _judge_layer(members, setting.mode, of_time, of_work):
+            if is_masked and judgement.verdict == claim_rules.REFUTED:
+                reason = f"claimed without a mask (measure mask=none); under this one, {judgement.reason}"
+                judgement = replace(judgement, verdict=UNDETERMINED, reason=reason)
             found.append(ClaimVerdict(impl, setting, quantity, claimed, **vars(judgement)))
     return found
 
@@ -111,16 +116,15 @@ def _judge_layer(
         if quantity in unreadable:
             yield quantity, text, Judgement("", UNDETERMINED, unreadable[quantity])
         elif quantity in read:
-            yield quantity, text, _soften_if_masked(lines, judges.get(quantity, judge_work)(lines, read[quantity]))
+            yield quantity, text, judges.get(quantity, judge_work)(lines, read[quantity])
         elif quantity not in BY_ORDER and any(line.flops_claimed is not None for line in lines):
-            yield quantity, text, _soften_if_masked(lines, judge_work(lines, None))
+            yield quantity, text, judge_work(lines, None)
         elif quantity == "work_decode" and "work" in stated and lines[0].impl not in IMPLS:
             yield quantity, NOT_CLAIMED, Judgement("", UNDETERMINED, _OF_A_PASS)
     work = work_of(read, mode)
     if work is not None and mode in _BY_MODE:
         # Decoding one token is one step, however many tokens came before.
-        claimed, one = judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
-        yield "time", claimed, _soften_if_masked(lines, one)
+        yield "time", *judge_time(lines, of_time, work, read.get("depth") if mode != "decode" else None)
 
 
 def _read(stated: Mapping[str, str], letters: Mapping[str, Polynomial]) -> tuple[dict[str, Polynomial], dict[str, str]]:
@@ -132,17 +136,6 @@ def _read(stated: Mapping[str, str], letters: Mapping[str, Polynomial]) -> tuple
         except UsageError as error:
             unreadable[name] = str(error)
     return read, unreadable
-
-
-def _soften_if_masked(lines: Sequence[CaseResult], one: Judgement) -> Judgement:
-    """Turn a refutation under a mask into undetermined, because claims are of a pass without a mask.
-
-    Some layers compute a masked pass in another way, such as parallel linear attention.
-    """
-    if one.verdict == claim_rules.REFUTED and claim_rules.is_masked(lines[0]):
-        reason = f"claimed without a mask (measure mask=none); under this one, {one.reason}"
-        return replace(one, verdict=UNDETERMINED, reason=reason)
-    return one
 
 
 def judge_time(

@@ -39,11 +39,9 @@ Indices = NDArray[np.intp]
 class Fits:
     """Fits of the same points, with the terms, coefficients and residuals of each.
 
-    `members`: indices into the candidates, shape (fits, k), padded with −1.
-    `coefficients`: shape (fits, k), padded with 0.
-    `rss`: sums of squared relative residuals, shape (fits,).
-    `size`: numbers of terms, shape (fits,).
-    `points`: the number of points.
+    `members`: indices into the candidates, shape (fits, k), padded with −1. `coefficients`: of the same shape, padded
+    with 0. `rss`: sums of squared relative residuals, and `size`: numbers of terms, both of shape (fits,). `points`: the
+    number of points.
     """
 
     members: Indices
@@ -83,8 +81,7 @@ def all_subsets(design: Floats, target: Floats) -> Fits:
     `design` has shape (points, candidates). Residuals are relative: each row of `design` and `target` is divided by the
     absolute error that equals a relative error of one.
 
-    Coefficients must not be negative. The best such law is the ordinary least-squares law of its nonzero terms. Fitting
-    all subsets and keeping those with positive coefficients therefore finds it, and all its rivals too.
+    The best law without negative coefficients is the least-squares law of its nonzero terms, and so among these.
     """
     points, candidates = design.shape
     scale = np.linalg.norm(design, axis=0)
@@ -120,9 +117,8 @@ def _solve(grams: Floats, moments: Floats) -> Floats:
 def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     """Relative error of each point, shape (points,), as predicted from the other groups of points.
 
-    Least squares needs no refitting for this. The residuals of a group left out are (I − H)⁻¹ e. Here e are its
-    residuals in the full fit, and H is its block of the hat matrix. Errors are infinite if the other groups do not
-    determine the terms.
+    Least squares needs no refitting: the residuals of a group left out are (I − H)⁻¹ e, with its residuals e in the full
+    fit and its block H of the hat matrix. Errors are infinite if the other groups do not determine the terms.
     """
     basis, _ = np.linalg.qr(design)
     residuals = target - basis @ (basis.T @ target)
@@ -294,7 +290,8 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     sizes, costs, errors = problem.sizes, problem.costs, problem.errors
     axis = axes[0] if axes else "n"
     fastest = {each: leading(problem.terms, each) for each in axes} if problem.presumed else {}
-    chosen, cv_error = _choose(problem, np.unique(sizes.axis(axis), return_inverse=True)[1], fastest)
+    groups = np.unique(sizes.axis(axis), return_inverse=True)[1]
+    chosen, cv_error = _choose(problem, groups, fastest)
     others = [which for which in problem.rivals if which != chosen][:MOST_RIVALS]
     law = replace(
         _law(problem, chosen, axes),
@@ -314,8 +311,12 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
     missed = _missed(off, cv_error, errors)
     reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
-    if errors is not None and law.noise > FAR_OFF * LAW_ERROR:
-        reason = f"the points lie {law.noise / LAW_ERROR:.0f} times as far from this law as they are known"
+    # The points of one size may lie far off without much effect on all. At the smallest, a floor may be left out.
+    squares = (problem.target - problem.fits.predicted(chosen, problem.columns)) ** 2
+    means = np.bincount(groups, squares) / np.bincount(groups)
+    noise = max(law.noise, *np.sqrt(means[1:]))
+    if errors is not None and noise > FAR_OFF * LAW_ERROR:
+        reason = f"the points lie {noise / LAW_ERROR:.0f} times as far from this law as they are known"
     reason = too_few_sizes(sizes, axis, problem.presumed) or reason
     return replace(law, determined=not reason, reason=reason).open_along(untold)
 
@@ -354,9 +355,7 @@ def _missed(off: float, cv_error: float | None, errors: Floats | None) -> str:
     return ""
 
 
-def _choose(
-    problem: _Problem, groups: NDArray[np.intp], fastest: Mapping[str, tuple[int, int]]
-) -> tuple[int, float | None]:
+def _choose(problem: _Problem, groups: Indices, fastest: Mapping[str, tuple[int, int]]) -> tuple[int, float | None]:
     """Choose the law among the rivals; return it and its cross-validation error.
 
     The error is None if no group of points can be left out. Candidates are the rivals within one standard error of

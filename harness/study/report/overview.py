@@ -110,10 +110,8 @@ def overview_layers(panel: parts.Panel) -> tuple[list[str], str]:
     at_last = sorted((line for line in ranked if line.seq_len == last), key=attrgetter("time_s", "impl"))
     families = grouped(at_last, attrgetter("family")).values()
     chosen = [fastest.impl for fastest, *_ in families][: parts.MANY]
-    which = "the fastest of each family"
-    if len(families) > parts.MANY:
-        which = f"the fastest of each of the {parts.MANY} fastest families"
-    return [impl for impl in every if impl in chosen], f"{len(chosen)} of {len(every)} layers: {which} at n = {last}"
+    which = f"{len(chosen)} of {len(every)} layers: each the fastest of its family at n = {last}"
+    return [impl for impl in every if impl in chosen], which
 
 
 def _message(panel: parts.Panel, metric: str, curves: Sequence[Curve], laws: Laws) -> str:

@@ -195,6 +195,8 @@ def test_a_law_that_misses_its_points_is_never_determined_however_noisy_they_are
 def test_the_reason_says_how_far_a_law_misses_and_whether_the_times_are_too_uncertain_to_tell() -> None:
     points = grid(d=(128, 256), h=(2, 8))
     costs = 5e-11 * points.n**2 * points.d * np.where(points.h * points.n**2 > 2**21, 2.6, 1.0)
-    law = fit_law(points, costs, np.full(len(points), 0.14))
+    law = fit_law(points, costs, np.full(len(points), 0.2))
     assert law.reason == "it misses the points by 28 %: the times are too uncertain to tell"
-    assert fit_law(points, costs, np.full(len(points), 0.099)).reason == "it misses the points by 28 %"
+    assert fit_law(points, costs).reason == "it misses the points by 28 %"
+    law = fit_law(points, costs, np.full(len(points), 0.099))
+    assert law.reason == "the points lie 5 times as far from this law as they are known"

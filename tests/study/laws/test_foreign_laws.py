@@ -191,6 +191,26 @@ def test_several_widths_determine_no_wrong_power_of_n(
     assert sum(held) >= 7
 
 
+# A scan in n·d whose rows leave a cache of 2 MiB, and one that uses more cores from there on. Times have six trials that
+# scatter by 4 %. The exponents at the end are 1.06 and 0.59.
+@pytest.mark.parametrize(
+    ("change", "points"),
+    [
+        (1.2, grid((128, 256, 512, 1024, 2048), (128, 256, 512), (2, 8))),
+        (-0.55, grid((64, 128, 256, 512, 1024), (128, 256), (4,))),
+    ],
+    ids=["slower", "faster"],
+)
+def test_a_law_that_misses_all_points_of_one_length_is_undetermined_however_many_others_it_meets(
+    change: float, points: Sizes
+) -> None:
+    filled = 8 * points.n * points.d / 2**21
+    costs = 15e-6 + 16e-10 * points.n * points.d * (1 + change * filled**2 / (1 + filled**2))
+    for seed in range(8):
+        law = fit_pieces(points, noisy(costs, 0.016, seed), np.full(len(points), 0.016), (Term(), LINE, Term(d=2)))
+        assert not law.determined
+
+
 @pytest.mark.parametrize("noise", [0.005, 0.01, 0.02])
 @pytest.mark.parametrize("widths", [THREE_WIDTHS, (64, 128, 256, 512)])
 def test_several_lengths_determine_no_wrong_power_of_d(widths: tuple[int, ...], noise: float) -> None:
