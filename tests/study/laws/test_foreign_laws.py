@@ -191,8 +191,8 @@ def test_several_widths_determine_no_wrong_power_of_n(
     assert sum(held) >= 7
 
 
-# A scan in n·d whose rows leave a cache of 2 MiB, and one that uses more cores from there on. Times have six trials that
-# scatter by 4 %. The exponents at the end are 1.06 and 0.59.
+# A scan in n·d whose rows leave a cache of 2 MiB, or use more cores from there on. Six trials scatter by 4 %.
+# The exponents at the end are 1.06 and 0.59.
 @pytest.mark.parametrize(
     ("change", "points"),
     [
