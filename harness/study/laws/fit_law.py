@@ -40,8 +40,8 @@ class Fits:
     """Fits of the same points, with the terms, coefficients and residuals of each.
 
     `members`: indices into the candidates, shape (fits, k), padded with −1. `coefficients`: of the same shape, padded
-    with 0. `rss`: sums of squared relative residuals, and `size`: numbers of terms, both of shape (fits,). `points`: the
-    number of points.
+    with 0. `rss`: sums of squared relative residuals, and `size`: numbers of terms, both of shape (fits,). `points` is
+    the number of points.
     """
 
     members: Indices
@@ -117,8 +117,8 @@ def _solve(grams: Floats, moments: Floats) -> Floats:
 def left_out_errors(design: Floats, target: Floats, groups: Indices) -> Floats:
     """Relative error of each point, shape (points,), as predicted from the other groups of points.
 
-    Least squares needs no refitting: the residuals of a group left out are (I − H)⁻¹ e, with its residuals e in the full
-    fit and its block H of the hat matrix. Errors are infinite if the other groups do not determine the terms.
+    Least squares needs no refitting: the residuals of a group left out are (I − H)⁻¹ e, with its residuals e in the
+    full fit and its block H of the hat matrix. Errors are infinite if the other groups do not determine the terms.
     """
     basis, _ = np.linalg.qr(design)
     residuals = target - basis @ (basis.T @ target)
