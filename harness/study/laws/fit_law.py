@@ -314,7 +314,7 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     # The points of one size may lie far off without much effect on all. At the smallest, a floor may be left out.
     squares = (problem.target - problem.fits.predicted(chosen, problem.columns)) ** 2
     means = np.bincount(groups, squares) / np.bincount(groups)
-    noise = max(law.noise, *np.sqrt(means[1:]))
+    noise = max([law.noise, *np.sqrt(means[1:])])
     if errors is not None and noise > FAR_OFF * LAW_ERROR:
         reason = f"the points lie {noise / LAW_ERROR:.0f} times as far from this law as they are known"
     reason = too_few_sizes(sizes, axis, problem.presumed) or reason
