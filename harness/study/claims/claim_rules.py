@@ -390,8 +390,8 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     tolerance = RESOLUTION
     if any(len(found) == 1 for found in along.values()):
         # Two sizes do not tell a faster term that is still small. A constant step along n may still go.
-        tolerance, most = _EXCESS, bounds[:, 0].max()
-        growths[:, 0] = np.minimum(growths[:, 0], np.maximum(growths[:, 0] - RESOLUTION, most))
+        tolerance = _EXCESS
+        growths[:, 0] = np.minimum(growths[:, 0], np.maximum(growths[:, 0] - RESOLUTION, bounds[:, 0].max()))
     if all(_is_within(growth, bounds, tolerance) for growth in growths[[0, -1]]):
         return CONFIRMED, text
     is_faster = growths.min(axis=0) > bounds.max(axis=0) + RESOLUTION

@@ -67,9 +67,8 @@ def verdicts(lines: Iterable[CaseResult], laws: Iterable[FittedLaw]) -> list[Cla
     found = []
     for (impl, setting), members in series_groups(lines).items():
         of_time, of_work = (fitted.get((impl, setting, metric)) for metric in ("time", "flops"))
-        is_masked = claim_rules.is_masked(members[0])
         for quantity, claimed, judgement in _judge_layer(members, setting.mode, of_time, of_work):
-            if is_masked and judgement.verdict == claim_rules.REFUTED:
+            if judgement.verdict == claim_rules.REFUTED and claim_rules.is_masked(members[0]):
                 reason = f"claimed without a mask (measure mask=none); under this one, {judgement.reason}"
                 judgement = replace(judgement, verdict=UNDETERMINED, reason=reason)
             found.append(ClaimVerdict(impl, setting, quantity, claimed, **vars(judgement)))

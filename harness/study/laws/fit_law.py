@@ -16,7 +16,7 @@ from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri
+from scipy.special import chdtri, fdtri
 
 from harness.core.model.formatting import listed
 from harness.core.model.polynomial import Term, leading
@@ -40,8 +40,7 @@ class Fits:
     """Fits of the same points, with the terms, coefficients and residuals of each.
 
     `members`: indices into the candidates, shape (fits, k), padded with −1. `coefficients`: of the same shape, padded
-    with 0. `rss`: sums of squared relative residuals, and `size`: numbers of terms, both of shape (fits,). `points` is
-    the number of points.
+    with 0. `rss`: sums of squared relative residuals. `size`: numbers of terms. Both have shape (fits,).
     """
 
     members: Indices
@@ -185,6 +184,8 @@ def last_coefficient(
 # Points do not follow a law if they lie more than this many times their error from it. That error is the points'
 # standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
+# Those of one size do not if chance alone would put them that far from it in less than this share of the laws.
+_BY_CHANCE = 1e-3
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
 # is undetermined, however uncertain the points are (root mean squares).
 MOST_OFF, MOST_OFF_LEFT_OUT = 0.2, 0.3
@@ -309,14 +310,14 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     rivals = tuple(replace(rival, known=problem.known) for rival in law.rivals)
     law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=problem.known)
     off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
-    missed = _missed(off, cv_error, errors)
-    reason = _undetermined(problem, axis, law.hidden) or missed or _unknown_exponent(law, axis, sizes)
+    reason = _undetermined(problem, axis, law.hidden) or _missed(off, cv_error, errors)
+    reason = reason or _unknown_exponent(law, axis, sizes)
     # The points of one size may lie far off without much effect on all. At the smallest, a floor may be left out.
     squares = (problem.target - problem.fits.predicted(chosen, problem.columns)) ** 2
-    means = np.bincount(groups, squares) / np.bincount(groups)
-    noise = max([law.noise, *np.sqrt(means[1:])])
-    if errors is not None and noise > FAR_OFF * LAW_ERROR:
-        reason = f"the points lie {noise / LAW_ERROR:.0f} times as far from this law as they are known"
+    of_sizes = np.bincount(groups, squares) / chdtri(np.bincount(groups), _BY_CHANCE)
+    off_by = max([law.noise / FAR_OFF, *np.sqrt(of_sizes[1:])])
+    if errors is not None and off_by > LAW_ERROR:
+        reason = "points lie further from this law than their accuracy allows"
     reason = too_few_sizes(sizes, axis, problem.presumed) or reason
     return replace(law, determined=not reason, reason=reason).open_along(untold)
 
@@ -392,8 +393,8 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     order = sorted(range(len(terms)), key=terms.__getitem__)
     lo, hi = np.maximum(values - half_width, 0.0), values + half_width
     coefficients = tuple(laws.Coefficient(terms[i], float(values[i]), float(lo[i]), float(hi[i])) for i in order)
-    ordered = covariance[np.ix_(order, order)]
-    return Law(coefficients, axes, True, "", covariance=ordered, quantile=quantile, noise=noise)
+    covariance = covariance[np.ix_(order, order)]
+    return Law(coefficients, axes, True, "", covariance=covariance, quantile=quantile, noise=noise)
 
 
 def _trend(problem: _Problem, which: int, values: Floats) -> tuple[float, float]:

@@ -104,7 +104,7 @@ def exact_pieces(sizes: Sizes, costs: Sequence[int]) -> Law | None:
     That n is the smallest start tried from which a law is exact, and it is listed in `breaks`. Such laws occur because
     different phases of a call set the peak memory at small and at large n.
     """
-    starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1 or None]
+    starts = np.unique(sizes.n)[: -_FEWEST_ABOVE + 1]
     if law := exact_law(sizes, costs):
         return law
     for start in starts[1 :: -(-(len(starts) - 1) // _MOST_STARTS) or 1]:
