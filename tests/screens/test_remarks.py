@@ -70,7 +70,6 @@ def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot
     sizes = (64, 128, 256)
     two = {"bimodal": True, "bimodal_fast_s": 0.0046, "bimodal_slow_s": 0.0082}
     cause = "slow trials paid 4,100 page faults a call, fast ones 12"
-    claimed = [replace(LINE, flops=1000 * n, flops_full=1000 * n, flops_claimed=900 * n, seq_len=n) for n in sizes]
     states = {
         "ordinary": usual_lines(),
         "bimodal with a cause": [replace(LINE, **two, bimodal_cause=cause)],
@@ -78,8 +77,6 @@ def test_what_to_know_of_a_measurement_is_told_once_for_all_cases_alike(snapshot
         "many bimodal cases": [replace(LINE, **two, seq_len=n) for n in range(1, 11)],
         "a fallback": [replace(LINE, backend_fallback="it fell back to math", seq_len=n) for n in sizes],
         "host-bound": [replace(LINE, host_bound=True, wall_call_s=0.003)],
-        "a claim of fewer FLOPs": claimed,
-        "a claim of the work without a mask": [replace(LINE, flops=600, flops_full=1000, flops_claimed=1000)],
         "an approximation": [replace(LINE, output_error=30 / n, allowed_error=0.5, seq_len=n) for n in sizes],
         "facts that are not known": [replace(LINE, facts_unknown="flops: mylib::scan has no formula")],
     }
