@@ -155,7 +155,10 @@ ON_A_GPU = {512: 514e-6, 1024: 709e-6, 2048: 1.75e-3, 4096: 6.36e-3, 8192: 26.1e
 
 @pytest.mark.parametrize(
     ("times", "reason"),
-    [(ON_A_GPU, "points lie further from this law than their accuracy allows"), ({512: 514e-6, 1024: 709e-6}, "n takes 2 values")],
+    [
+        (ON_A_GPU, "points lie further from this law than their accuracy allows"),
+        ({512: 514e-6, 1024: 709e-6}, "n takes 2 values"),
+    ],
 )
 def test_a_question_mark_is_explained_by_the_reason_in_the_table_of_laws(times: dict[int, float], reason: str) -> None:
     cases = [Case("attention.naive", n, 1024, 16) for n in times]

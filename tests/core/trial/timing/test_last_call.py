@@ -1,6 +1,7 @@
 """Results that a layer keeps from earlier calls are found; honest layers are not accused."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,15 @@ def test_each_sample_of_a_timed_trial_is_of_a_new_input(monkeypatch: pytest.Monk
 
 
 def test_skipped_work_that_torch_does_not_dispatch_is_found_by_its_time() -> None:
-    with pytest.raises(WrongResult, match=r"a new input takes .* µs, the same input again"):
-        checked(case_of("SkipsWorkOutsideTorch"))
+    reasons = []
+    for _ in range(5):  # on a busy machine, times may not decide at once
+        try:
+            checked(case_of("SkipsWorkOutsideTorch"))
+        except WrongResult as error:
+            reasons.append(str(error))
+            break
+    assert reasons, "none of five checks has found it"
+    assert re.search(r"a new input takes .* µs, the same input again", reasons[0])
 
 
 class Sorts(torch.nn.Module):
