@@ -95,9 +95,9 @@ def test_keys_outside_of_sweeps_take_the_same_words() -> None:
         ("points=3", f"points takes a list of points, in quotes: '{POINTS}'"),
         ("seq_len=128 seq_len=256", "seq_len is given twice: give its values in one list, seq_len=A,B"),
         ("n=128 +seq_len=256", "unknown key '+seq_len'; did you mean 'seq_len'?"),
-        ("seq_len = 128", "'seq_len' is not of the form key=value"),
-        ("seq_len= 128", "'128' is not of the form key=value"),
-        ("seq_len =128", "'seq_len' is not of the form key=value"),
+        ("seq_len = 128", "'seq_len' is not of the form key=value, without spaces"),
+        ("seq_len= 128", "'128' is not of the form key=value, without spaces"),
+        ("seq_len =128", "'seq_len' is not of the form key=value, without spaces"),
         ("precision=quick precision=strict", "precision is given twice"),
         ("scale=cpu scale=full paper=flashattention1", "scale is given twice"),
         (

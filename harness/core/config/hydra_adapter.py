@@ -264,7 +264,7 @@ def _quoted_word(match: re.Match[str]) -> str:
 
 def _parse(argument: str) -> Override:
     if "=" not in argument and not argument.startswith("~"):
-        raise UsageError(f"'{argument}' is not of the form key=value")
+        raise UsageError(f"'{argument}' is not of the form key=value, without spaces")
     try:
         return OverridesParser.create().parse_override(quoted(argument))
     except (HydraException, AttributeError) as error:

@@ -126,7 +126,7 @@ def read_keys(texts: Iterable[str], table: Sequence[Key]) -> Values:
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"'{text}' is not of the form key=value")
+            raise UsageError(f"'{text}' is not of the form key=value, without spaces")
         if name not in keys:
             raise UsageError(errors.unknown_key(name, keys))
         if name in values:

@@ -39,7 +39,7 @@ class Rates(NamedTuple):
     bytes_per_s: float
 
 
-# Rates of two cores, and of a GPU, for a machine that was not measured.
+# Rates of two cores, and an estimate of those of a GPU, for a machine that was not measured.
 USUAL_RATES, USUAL_GPU_RATES = Rates(1e11, 3e10), Rates(5e13, 2e12)
 # Measured in a busy moment, rates may come out a hundred times too low.
 LEAST_RATES = Rates(2e10, 5e9)

@@ -389,7 +389,7 @@ def _compare_exponents(along: Mapping[str, Sequence[float]], bounds: Floats, axe
     text = f"measured exponents {text}"
     tolerance = RESOLUTION
     if any(len(found) == 1 for found in along.values()):
-        # Two sizes do not tell a faster term that is still small. A constant step along n may still go.
+        # Two sizes do not show a faster term that is still small. A step may raise the exponent along n all the same.
         tolerance = _EXCESS
         growths[:, 0] = np.minimum(growths[:, 0], np.maximum(growths[:, 0] - RESOLUTION, bounds[:, 0].max()))
     if all(_is_within(growth, bounds, tolerance) for growth in growths[[0, -1]]):

@@ -184,7 +184,7 @@ def last_coefficient(
 # Points do not follow a law if they lie more than this many times their error from it. That error is the points'
 # standard error and `LAW_ERROR`, added as squares.
 FAR_OFF = 3.0
-# Those of one size do not if chance alone would put them that far from it in less than this share of the laws.
+# The points of one size do not if chance would put them as far from it in less than this share of laws.
 _BY_CHANCE = 1e-3
 # A law that misses its points by more than the first share, or sizes left out of the fit by more than the second one,
 # is undetermined, however uncertain the points are (root mean squares).
