@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import torch
 from planted import Identity, NoHeads
 from torch import Tensor, nn
-from torch.nn.attention.bias import causal_lower_right
 
 
 class Chain(Identity):
@@ -62,6 +61,8 @@ class CausalBias(Sdpa):
     """Its mask is a tensor of torch's own subclass, made anew in each call."""
 
     def attend(self, q: Tensor) -> Tensor:
+        from torch.nn.attention.bias import causal_lower_right  # imports the compiler, a second in every trial
+
         mask = causal_lower_right(q.shape[2], q.shape[2])
         return nn.functional.scaled_dot_product_attention(q, q, q, mask)
 

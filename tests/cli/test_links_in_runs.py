@@ -10,18 +10,19 @@ from harness.core.model.errors import UsageError
 from harness.core.results.run_directory import LOCK, Lock
 
 
-@pytest.mark.parametrize("linked", ["plots", "plots/overview.png", "report.md"])
-def test_report_overwrites_nothing_behind_a_link(linked: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", [["plots"], ["plots/overview.png", "report.md"]])
+def test_report_overwrites_nothing_behind_a_link(linked: list[str], tmp_path: Path) -> None:
     run, mine = make_run(tmp_path / "run"), tmp_path / "mine"
     mine.mkdir()
     for name in ("overview.png", "time.svg", "report.md"):
         (mine / name).write_text("mine")
-    link = run / linked
-    link.parent.mkdir(exist_ok=True)
-    link.symlink_to(mine if linked == "plots" else mine / link.name)
+    links = [run / name for name in linked]
+    for link in links:
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(mine if link.name == "plots" else mine / link.name)
     assert main(["report", str(run)]) == 0
     assert {file.read_text() for file in mine.iterdir()} == {"mine"}
-    assert not link.is_symlink()
+    assert not any(link.is_symlink() for link in links)
     assert (run / "plots" / "overview.png").stat().st_size > 1000
 
 

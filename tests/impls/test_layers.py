@@ -44,14 +44,14 @@ SAME = [
 
 
 @pytest.mark.parametrize(("name", "setting"), cells(VARIED, IN_FLOAT64))
-@pytest.mark.parametrize("n", [1, 2, 33, 130])
+@pytest.mark.parametrize("n", [1, 2, 130])
 def test_any_length_matches_the_reference(name: str, setting: dict[str, Any], n: int) -> None:
     assert verify(case_of(name, n, D, H, batch_size=3, **setting), seed=0)["output_error"] < 1e-12
 
 
 @pytest.mark.parametrize(("name", "setting"), cells(VARIED, MASKED))
 def test_under_every_mask_and_source_it_is_what_the_reference_says(name: str, setting: dict[str, Any]) -> None:
-    found = verify(case_of(name, 40, D, H, **setting), seed=1)
+    found = verify(case_of(name, 24, D, H, **setting), seed=1)
     assert found["output_error"] < 1e-12
     assert (setting["mode"] == "forward") == ("gradient_error" not in found)
 
@@ -77,7 +77,7 @@ def test_what_is_decoded_step_by_step_is_what_comes_out_all_at_once(name: str, s
 @pytest.mark.parametrize("name", VARIED)
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_in_every_precision_it_errs_no_more_than_rounding(name: str, dtype: str) -> None:
-    verify(case_of(name, 70, D, H, mode="train", dtype=dtype), seed=3)  # and in float32, which it looks at first
+    verify(case_of(name, 30, D, H, mode="train", dtype=dtype), seed=3)  # and in float32, which it looks at first
 
 
 @pytest.mark.parametrize("name", VARIED)

@@ -1,6 +1,7 @@
 """No case of a paper is bound to time out on a GPU: the launches of its loops fit into a trial's time."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from extras.papers.test_presets import NAMES
@@ -14,7 +15,7 @@ from harness.core.run.executor import Executor
 # An operation takes the host some 5 to 7 µs to launch, and the longest trial of a case makes about 25 calls. A slow
 # host takes twice as long.
 LAUNCH_S, CALLS, SLOW_HOST = 7e-6, 25, 2
-SHORT, LONGER = 64, 128
+SHORT, LONGER = 32, 64
 
 
 def longest_loops(cases: list[Case]) -> list[Case]:
@@ -28,11 +29,17 @@ def longest_loops(cases: list[Case]) -> list[Case]:
     return [*longest.values()]
 
 
+@cache
+def counted(case: Case, runner: Executor) -> int:
+    """The operations of one call of a case, which several papers may share."""
+    return int(runner.run("facts", case).values["ops"])
+
+
 def operations(case: Case, runner: Executor) -> float:
     """The operations of one call. They are counted at two small n, between which they grow linearly."""
     heads = min(2, case.num_heads)
     small = replace(case, d_model=16, num_heads=heads, batch_size=1, dtype="float32", device="cpu", threads=1)
-    short, longer = (runner.run("facts", small.at("seq_len", n)).values["ops"] for n in (SHORT, LONGER))
+    short, longer = (counted(small.at("seq_len", n), runner) for n in (SHORT, LONGER))
     return longer + (longer - short) / (LONGER - SHORT) * (case.seq_len - LONGER)
 
 
