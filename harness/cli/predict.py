@@ -111,7 +111,7 @@ def predictions(
 
 def _cells(metric: str, cost: Prediction) -> tuple[str, str, str]:
     shown = _SHOWN[metric]
-    kind = "measured" if cost.measured else cost.basis or "predicted"
+    kind = cost.basis or ("measured" if cost.measured else "predicted")
     if cost.lo == cost.hi:
         return shown(cost.value), "", kind
     return "" if cost.too_uncertain else shown(cost.value), _between(cost, shown), kind

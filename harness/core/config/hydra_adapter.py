@@ -269,8 +269,6 @@ def _parse(argument: str) -> Override:
         return OverridesParser.create().parse_override(quoted(argument))
     except (HydraException, AttributeError) as error:
         detail = _mistake(argument) or " ".join(str(error).split())
-        if not __debug__:
-            detail = "Hydra reads no range(…) under `python -O` and PYTHONOPTIMIZE: leave them out, or list the values"
         raise UsageError(f"cannot read '{argument}': {detail}") from error
 
 

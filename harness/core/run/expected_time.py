@@ -46,8 +46,8 @@ LEAST_RATES = Rates(2e10, 5e9)
 # How long to measure each of the machine's rates, in seconds, and the largest array on a CPU. Without this limit, new
 # pages of the arrays take ten times as long as the measurement where a virtual machine names its host's cache.
 _RATE_S, _RATE_BYTES = 0.2, 64 * 2**20
-# A rate is measured until it rises by less than this factor, at most `_MOST_RATES` times.
-_HIGHER, _MOST_RATES = 1.2, 4
+# The best of so many measurements of a rate counts: one alone may meet a busy moment.
+_MEASUREMENTS = 2
 # Lengths at which a dry run counts what calls do, to extrapolate to the cases.
 _SMALL_LENGTHS = (32, 64, 128)
 # Layers reach these shares of the peak rates. An operation takes a few microseconds to dispatch. The figures are
@@ -89,14 +89,8 @@ def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str,
 
 
 def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more: dict[str, Any]) -> float:
-    """The best of a few measurements of a rate, until it stops rising: one alone may meet a busy moment."""
-    best = 0.0
-    for _ in range(_MOST_RATES):
-        rate = executor.ask(purpose, case, {"trial_s": _RATE_S, **more}).values.get(name) or 0.0
-        rises, best = rate > _HIGHER * best, max(best, rate)
-        if not rises:
-            break
-    return best
+    request = {"trial_s": _RATE_S, **more}
+    return max(executor.ask(purpose, case, request).values.get(name) or 0.0 for _ in range(_MEASUREMENTS))
 
 
 def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, CallCosts]:

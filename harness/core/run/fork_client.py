@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.core.model import file_io
 from harness.core.model.background_process import PLACE, search_path
-from harness.core.trial.sandbox import NOTICE, REFUSED, STOPPED, Request
+from harness.core.trial.sandbox import NOTICE, REFUSED, Request
 
 from .outcome import MOST_BYTES, TrialOutcome
 
@@ -282,8 +282,11 @@ class ForkServer:
         return b"\n" in self._received or bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def _answer(self, word: str, timeout_s: float) -> str:
-        """The text after `word` in the next answer. Raises ForkServerLost."""
-        waited_s = 0.0
+        """The text after `word` in the next answer. Raises ForkServerLost, also if the fork server stays stopped.
+
+        A whole job may be suspended and resumed. The fork server is then found stopped once at most.
+        """
+        waited_s, found_stopped = 0.0, 0
         while b"\n" not in self._received:
             if self._is_answered(_NUDGE_S):
                 part = b""
@@ -292,23 +295,27 @@ class ForkServer:
                 if not part:
                     raise ForkServerLost
                 self._received += part
-            elif (waited_s := waited_s + _NUDGE_S) >= timeout_s:
-                raise NoAnswer
             else:
-                # A layer may have stopped the supervisor. Once resumed, it reports a stopped fork server.
-                self._process.send_signal(signal.SIGCONT)
+                waited_s += _NUDGE_S
+                found_stopped = (found_stopped + 1) * self._is_server_stopped()
+                if waited_s >= timeout_s or found_stopped > 1:
+                    raise NoAnswer
+                self._process.send_signal(signal.SIGCONT)  # a layer may have stopped the supervisor
         line, _, self._received = self._received.partition(b"\n")
         answer = line.decode()
-        if answer == STOPPED:
-            raise NoAnswer
         if answer.startswith(REFUSED):
             raise NoProcess(answer.removeprefix(REFUSED))
         if not answer.startswith(word):
             raise ForkServerLost
         return answer.removeprefix(word).strip()
 
+    def _is_server_stopped(self) -> bool:
+        """Whether the fork server, the first child of the supervisor, has stopped."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return children.exists() and any(map(_is_stopped, children.read_text().split()[:1]))
 
-def _is_stopped(pid: int) -> bool:
+
+def _is_stopped(pid: int | str) -> bool:
     """Whether every thread of the process has stopped or ended. Where the system has no /proc, assume so."""
     threads = Path(f"/proc/{pid}/task").glob("*/stat")
     with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended in the meantime

@@ -31,7 +31,7 @@ from harness.core.model.sweep_axes import Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_protocol, packed_sequences, result_checks, verify, workload
-from .device import EagerMode, cast_layer, has_drawn, to_float64
+from .device import EagerMode, cast_layer, has_drawn, seed_draws, to_float64
 from .function_layer import FunctionLayer, is_softmax
 from .layer_inputs import Input
 from .result_checks import WrongResult, check_finite, check_reference, gradient_pairs, in_float64, leaves_of
@@ -121,7 +121,7 @@ def measure_accuracy(
     began = time.perf_counter()
     errors = dict.fromkeys(NAMES)
     try:
-        errors |= _measured(work, case, seed, y, flops, unknown)
+        errors |= result_checks.with_either_draws(_measured, work, case, seed, y, flops, unknown)
     except Exception as error:  # the layer has run before, so only its reference fails
         unknown.append(f"output_error: {_reason(error, 'the reference fails')}")
     finally:
@@ -149,7 +149,7 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
     threads = 1 if loops_over_time else torch.get_num_threads()
     with _limited(threads, _TOO_SLOW):
         part = _part(case, work, reference, inputs, flops, is_the_layer=not has_reference)
-    torch.manual_seed(seed)
+    seed_draws(seed)
     own = _own(work, case, seed, part) if y is None else _Side(part.of(y))
     draws = has_drawn(seed, case.device)
     if part.first is not None and draws:
@@ -299,7 +299,7 @@ def _errors_at_the_end(work: Workload, case: Case, x: Tensor, y: Tensor | None) 
 
 def _own(work: Workload, case: Case, seed: int, part: _Part) -> _Side:
     """The layer's outputs and gradients. In `decode`, these are of the timed call."""
-    torch.manual_seed(seed)
+    seed_draws(seed)
     if layer_protocol.decodes_in_steps(work.layer, case):
         return _Side(work.call()[:, None].detach().clone())
     work.forget()
@@ -319,7 +319,7 @@ def _side(
         tensor.detach().clone().requires_grad_(gradient is not None and one.grad)
         for tensor, one in zip(inputs, described, strict=True)
     ]
-    torch.manual_seed(seed)  # the same random numbers as the layer, as for dropout
+    seed_draws(seed)  # the same random numbers as the layer, as for dropout
     with torch.set_grad_enabled(gradient is not None):
         y = _outputs(module, case, leaves, part)
     if gradient is None:

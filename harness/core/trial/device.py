@@ -7,6 +7,7 @@ class for each of them is in `harness.core.trial.device_kinds`.
 import ctypes
 import gc
 import os
+import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -14,6 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import numpy.random
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -116,11 +118,20 @@ def to_float64(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu" if tensor.is_mps else tensor.device, dtype, copy=True)
 
 
-def has_drawn(seed: int, device: str) -> bool:
-    """Whether random numbers were drawn on the device since `torch.manual_seed(seed)`, which this repeats."""
-    following = torch.rand((), device=device)
+def seed_draws(seed: int) -> None:
+    """Seed all global generators: torch's, numpy's and Python's."""
     torch.manual_seed(seed)
-    return bool(following != torch.rand((), device=device))
+    numpy.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def has_drawn(seed: int, device: str) -> bool:
+    """Whether random numbers were drawn since `seed_draws(seed)`, which this repeats; of torch's, on the device."""
+    following = []
+    for _ in range(2):
+        following.append((torch.rand((), device=device).item(), numpy.random.random(), random.random()))
+        seed_draws(seed)
+    return following[0] != following[1]
 
 
 def fill_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -23,7 +23,7 @@ from harness.core.model.sweep_axes import Case
 from . import result_checks
 from .compilation import compilations, functions_offered
 from .counts.operations import Observer, Storages
-from .device import fill_tensors, in_precision, tensors_in, to_float64
+from .device import fill_tensors, in_precision, seed_draws, tensors_in, to_float64
 from .result_checks import WrongResult, check_error, check_plain, gradient_pairs, scale_of, tolerance, without_padding
 from .sandbox import is_out_of_memory
 from .workload import Call, Workload, build, check_switches, copy_weights, counted_tokens
@@ -101,7 +101,7 @@ def check_second_input(
     before = _copies(work.inputs)
     result_checks.renew_inputs(work)
     second = _copies(work.inputs)
-    torch.manual_seed(seed)
+    seed_draws(seed)
     got = work.forward().detach().clone()  # the output may share memory with an input, which is restored below
     fill_tensors(work.inputs, before)
     wanted = expected([to_float64(tensor) for tensor in second]).detach()
@@ -153,7 +153,7 @@ def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[_OfCa
         in_order = [*renewals, *reversed(renewals), *renewals]
         for renew in [] if is_compiler_used else in_order:
             renew()
-            torch.manual_seed(seed)
+            seed_draws(seed)
             with Observer(Storages(), ()) as observer:
                 start = perf_counter()
                 work.call()
@@ -245,7 +245,7 @@ def take_last_call(work: Workload, renewal: Renewal, seed: int) -> LastCall:
     parameters = {name for name, _ in work.layer.named_parameters()}
     weights = work.layer.state_dict()
     buffers = [name for name, value in weights.items() if name not in parameters and isinstance(value, Tensor)]
-    torch.manual_seed(seed)
+    seed_draws(seed)
     work.call()
     weights.update((name, weights[name].clone()) for name in buffers)
     renewal()
@@ -309,7 +309,7 @@ def _check_last_call(last: LastCall, case: Case, seed: int) -> None:
 
 def results_of(work: Workload, call: Call, seed: int) -> list[Tensor | None]:
     """The tensors that a call of the workload returns, and the gradients that it leaves behind."""
-    torch.manual_seed(seed)
+    seed_draws(seed)
     returned = call()
     tensors = list(returned) if isinstance(returned, tuple) else list(tensors_in(returned))
     return [*tensors, *(leaf.grad for leaf in (*work.inputs, *work.layer.parameters()))]

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from json import dumps  # bound before a layer may replace it
@@ -194,20 +193,16 @@ def send(pipe: int, answer: Answer) -> None:
 
 # The line that a trial sends when it begins to compile.
 NOTICE = b"compiling\n"
-# The last line on the driver's socket, if the fork server stayed stopped.
-STOPPED = "stopped"
 # The prefix of the reason why the system could not start the fork server or a trial.
 REFUSED = "refused "
-# A whole job may be suspended and resumed: the fork server is then stopped for a moment longer than its supervisor.
-_STOPPED_S, _RESUMED_S = 2.0, 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCONT, signal.SIGCHLD)
 
 
 def supervise(descriptor: int, directory: Path) -> None:
     """Fork the fork server and return in it. On systems other than Linux, this process becomes the fork server.
 
-    The supervisor ends when the driver ends, when the fork server ends, and when the fork server stays stopped. First
-    it kills every process below it, wherever a layer has moved that process, and removes what the trials left behind.
+    The supervisor ends when the driver or the fork server ends, and at SIGTERM. First it kills every process below it,
+    wherever a layer has moved that process, and removes what the trials left behind.
 
     A stopped process obeys only SIGKILL and SIGCONT. SIGKILL would leave the supervisor no time to clean up. So the
     kernel sends it SIGCONT when the driver ends, and SIGKILL to the fork server when the supervisor ends.
@@ -233,38 +228,14 @@ def supervise(descriptor: int, directory: Path) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         return
     try:
-        if _is_stopped_for_good(driver, server):
-            with suppress(OSError):
-                os.write(descriptor, f"{STOPPED}\n".encode())
+        ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.getppid() == driver and os.waitid(os.P_PID, server, ended) is None:
+            if signal.sigwaitinfo(_AWAITED).si_signo == signal.SIGTERM:
+                break
     finally:
         kill_children()
         file_io.remove_scratch(directory)
         os._exit(0)
-
-
-def _is_stopped_for_good(driver: int, server: int) -> bool:
-    """Wait until supervision must end. Return whether the reason is a fork server that stays stopped.
-
-    The other reasons are the end of the driver, the end of the fork server, and SIGTERM.
-    """
-    since: float | None = None
-    received: signal.struct_siginfo | None = None
-    while os.getppid() == driver:
-        state = os.waitid(os.P_PID, server, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-        if state is None:
-            since = None
-            received = signal.sigwaitinfo(_AWAITED)
-        elif state.si_code != os.CLD_STOPPED:
-            return False
-        else:
-            since = since or time.monotonic()
-            left_s = since + _STOPPED_S - time.monotonic()
-            if left_s <= 0 and received is None:  # a full wait has passed, in which this process was not suspended
-                return True
-            received = signal.sigtimedwait(_AWAITED, max(left_s, _RESUMED_S))
-        if received is not None and received.si_signo == signal.SIGTERM:
-            return False
-    return False
 
 
 @contextmanager

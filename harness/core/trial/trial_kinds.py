@@ -147,8 +147,7 @@ def outcome_of_exception(error: BaseException) -> Answer:
             outcome["traceback"] = "".join(traceback.format_exception(error))[-4000:]
         return outcome
     except BaseException:  # `__str__` of a layer's exception may raise anything, or return no text
-        name = type.__dict__["__name__"].__get__(type(error))  # its metaclass may define another `__name__`
-        return {"status": "error", "reason": f"{name}: its message cannot be read{_place(error)}"}
+        return {"status": "error", "reason": f"{type(error).__name__}: its message cannot be read{_place(error)}"}
 
 
 def _failure(error: BaseException) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from impls.attention.reference import softmax_attention
 
 from . import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
 from .counts.flops import watched_call
-from .device import cast_layer, fill_tensors, has_drawn, reference_device, to_float64, uncompiled_calls
+from .device import cast_layer, fill_tensors, has_drawn, reference_device, seed_draws, to_float64, uncompiled_calls
 from .function_layer import FunctionLayer, is_usual_reference, uncompiled
 from .result_checks import WrongResult, check_error, check_reference, gradient_pairs, in_float64, leaves_of
 from .sandbox import Answer
@@ -101,7 +101,7 @@ def _output_after(work: Workload, kept: list[Tensor], state: dict[str, Any], see
     with torch.no_grad():
         for view, changed in hidden:
             view += changed * torch.randn_like(view)
-    torch.manual_seed(seed)
+    seed_draws(seed)
     y = to_float64(work.forward())
     fill_tensors(work.inputs, kept)
     workload.copy_weights(state, work.layer)
@@ -224,7 +224,7 @@ def verify(case: Case, seed: int) -> Answer:
     try:
         if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
-        return _verify(case, seed) | {"verified": case.as_dict()}
+        return result_checks.with_either_draws(_verify, case, seed) | {"verified": case.as_dict()}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         if layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
             error.add_note(_note(case, seed))
@@ -270,7 +270,7 @@ def _verify_twin(twin: Case, seed: int) -> None:
         return
     with torch.enable_grad():  # building the twin may disable it
         try:
-            _verify(twin, seed)
+            result_checks.with_either_draws(_verify, twin, seed)
         except Exception as error:
             # GPU kernels often support half precision only. Without a `supports` that declares this, they raise
             # exceptions of any kind. Any other failure occurs again when the caller verifies the case itself.
@@ -301,13 +301,13 @@ def _verify(case: Case, seed: int) -> Answer:
     inputs = [to_float64(tensor) for tensor in work.inputs]  # copied first: a layer may change its input
     for tensor, one in zip(inputs, work.described, strict=True):
         tensor.requires_grad_(case.trains and one.grad)
-    torch.manual_seed(seed)
+    seed_draws(seed)
     shape, dtype = workload.output_shape(work.layer, case), layer_protocol.output_dtype(work.layer, case.dtype)
     y = result_checks.check_output(work.forward(), work.x, shape, dtype, work.layer)
     draws = has_drawn(seed, case.device)
 
     def expected_of(module: nn.Module, inputs: list[Tensor]) -> Tensor:
-        torch.manual_seed(seed)  # the reference must draw the same random numbers, as for dropout
+        seed_draws(seed)  # the reference must draw the same random numbers, as for dropout
         with in_float64(case, draws):
             return expected_output(module, case, inputs)
 
@@ -398,7 +398,7 @@ def project_reference(case: Case, seed: int) -> Answer:
     case = replace(case, mode="forward", dtype="float32")
     work = build(layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case), seed)
     reference, _ = reference_of(case, work.layer, seed)
-    torch.manual_seed(seed)
+    seed_draws(seed)
     with torch.no_grad(), in_float64(case):
         y = expected_output(reference, case, [to_float64(tensor) for tensor in work.inputs])
     real = workload.counted_tokens(work.layer, case)

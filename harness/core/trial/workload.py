@@ -21,7 +21,7 @@ from harness.core.model.sequence_lengths import real_lengths
 from harness.core.model.sweep_axes import Case
 
 from . import layer_inputs, layer_protocol, packed_sequences, result_checks
-from .device import WAITS, cast_layer, tensors_in
+from .device import WAITS, cast_layer, seed_draws, tensors_in
 from .function_layer import FunctionLayer, first_tensor, signature_of
 from .layer_inputs import Input
 from .result_checks import WrongResult
@@ -54,7 +54,7 @@ def backward_call(forward: Forward, leaves: list[Tensor], gradient: Tensor, seed
 
     The graph's forward pass is done here, with random numbers from `seed`.
     """
-    torch.manual_seed(seed)  # a second graph then has the same dropout
+    seed_draws(seed)  # a second graph then has the same dropout
     y = forward()
     # A layer may leave a weight unused: without a source, for example, the weights for the source.
     return lambda: torch.autograd.grad(y, leaves, gradient, retain_graph=True, allow_unused=True)

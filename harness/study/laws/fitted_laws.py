@@ -45,7 +45,7 @@ class Prediction:
     """A cost in seconds or bytes with its 95 % interval. `measured` says whether exactly this size was measured.
 
     `basis` says what gives one number at a size that was not measured: a law or a claim that is exact at the measured
-    ones. It is empty otherwise.
+    ones. It also says if a measured time has strength borrowed from the law. It is empty otherwise.
     """
 
     value: float

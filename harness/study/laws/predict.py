@@ -5,7 +5,7 @@ A prediction has a 95 % interval and warnings. The recommended layer is the fast
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -377,7 +377,7 @@ def recommend(
         if metric == "time" and impl not in unknown:
             line = decisive[impl]
             if time.measured and line.time_in_law_s is not None and (known := line.best_known_time):
-                time = replace(time, value=known[0], lo=known[1], hi=known[2])
+                time = Prediction(*known, True, time.warnings, "smoothed")
             candidates.append(Candidate(impl, time, costs.get((impl, "memory"))))
     if memory is not None:
         without_memory = (one.impl for one in candidates if one.memory is None)

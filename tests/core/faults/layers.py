@@ -240,21 +240,6 @@ class ReturnsAnotherDtypeLater(Good):
         return super().forward(x) if self.calls < 8 else super().forward(x).double()
 
 
-class HidesItsName(type):
-    @property
-    def __name__(cls) -> str:
-        raise RuntimeError("no name")
-
-
-class Unnamed(Exception, metaclass=HidesItsName):
-    pass
-
-
-class RaisesWithoutAName(Good):
-    def misbehave(self) -> None:
-        raise Unnamed("spoiled")
-
-
 class ReturnsAnotherDtype(Good):
     def forward(self, x: Tensor) -> Tensor:
         return x.double()

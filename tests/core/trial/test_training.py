@@ -1,7 +1,9 @@
 """Layers as they are trained: with noise, frozen weights, power iterations, and recomputed parts."""
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -49,6 +51,30 @@ class Coins(Noisy):
 class Gumbel(Noisy):
     def noise(self, y: Tensor) -> Tensor:
         return nn.functional.gumbel_softmax(y, tau=0.7)
+
+
+class InFloat64(Noisy):
+    """Asks for float64 whatever the dtype of the case, as where a logarithm of the noise follows."""
+
+    def noise(self, y: Tensor) -> Tensor:
+        return (1 - torch.rand(y.shape, dtype=torch.float64)).log().to(y.dtype)
+
+
+class OwnGenerator(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+
+
+class OfPython(Noisy):
+    """Leaves the projection out in some calls."""
+
+    def noise(self, y: Tensor) -> Tensor:
+        return y if random.random() < 0.5 else -y * random.random()
+
+
+class OfNumpy(Noisy):
+    def noise(self, y: Tensor) -> Tensor:
+        return y * float(np.random.normal())
 
 
 class Recomputed(Noisy):
@@ -99,7 +125,7 @@ def own(layer: type, mode: str, **axes: object) -> Case:
     return Case(f"{Path(__file__)}:{layer.__name__}", 24, 64, 1, batch_size=2, mode=mode, **axes)
 
 
-NOISY = [Noisy, Uniform, InPlace, OfAShape, Coins, Gumbel, Recomputed]
+NOISY = [Noisy, Uniform, InPlace, OfAShape, Coins, Gumbel, InFloat64, OwnGenerator, OfPython, OfNumpy, Recomputed]
 
 
 @pytest.mark.parametrize("layer", NOISY)
@@ -117,8 +143,9 @@ def test_noise_has_the_precision_of_the_case(runner: Executor, dtype: str) -> No
     assert runner.run("verify", own(Noisy, "train", dtype=dtype)).reason is None
 
 
-def test_the_noise_is_the_same_at_the_timed_size(runner: Executor) -> None:
-    values = runner.run("facts", own(Noisy, "train")).values
+@pytest.mark.parametrize("layer", [Noisy, InFloat64, OfPython])
+def test_the_noise_is_the_same_at_the_timed_size(runner: Executor, layer: type) -> None:
+    values = runner.run("facts", own(layer, "train")).values
     assert values["output_error"] < 1e-5
     assert values["gradient_error"] < 1e-5
 

@@ -63,7 +63,7 @@ class Observation(NamedTuple):
     - `facts`: those that `collect_metrics` returns, with the least traffic of what existed before and of intermediates.
     - `packed_bytes`, `operations`, `is_read_by_python`: see `PackedWeights`, `Observer.seen` and `Depth`.
     - `past_torch`: whether something that torch does not dispatch contributed to the result.
-    - `by_arrays`: whether it did so by memory from outside torch, as of numpy, which torch does not count.
+    - `by_arrays`: whether memory from outside torch, as of numpy, takes part in it, which torch does not count.
     """
 
     are_alike: bool
@@ -129,7 +129,7 @@ def _noting_what_passes_torch(storages: Storages) -> Iterator[None]:
         return padded, lengths
 
     def note_outside(*_: Any, **__: Any) -> None:
-        storages.is_read_outside = storages.has_arrays = True
+        storages.is_read_outside, storages.arrays = True, {("numpy", 0, 0)}
 
     def note_numbers(tensor: Tensor) -> None:
         is_whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
@@ -167,6 +167,7 @@ def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True
 
     Raises as `observe_call` does. `ran` is as for `Flops`.
     """
+    before = set().union(*after_call.memory_of_layer(work), device.memory_of(work.constants))
     storages = Storages()
     flops = Flops(getattr(type(work.layer), "kernels", None), ran)
     depth = Depth(flops.declared_depth, storages)
@@ -191,7 +192,7 @@ def trace_call(work: Workload, ran: Iterable[str] = (), is_compared: bool = True
         "backend_fallback": fallback.reason,
     }
     past_torch = written.past_torch(seen.known, seen.outputs)
-    reads = past_torch, past_torch and storages.has_arrays, depth.is_read_by_python
+    reads = past_torch, bool(storages.arrays if past_torch else storages.arrays - before), depth.is_read_by_python
     observation = Observation(True, flops, facts, packed.bytes(), *reads, seen.operations)
     del seen  # with its graph
     return _compared(work, ran, observation) if is_compared else observation
@@ -247,13 +248,13 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     """
     kind = case.device
     # The first call loads pools, caches and code, which are not the call's memory.
-    random_state = torch.get_rng_state()
+    device.seed_draws(0)
     weights, tables = after_call.memory_of_layer(work)
     before = after_call.reachable()
     y, has_threads = others.work_during(work.call)
     work.sync()
     y = _checked_output(case, work, y)
-    if not torch.equal(random_state, torch.get_rng_state()):
+    if device.has_drawn(0, kind):
         y = None
     work.forget()
     after = after_call.reachable()

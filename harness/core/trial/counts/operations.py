@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from ..device import EagerMode, nodes_of
+from ..device import EagerMode, MemoryRange, memory_of, nodes_of
 from .partial_reads import Cells, part_of
 
 # These write in place, and the old content does not enter the result.
@@ -80,9 +80,9 @@ class Operation:
     def arguments(self) -> dict[str, Any]:
         """Return all arguments by name, including defaults."""
         declared = self.func._schema.arguments
-        bound = {a.name: a.default_value for a in declared if a.has_default_value()}
-        bound.update({a.name: value for a, value in zip(declared, self.args, strict=False)})
-        return bound | self.kwargs
+        defaults = {a.name: a.default_value for a in declared if a.has_default_value()}
+        given = {a.name: value for a, value in zip(declared, self.args, strict=False)}
+        return defaults | given | self.kwargs
 
 
 @cache
@@ -91,7 +91,7 @@ def operation_traits(func: Any) -> OperationTraits:
     if not isinstance(func, OpOverload):
         return OperationTraits(func.name())
     name = func.name().partition(".")[0]
-    short = name.partition("::")[2]
+    namespace, _, short = name.partition("::")
     arguments = list(enumerate(func._schema.arguments))
     mutated = [(i, a) for i, a in arguments if a.alias_info is not None and a.alias_info.is_write]
     written = frozenset(key for i, a in mutated for key in (i, a.name))
@@ -100,9 +100,9 @@ def operation_traits(func: Any) -> OperationTraits:
         written,
         overwrites=name in _OVERWRITES.split() or (bool(mutated) and all(a.is_out for _, a in mutated)),
         relabels=torch.Tag.inplace_view in func.tags,
-        takes_no_content=name.startswith("aten::")
+        takes_no_content=namespace == "aten"
         and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
-        leaves_unwritten=name.startswith("aten::") and short.startswith(_UNWRITTEN),
+        leaves_unwritten=namespace == "aten" and short.startswith(_UNWRITTEN),
         sizes_by_data=torch.Tag.dynamic_output_shape in func.tags,
     )
 
@@ -124,7 +124,7 @@ class Storages:
     """
 
     def __init__(self) -> None:
-        self.is_read_outside = self.has_arrays = False  # as of numpy: of a tensor, or a tensor of one
+        self.is_read_outside, self.arrays = False, set[MemoryRange]()  # as by numpy; memory from outside torch
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
         self.sized_by_data: set[int] = set()
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
@@ -143,7 +143,7 @@ class Storages:
         if address not in self._numbers:
             number = len(self.nbytes)
             self.nbytes[number] = storage.nbytes()
-            self.has_arrays |= not storage.resizable()
+            self.arrays |= memory_of([], [] if storage.resizable() else [storage])
             self._numbers[address] = number, weakref.ref(storage, partial(self._forget, address, number))
         return self._numbers[address][0]
 

@@ -41,6 +41,23 @@ def test_what_is_computed_past_torch_is_unknown_and_not_free(layer: str) -> None
     assert (facts["peak_bytes"] is None, len(of_memory)) == (numpys, numpys)
 
 
+@pytest.mark.parametrize("layer", ["FillsAnArray", "FillsAsArray", "FillsBytes", "FillsAFile"])
+def test_memory_from_outside_torch_leaves_the_peak_unknown_though_only_torch_writes_it(layer: str) -> None:
+    facts = collect_metrics(Case(f"core.trial.counts.unseen:{layer}", 16, 8, 1), seed=0)
+    assert facts["facts_unknown"] == [
+        "peak_bytes: memory from outside torch, as of numpy, takes part in the call, and torch does not count it"
+    ]
+    assert facts["peak_bytes"] is None
+    assert facts["flops"] == 2 * 16 * 8**2
+
+
+def test_an_array_that_exists_before_the_call_is_a_weight_and_not_in_the_peak() -> None:
+    facts = collect_metrics(Case("core.trial.counts.unseen:HasAnArray", 16, 8, 1), seed=0)
+    assert facts["facts_unknown"] == []
+    assert facts["peak_bytes"] == 2 * 4 * 16 * 8  # the projection and its product with the table
+    assert facts["weights_bytes"] == 4 * (8 * 8 + 8 + 8)
+
+
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 @pytest.mark.parametrize(
     ("layer", "forward_flops"),

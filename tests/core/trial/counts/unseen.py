@@ -5,6 +5,7 @@ import mmap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,43 @@ class Numpy(OwnLayer):
 class NumpyInTheMiddle(OwnLayer):
     def forward(self, x: Tensor) -> Tensor:
         return self.mix(torch.from_numpy(x.detach().numpy() * 2))
+
+
+class FillsAnArray(OwnLayer):
+    """Torch itself writes all of numpy's memory."""
+
+    def memory(self, size: int) -> Tensor:
+        return torch.from_numpy(np.empty(size, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.memory(x.numel()).view(x.shape)
+        return y.copy_(self.mix(x))
+
+
+class FillsAsArray(FillsAnArray):
+    def memory(self, size: int) -> Tensor:
+        return torch.asarray(np.empty(size, np.float32))
+
+
+class FillsBytes(FillsAnArray):
+    def memory(self, size: int) -> Tensor:
+        return torch.frombuffer(bytearray(4 * size), dtype=torch.float32)
+
+
+class FillsAFile(FillsAnArray):
+    def memory(self, size: int) -> Tensor:
+        return torch.frombuffer(mmap.mmap(-1, 4 * size), dtype=torch.float32)
+
+
+class HasAnArray(OwnLayer):
+    """Its array exists before the call, as a table in an attribute does."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.table = torch.from_numpy(np.ones(d_model, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x) * self.table
 
 
 class Unpacks(OwnLayer):
