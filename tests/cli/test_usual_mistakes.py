@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -220,6 +222,16 @@ def test_a_system_on_which_no_trial_can_run_is_told_what_to_use(
     assert main(["sweep"]) == 2
     needed = "Linux (WSL on Windows), or macOS with Python 3.13 or newer"
     assert capsys.readouterr().err == f"harness: it needs {needed}\n"
+
+
+def test_a_range_under_optimised_python_is_told_to_go_without() -> None:
+    command = [sys.executable, "-O", "-m", "harness", "sweep", "--cfg", "seq_len=range(16,64,16)"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "harness: cannot read 'seq_len=range(16,64,16)': Hydra reads no range(…) under `python -O` and "
+        "PYTHONOPTIMIZE: leave them out, or list the values\n"
+    )
 
 
 @pytest.mark.usefixtures("forked_servers")

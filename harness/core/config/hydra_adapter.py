@@ -283,7 +283,8 @@ def _mistake(argument: str) -> str:
         return "write the values without spaces after the commas: impl=A,B"
     if key_of(argument) == "points" and re.search(r"\{[^}]*=", bare):
         return "a point takes ':' after a name: 'points=[{seq_len:512}]'"
-    return ""
+    optimized = "Hydra reads no range(…) under `python -O` and PYTHONOPTIMIZE: leave them out, or list the values"
+    return "" if __debug__ else optimized
 
 
 def _values(override: Override, impls: Sequence[str]) -> Any:

@@ -41,13 +41,9 @@ class Rates(NamedTuple):
 
 # Rates of two cores, and an estimate of those of a GPU, for a machine that was not measured.
 USUAL_RATES, USUAL_GPU_RATES = Rates(1e11, 3e10), Rates(5e13, 2e12)
-# Measured in a busy moment, rates may come out a hundred times too low.
-LEAST_RATES = Rates(2e10, 5e9)
 # How long to measure each of the machine's rates, in seconds, and the largest array on a CPU. Without this limit, new
 # pages of the arrays take ten times as long as the measurement where a virtual machine names its host's cache.
-_RATE_S, _RATE_BYTES = 0.2, 64 * 2**20
-# The best of so many measurements of a rate counts: one alone may meet a busy moment.
-_MEASUREMENTS = 2
+_RATE_S, _FEW_BYTES = 0.2, {"cpu": {"most_bytes": 64 * 2**20}}
 # Lengths at which a dry run counts what calls do, to extrapolate to the cases.
 _SMALL_LENGTHS = (32, 64, 128)
 # Layers reach these shares of the peak rates. An operation takes a few microseconds to dispatch. The figures are
@@ -80,17 +76,17 @@ def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str,
     """The machine's rates now, by dtype, device and threads of the cases. Those that cannot be measured are missing."""
     rates = {}
     for kind, case in {(case.dtype, case.device, case.threads): case for case in cases}.items():
-        few_bytes = {"most_bytes": _RATE_BYTES} if case.device == "cpu" else {}
-        flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s", {})
-        bytes_per_s = _measured_rate(executor, case, "bandwidth", "bandwidth_bytes_per_s", few_bytes)
+        flops_per_s = _measured_rate(executor, case, "flops", "flops_per_s")
+        bytes_per_s = _measured_rate(executor, case, "bandwidth", "bandwidth_bytes_per_s")
         if flops_per_s and bytes_per_s:
-            rates[kind] = Rates(*map(max, (flops_per_s, bytes_per_s), LEAST_RATES))
+            rates[kind] = Rates(flops_per_s, bytes_per_s)
     return rates
 
 
-def _measured_rate(executor: Executor, case: Case, purpose: str, name: str, more: dict[str, Any]) -> float:
-    request = {"trial_s": _RATE_S, **more}
-    return max(executor.ask(purpose, case, request).values.get(name) or 0.0 for _ in range(_MEASUREMENTS))
+def _measured_rate(executor: Executor, case: Case, purpose: str, name: str) -> float:
+    request = {"trial_s": _RATE_S, **_FEW_BYTES.get(case.device, {})}
+    # One measurement alone may meet a busy moment.
+    return max(executor.ask(purpose, case, request).values.get(name) or 0.0 for _ in range(2))
 
 
 def extrapolated_costs(executor: Executor, cases: Iterable[Case]) -> dict[Case, CallCosts]:

@@ -284,9 +284,9 @@ class ForkServer:
     def _answer(self, word: str, timeout_s: float) -> str:
         """The text after `word` in the next answer. Raises ForkServerLost, also if the fork server stays stopped.
 
-        A whole job may be suspended and resumed. The fork server is then found stopped once at most.
+        A whole job may be suspended and resumed. The fork server is then found stopped once, and not three times.
         """
-        waited_s, found_stopped = 0.0, 0
+        waited_s = 0.0
         while b"\n" not in self._received:
             if self._is_answered(_NUDGE_S):
                 part = b""
@@ -296,9 +296,8 @@ class ForkServer:
                     raise ForkServerLost
                 self._received += part
             else:
-                waited_s += _NUDGE_S
-                found_stopped = (found_stopped + 1) * self._is_server_stopped()
-                if waited_s >= timeout_s or found_stopped > 1:
+                waited_s += timeout_s / 3 if self._is_server_stopped() else _NUDGE_S
+                if waited_s >= timeout_s:
                     raise NoAnswer
                 self._process.send_signal(signal.SIGCONT)  # a layer may have stopped the supervisor
         line, _, self._received = self._received.partition(b"\n")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from json import dumps  # bound before a layer may replace it
 from pathlib import Path
-from resource import RLIM_INFINITY, RLIMIT_DATA, RLIMIT_NPROC, RLIMIT_STACK, getrlimit, setrlimit
+from resource import RLIM_INFINITY, RLIMIT_DATA, RLIMIT_STACK, getrlimit, setrlimit
 from sys import platform
 from types import FrameType
 from typing import Any
@@ -52,9 +52,8 @@ def one_line(error: Exception) -> str:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the exception reports a lack of memory, on the host or on a GPU."""
     # Compare by name, because the supervisor imports this module without torch.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or (isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error))))
 
 
 def lift_limit() -> int | None:
@@ -71,14 +70,11 @@ def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> A
     """Add the memory limit of `limit` bytes to the reason of a failed `outcome`, if the limit is the cause.
 
     `lifted` is the result of `lift_limit`. If a thread could not be started and the memory limit does not explain it,
-    the reason names the limit on processes.
+    the reason names the command that tells the limit on processes.
     """
     if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
-            most = getrlimit(RLIMIT_NPROC)[0]
-            setting = "is not set" if most == RLIM_INFINITY else f"is {most}"
-            reason = f"{outcome['reason']}: no thread could be started; `ulimit -u` {setting}"
-            return {**outcome, "reason": reason}
+            return {**outcome, "reason": f"{outcome['reason']}: no thread could be started: see `ulimit -u`"}
         outcome = {**outcome, "status": "oom"}
     if outcome["status"] != "oom" or limit is None or lifted is None:
         return outcome
@@ -136,7 +132,7 @@ def enter_sandbox(memory_limit: int | None, temporary: str | None = None) -> Non
     os.setsid()
     die_with_parent()
     # The parent may have ended before the line above: then no process waits for this trial.
-    if _fork_server_pid is not None and os.getppid() != _fork_server_pid:
+    if _fork_server_pid not in (None, os.getppid()):
         os._exit(0)
     # A layer may neither print to the sweep's screen nor read.
     connect_to_null(0, 1, 2)

@@ -168,10 +168,6 @@ def along_tokens(flags: Tensor, dims: Sequence[str]) -> Tensor:
     return flags.reshape([flags.shape[one != "b"] if one in ("b", "n", "m") else 1 for one in dims])
 
 
-# The parts of cuDNN with their own setting, since torch 2.9.
-_PARTS_OF_CUDNN = ("conv", "rnn")
-
-
 def exact_float32() -> None:
     """Make this process multiply float32 with all 24 bits of its factors, on the GPU and on the CPU.
 
@@ -181,11 +177,12 @@ def exact_float32() -> None:
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    # Without its own setting, each part would follow the setting for all of torch.
-    for name in _PARTS_OF_CUDNN:
-        part: Any = getattr(torch.backends.cudnn, name, None)
-        if hasattr(part, "fp32_precision"):
-            part.fp32_precision = "ieee"
+    # Without its own setting, which it has since torch 2.9, each part would follow the setting for all of torch.
+    for backend in (torch.backends.cudnn, torch.backends.mkldnn):
+        for name in ("conv", "rnn", "matmul"):
+            part: Any = getattr(backend, name, None)
+            if hasattr(part, "fp32_precision"):
+                part.fp32_precision = "ieee"
 
 
 class Unsupported(Exception):
@@ -211,10 +208,10 @@ def set_switches(threads: int) -> None:
     """Set all switches as the harness found them, the number of threads, and exact products."""
     _settings.update({"torch.set_num_threads": threads, "torch.set_float32_matmul_precision": "highest"})
     torch.set_num_threads(threads)
+    exact_float32()  # first: torch reads no precision of products that only its newer settings have changed
     for name, (read, write) in _SWITCHES.items():
         if read() != _settings[name]:  # to set one anew may import torch's compiler, which takes a second
             write(_settings[name])
-    exact_float32()
 
 
 def check_switches() -> None:

@@ -155,5 +155,5 @@ LAYERS = {
     "LeavesTemporaryFiles": ("ok", ""),
     "StartsThreadsWithoutEnd": ("oom", "it needs more than the memory limit of 256 MiB: RuntimeError: can't start"),
     "StartsOpenMPWithoutRoom": ("oom", "it needs more than the memory limit of 256 MiB: a library ended the process"),
-    "MayStartNoThread": ("error", "no thread could be started; `ulimit -u` is 0"),
+    "MayStartNoThread": ("error", "no thread could be started: see `ulimit -u`"),
 }

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
@@ -41,6 +42,13 @@ CHANGES = {
     "torch.backends.mkldnn.enabled": "torch.backends.mkldnn.enabled = False",
     "torch.use_deterministic_algorithms": "torch.use_deterministic_algorithms(True)",
 }
+# Since torch 2.9, products have settings for each library and kind beside the one for all.
+NEWER = [
+    "torch.backends.fp32_precision = 'tf32'",
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
+    "torch.backends.mkldnn.conv.fp32_precision = 'bf16'",
+]
 
 
 def case_of(directory: Path, threads: int = 1, **code: str) -> Case:
@@ -56,6 +64,15 @@ def test_a_switch_that_a_module_or_constructor_changes_is_set_back(
     runner: Executor, tmp_path: Path, switch: str, purpose: str, place: str
 ) -> None:
     outcome = runner.run(purpose, case_of(tmp_path, **{place: CHANGES[switch]}))
+    assert (outcome.status, outcome.reason) == ("ok", None)
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="needs torch 2.9")
+@pytest.mark.parametrize("setting", NEWER)
+def test_a_newer_setting_of_products_is_set_back(runner: Executor, tmp_path: Path, setting: str) -> None:
+    exact = "assert torch.backends.mkldnn.conv.fp32_precision == torch.backends.cuda.matmul.fp32_precision == 'ieee'"
+    code = {"at_import": setting, "in_constructor": f"self.check = lambda: exec({exact!r}, dict(torch=torch))"}
+    outcome = runner.run("verify", case_of(tmp_path, **code))
     assert (outcome.status, outcome.reason) == ("ok", None)
 
 

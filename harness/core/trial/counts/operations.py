@@ -55,7 +55,7 @@ class OperationTraits:
     @cached_property
     def namespace(self) -> str:
         """`aten` for `aten::mm`; empty for an operator without a namespace."""
-        return self.name.partition("::")[0] if "::" in self.name else ""
+        return self.name.rpartition("::")[0]
 
 
 @dataclass(slots=True)
@@ -91,18 +91,16 @@ def operation_traits(func: Any) -> OperationTraits:
     if not isinstance(func, OpOverload):
         return OperationTraits(func.name())
     name = func.name().partition(".")[0]
-    namespace, _, short = name.partition("::")
-    arguments = list(enumerate(func._schema.arguments))
-    mutated = [(i, a) for i, a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    short, is_aten = name.rpartition("::")[2], name.startswith("aten::")
+    mutated = [(i, a) for i, a in enumerate(func._schema.arguments) if a.alias_info and a.alias_info.is_write]
     written = frozenset(key for i, a in mutated for key in (i, a.name))
     return OperationTraits(
         name,
         written,
         overwrites=name in _OVERWRITES.split() or (bool(mutated) and all(a.is_out for _, a in mutated)),
         relabels=torch.Tag.inplace_view in func.tags,
-        takes_no_content=namespace == "aten"
-        and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
-        leaves_unwritten=namespace == "aten" and short.startswith(_UNWRITTEN),
+        takes_no_content=is_aten and (short.startswith(_SHAPED_AFTER) or func.name() == "aten::bernoulli.p"),
+        leaves_unwritten=is_aten and short.startswith(_UNWRITTEN),
         sizes_by_data=torch.Tag.dynamic_output_shape in func.tags,
     )
 
@@ -126,12 +124,11 @@ class Storages:
     def __init__(self) -> None:
         self.is_read_outside, self.arrays = False, set[MemoryRange]()  # as by numpy; memory from outside torch
         self.left = set[int](), set[int]()  # whose numbers Python got: first fractions, then whole ones
-        self.sized_by_data: set[int] = set()
+        self.sized_by_data, self.freed = set[int](), set[int]()
         self.note_read: Callable[[Tensor], object] = lambda tensor: None  # called with what Python reads, or its size
         self.finished_node: Any = None
         self.nbytes: dict[int, int] = {}
         self.unwritten: set[int] = set()  # neither an operation nor torch's own C++ has written them yet
-        self.freed: set[int] = set()
         self._numbers: dict[int, tuple[int, Any]] = {}  # by address, with a weak reference
 
     def key(self, tensor: Tensor) -> int:
@@ -255,11 +252,9 @@ class Depth:
 
     Chains are followed by element. An operation comes one step after the deepest element that it reads. A view adds
     nothing, and memory filled with a constant starts at 0. What is overwritten is not needed: neither
-    `out[:, t] = f(x[:, t])` in a loop nor memory that is used again is a chain. An opaque kernel adds the inner depth
-    that it declares.
+    `out[:, t] = f(x[:, t])` in a loop nor memory that is used again is a chain. A kernel adds the depth it declares.
 
-    The chain is the one that ran: if a tensor is used m times, autograd adds its gradients one after another, in m − 1
-    sums. `attention.naive` therefore gets deeper with h in training, but not in a forward pass.
+    The chain is the one that ran: autograd adds the gradients of a tensor that is used m times in m − 1 sums.
 
     Python may read a number or a size that the call has computed. Any later operation may need it, or none. If the
     longest chains of both differ, the depth is unknown. Truth values are no step, nor is what lengths and masks give.
@@ -348,17 +343,16 @@ class Traffic:
     - In a backward pass, the result of an operator in `in_place` is no new memory if autograd owns the old, as it owns
       sums between two nodes of the graph.
     - In a forward pass, torch sums in place in `linear` and attention where nobody observes it. `ran_sums` are the
-      names of the sums that ran, in order, if any ran in place. If the call has as many, they show which did.
-    - At most `copies` sums made new memory where nobody observed them.
+      names of the sums that ran, in order, if any ran in place. If the call has as many, they show which did. At most
+      `copies` sums made new memory.
     - A new state of decoding is written once, as outputs are, and so is the end of what the call writes into memory
-      that existed before.
+      that existed before. The rest of a result of which they are parts counts if it is read.
     """
 
     def __init__(self, storages: Storages, in_place: set[str], ran_sums: Iterator[str], copies: float) -> None:
         self._storages, self._in_place, self._ran_sums, self._copies = storages, in_place, ran_sums, copies
-        self._crossed = Cells(storages, torch.uint8)
+        self._crossed, self._has_sums = Cells(storages, torch.uint8), False
         self._made: dict[int, bool] = {}  # storage -> whether it was created in the backward pass
-        self._has_sums = False
         self._sum_in: dict[int, int] = {}
 
     def add(self, operation: Operation) -> None:
@@ -366,9 +360,8 @@ class Traffic:
         made = self._made
         for tensor in operation.inputs:
             # Any operator outside torch that takes numbers of rows, experts or pages may choose what it reads.
-            if operation.traits.namespace != "aten" and any(
-                one.dtype in (torch.int32, torch.int64) for one in operation.inputs
-            ):
+            has_numbers = any(one.dtype in (torch.int32, torch.int64) for one in operation.inputs)
+            if operation.traits.namespace != "aten" and has_numbers:
                 break
             unless = 0 if self._storages.key(tensor) in made else _TOUCHED
             self._crossed.add(_READ, tensor, part_of(operation, tensor, surely=True), unless)
@@ -398,14 +391,21 @@ class Traffic:
         nothing has written moves nothing. What the call moves is None if it is not known which sums ran in place.
         """
         is_unsure = self._copies < 0 or (self._has_sums and bool(list(self._ran_sums)))
-        given = {self._storages.key(tensor) for tensor in outputs}
+        given = set(map(self._storages.key, outputs))
         for tensor in outputs:
             self._crossed.add(_GIVEN, tensor)
+        output_bytes = self._sum(given, _GIVEN)
+        for tensor in states:
+            if (key := self._storages.key(tensor)) in self._made:
+                self._crossed.add(_GIVEN, tensor)
+                given.add(key)
         kept = self._storages.nbytes.keys() - self._sum_in.keys()
         before, inside = kept - self._made.keys(), kept - {self._sum_in.get(key, key) for key in given}
-        read_again = self._sum(inside - before - set(map(self._storages.key, states)), _READ | _WRITTEN)
-        moved = self._sum(inside, _WRITTEN) + read_again + self._sum(given, _WRITTEN | _GIVEN)
-        return self._sum(before, _READ), None if is_unsure else moved, self._sum(given, _GIVEN)
+        again = _READ | _WRITTEN
+        beside = self._sum(given - before, again) - self._sum(given - before, again | _GIVEN)
+        moved = self._sum(inside, _WRITTEN) + self._sum(given, _WRITTEN | _GIVEN)
+        moved += self._sum(inside - before, again) + 2 * beside
+        return self._sum(before, _READ), None if is_unsure else moved, output_bytes
 
     def _sum(self, keys: Iterable[int], bits: int) -> int:
         return sum(self._crossed.bytes(key, bits) for key in keys)

@@ -35,6 +35,12 @@ def with_formula() -> set[str]:
     return {*KERNELS, *products, *torchs_own, *fourier, "aten::convolution_backward"} - operator_table(UNKNOWN)
 
 
+def test_an_operator_of_another_namespace_is_unknown_unless_the_layer_declares_it() -> None:
+    others = {schema.name for schema in torch._C._jit_get_all_schemas()} - registered()
+    assert "quantized::linear_dynamic" in others
+    assert others.isdisjoint(with_formula() | operator_table(NO_PRODUCT))
+
+
 def test_every_operator_that_torch_registers_is_in_a_table() -> None:
     listed = with_formula() | operator_table(NO_PRODUCT) | operator_table(UNKNOWN)
     assert registered() - listed == set()
