@@ -197,7 +197,7 @@ class Forked:
     """A forked fork server, with the methods of a `subprocess.Popen` that the driver uses."""
 
     def __init__(self, pid: int) -> None:
-        self._ended = os.pidfd_open(pid)
+        self.pid, self._ended = pid, os.pidfd_open(pid)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
