@@ -84,8 +84,8 @@ def measured_rates(executor: Executor, cases: Iterable[Case]) -> dict[tuple[str,
 
 
 def _measured_rate(executor: Executor, case: Case, purpose: str, name: str) -> float:
+    """The better of two measurements of a rate: one alone may meet a busy moment."""
     request = {"trial_s": _RATE_S, **_FEW_BYTES.get(case.device, {})}
-    # One measurement alone may meet a busy moment.
     return max(executor.ask(purpose, case, request).values.get(name) or 0.0 for _ in range(2))
 
 
