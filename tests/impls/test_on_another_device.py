@@ -153,6 +153,7 @@ def test_a_layer_is_held_against_its_reference_on_its_device(case: Case, monkeyp
     monkeypatch.setattr(Tensor, "__bool__", lambda tensor: not tensor.is_meta and truth(tensor))
     monkeypatch.setattr(torch, "equal", lambda one, other: True)
     monkeypatch.setattr("harness.core.trial.result_checks.largest_norm", lambda tensors: 1.0)
+    monkeypatch.setattr("harness.core.trial.verify.has_drawn", lambda seed, device: True)
     for module in ("verify", "reuse_between_calls"):
         monkeypatch.setattr(f"harness.core.trial.{module}.check_error", check)
     with AnotherDevice():
