@@ -62,7 +62,8 @@ def test_an_error_far_above_the_plain_layers_is_told_if_it_is_large() -> None:
     assert said.startswith("less exact: ")
     assert "its error is 15 times the plain layer's" in said
     assert "much less exact than the plain layer" in caution_summary([replace(LINE, **found)], ())
-    for usual in ({"error_ratio": 3.3}, {"output_error": 1e-5}, {"allowed_error": 0.1}):
+    assert report_cautions([replace(LINE, dtype="float32", output_error=2e-5, error_ratio=100.0)])
+    for usual in ({"error_ratio": 3.3}, {"output_error": 1e-5}, {"allowed_error": 0.1}, {"output_error": 1e-4}):
         assert not [one for one in report_cautions([replace(LINE, **found | usual)]) if "less exact" in one]
 
 

@@ -21,7 +21,7 @@ from .figure_panels import TIME, Panel
 # An error of 0 has no place on a logarithmic axis: it is drawn at this share of the least other one.
 _BELOW_LEAST = 0.3
 # An error so large, of so many times the plain layer's, may be of wrong values: rounding takes up to 3.3 times.
-_LARGE_ERROR, _MUCH_LESS_EXACT = 1e-3, 8.0
+_LARGE_ERROR, _LARGE_IN_HALF, _MUCH_LESS_EXACT = 1e-5, 1e-3, 8.0
 
 
 def error_of(line: CaseResult) -> float | None:
@@ -46,13 +46,14 @@ def approximations(lines: Iterable[CaseResult]) -> list[str]:
 
 def is_by_itself(line: CaseResult) -> bool:
     """Whether a user's layer has no reference. The project's own tests compare each layer of the registry with one."""
-    return is_foreign(line.impl) and bool(line.accuracy_by and line.accuracy_by.endswith(ITSELF))
+    return is_foreign(line.impl) and (line.accuracy_by or "").endswith(ITSELF)
 
 
 def is_inexact(line: CaseResult) -> bool:
     """Whether the errors are large, and may be more than rounding: far above the plain layer's in the same dtype."""
     error = max(line.output_error or 0.0, line.gradient_error or 0.0)
-    return not line.allowed_error and error > _LARGE_ERROR and (line.error_ratio or 0.0) > _MUCH_LESS_EXACT
+    large = _LARGE_IN_HALF if "float16" in line.dtype else _LARGE_ERROR
+    return not line.allowed_error and error > large and (line.error_ratio or 0.0) > _MUCH_LESS_EXACT
 
 
 def accuracy_chart(panel: Panel) -> Chart | None:

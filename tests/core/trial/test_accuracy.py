@@ -217,9 +217,11 @@ def test_a_layer_that_rounds_more_than_the_plain_one_has_a_larger_ratio(monkeypa
     def rounded(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return exact(self, x).bfloat16().float() if x.dtype == torch.float32 else exact(self, x)
 
-    monkeypatch.setattr(PackedAttention, "forward", rounded)
-    with pytest.raises(WrongResult, match=r"the plain layer is off by"):
-        facts_of(Case("attention.packed", 300, 32, 4))
+    # Three digits less than float32 has: rounded numbers, and a few that are wrong, as of a key that some rows miss.
+    for forward in (rounded, lambda self, x: exact(self, x) * (1 + 4e-4)):
+        monkeypatch.setattr(PackedAttention, "forward", forward)
+        with pytest.raises(WrongResult, match=r"the plain layer is off by"):
+            facts_of(Case("attention.packed", 300, 32, 4))
     monkeypatch.setattr(PackedAttention, "forward", lambda self, x: exact(self, x) * (1 + 1e-5))
     facts = facts_of(Case("attention.packed", 300, 32, 4))
     assert facts["error_ratio"] > 20

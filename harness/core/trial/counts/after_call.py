@@ -184,7 +184,7 @@ def memory_of_layer(work: Workload) -> tuple[set[MemoryRange], set[MemoryRange]]
 
 # A list that the first calls fill, such as a ring of the last results, is full after this many more. A layer that keeps
 # memory at every eighth call, or more often, has then done so, and does so again in as many more calls.
-_FILLING_CALLS = 8
+FILLING_CALLS = 8
 _FILLING_S = 2.0  # calls that keep nothing are watched no longer
 
 
@@ -195,13 +195,13 @@ def kept_by_further_calls(work: Workload, first: Reachable) -> tuple[int, bool, 
     `untold` is that of the last call. Raises Unobservable if eight calls that keep nothing take too long.
     """
     ends = perf_counter() + _FILLING_S
-    for _ in range(_FILLING_CALLS):
+    for _ in range(FILLING_CALLS):
         if perf_counter() > ends and reachable() <= first:
-            raise Unobservable(f"{_FILLING_CALLS} calls take too long to be watched")
+            raise Unobservable(f"{FILLING_CALLS} calls take too long to be watched")
         work.call()
         work.forget()
     readings = [reachable()]
-    while readings[0] > first and len(readings) <= _FILLING_CALLS:
+    while readings[0] > first and len(readings) <= FILLING_CALLS:
         work.call()
         work.forget()
         readings.append(reachable())
@@ -209,7 +209,7 @@ def kept_by_further_calls(work: Workload, first: Reachable) -> tuple[int, bool, 
     if kept <= 0:
         return 0, False, readings[-1]
     amounts = {after.size - before.size for before, after in pairwise(readings)}
-    return kept // _FILLING_CALLS, len(amounts) > 1, first._replace(untold=readings[-1].untold)
+    return kept // FILLING_CALLS, len(amounts) > 1, first._replace(untold=readings[-1].untold)
 
 
 # Parts of what a hook returns. Without a tensor among them, a number may stand for one that is kept elsewhere.

@@ -265,17 +265,21 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
         resident, works_again = others.work_during(lambda: call_memory.resident_peak(work.call))
     has_threads &= works_again
     work.forget()
-    traced, operations, blocks, _ = call_memory.allocator_peak(work.call, kind, work.forget)
     kept = partial(after_call.kept_by_further_calls, work, after)
     kept_bytes, is_uneven, after = after_call.told(kept, "kept_bytes", unknown) or (None, False, after)
     if after.untold > before.untold:
-        names = "peak_bytes, first_call_bytes, kept_bytes"
-        unknown.append(f"{names}: this torch does not tell what the graphs that it keeps hold")
-    # The first call keeps as much as every other one.
-    first_call_bytes = max(0, after.size - held_before - (kept_bytes or 0))
-    if first_call_bytes:  # the peak of a call that may free it and make it anew
-        for _ in range(2):  # the second one sees what of the first is freed
-            traced = call_memory.allocator_peak(work.call, kind, work.forget).peak
+        unknown.append(
+            "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"
+        )
+    kept_by_each = kept_bytes or 0  # by the first call too
+    first_call_bytes = max(0, after.size - held_before - kept_by_each)
+    for _ in range(after_call.FILLING_CALLS):
+        traced, operations, blocks, left = call_memory.allocator_peak(work.call, kind, work.forget)
+        if blocks is None or left <= kept_by_each:
+            break
+        # It has freed memory of a call that the profiler has not seen. The next one frees memory of this call.
+    else:
+        unknown.append("peak_bytes: its calls free memory of earlier ones, and torch does not tell when")
     saved = 0
     if work.gradient is not None:
         save = partial(after_call.saved_bytes, work.forward, work.gradient, kind, work.forget)
@@ -356,7 +360,8 @@ def collect_metrics(case: Case, seed: int, measure_errors: MeasureErrors | None 
         trained = replace(case, mode="train", batch_size=1)
         with device.uncompiled_calls():
             missing = after_call.told(lambda: result_checks.missing_path(build(trained, seed), case), "path", unknown)
-        unknown += [f"path: {missing}"] if missing else []
+        if missing:
+            unknown.append(f"path: {missing}")
     return facts | claimed | lengths_facts(case) | {"facts_unknown": unknown}
 
 
@@ -383,10 +388,7 @@ def hidden_part(flops: Flops, past_torch: bool) -> str:
     if compilation.triton_kernels() and not flops.has_own_operators:
         return "a Triton kernel is called past torch's dispatcher, and not seen"
     if past_torch:
-        return (
-            "a part of its result is of no operation that torch dispatches: of a kernel bound to Python by hand, of "
-            "numpy or Python's numbers, or of an earlier call"
-        )
+        return "a part of its result is of a kernel bound by hand, numpy or Python's numbers, or of an earlier call"
     return ""
 
 
@@ -437,10 +439,7 @@ def _reasons_of_peak(case: Case, memory: Memory, seen: Observation | None) -> It
     elif seen and seen.by_arrays:
         yield "peak_bytes: memory from outside torch, as of numpy, takes part in the call, and torch does not count it"
     elif call_memory.exceeds_traced(resident, traced, case.threads, seen.facts["ops"] if seen else 0):
-        yield (
-            "peak_bytes: the process grew by far more memory than torch allocated (`peak_resident_bytes`, "
-            "`peak_traced_bytes`): the layer allocates outside torch"
-        )
+        yield "peak_bytes: the process grew by far more memory than torch allocated: the layer allocates outside torch"
 
 
 def _why_unlike(memory: Memory, seen: Observation | None) -> str:

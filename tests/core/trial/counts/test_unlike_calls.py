@@ -59,6 +59,11 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("SavesAnArray", "train", {"saved_bytes": None}),
         # The workspace is never there twice.
         ("RenewsItsWorkspace", "forward", {"first_call_bytes": 100 * X, "peak_bytes": 100 * X + X}),
+        # The new buffer is there before the old one is freed, and then the ones, with their sum.
+        ("RenewsABuffer", "forward", {"weights_bytes": W + 100 * D * FLOAT, "peak_bytes": 101 * D * FLOAT}),
+        ("RenewsABuffer", "train", {"peak_bytes": 101 * D * FLOAT, "saved_bytes": 0}),
+        ("MakesABufferAnew", "forward", {"weights_bytes": W + 100 * D * FLOAT, "peak_bytes": X}),
+        ("KeepsTheLastTwenty", "forward", {"kept_bytes": 0, "peak_bytes": None}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
         ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None, "peak_bytes": None}),
         # The table of pairs is numpy's alone.

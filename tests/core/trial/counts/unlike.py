@@ -360,6 +360,37 @@ class RenewsItsWorkspace(Product):
         return x + self.workspace[0]
 
 
+class RenewsABuffer(Product):
+    """Puts another tensor in the place of a buffer, as a running mean does, and frees the one of the last call."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.register_buffer("mean", torch.zeros(100, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = self.mean * 0.5
+        return x + torch.ones_like(self.mean).sum(0)
+
+
+class MakesABufferAnew(RenewsABuffer):
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = None
+        self.mean = torch.ones(100, x.shape[-1])
+        return x + self.mean[0]
+
+
+class KeepsTheLastTwenty(Product):
+    """Frees what it has made twenty calls before."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.last = deque([torch.zeros(100, d_model) for _ in range(20)], maxlen=20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last.append(torch.ones(100, x.shape[-1]))
+        return super().forward(x)
+
+
 class KeepsTheLastFour(Product):
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
