@@ -20,6 +20,20 @@ class Identity(nn.Module):
         return x * 1.0
 
 
+class Cancels(nn.Module):
+    """Loses four digits to a large number, in float32."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x.float() + 1e4) - 1e4).to(x.dtype)
+
+
+class CancelsAsItsReferenceDoes(Cancels):
+    reference = Cancels
+
+
 class NoHeads(nn.Module):
     family = "mixers"
 

@@ -182,9 +182,8 @@ def _find_own_layers() -> None:
 
     The current directory comes last, as it may contain an `impls/` or a `torch.py`.
     """
-    from harness.core.model.background_process import (
-        search_path,  # after `--help`, which does not wait for `subprocess`
-    )
+    # After `--help`, which does not wait for `subprocess`.
+    from harness.core.model.background_process import search_path
 
     here = os.getcwd()
     sys.path[:] = search_path([*(path for path in sys.path if path not in ("", here)), here])

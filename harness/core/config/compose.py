@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.core.model import sequence_lengths
 from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.layer_options import with_options
 from harness.core.model.sweep_axes import AXES
 
@@ -29,6 +30,8 @@ def compose(
     """
     if config_dir is not None and not config_dir.is_dir():
         raise UsageError(f"--config-dir {config_dir}: no such directory")
+    for place in entries("OVERRIDES"):
+        overrides, usual = referenced(place)(overrides, usual)
     options = [present_option(option) for option in overrides]
     typed = with_options(options)
     hydra_adapter.check_unrepeated(typed)

@@ -244,12 +244,12 @@ def _checked(axis: str, value: Any) -> Any:
         return sorted_options(str(value))
     if of_axis.type is str:
         return str(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = type(value) in (int, float)
     if of_axis.type is float:
         if not is_number or not of_axis.least <= value < of_axis.most:
             raise UsageError(f"{axis}={value}: it takes a number from {of_axis.least} and below {of_axis.most}")
         return float(value)
-    if not is_number or not isinstance(value, int) or not of_axis.least <= value <= of_axis.most:
+    if type(value) is not int or not of_axis.least <= value <= of_axis.most:
         raise UsageError(f"{axis}={value}: it takes whole numbers from {of_axis.least} to {of_axis.most}")
     return value
 

@@ -30,6 +30,7 @@ from typing import Any
 
 from harness.core.model import own_axes
 from harness.core.model.errors import UsageError, did_you_mean, nearest
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.polynomial import Polynomial, constant, own_letter, parse
 from harness.core.model.sweep_axes import AXES, LETTERS, Case
@@ -127,11 +128,21 @@ def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
+def source_of(name: str) -> str | None:
+    """The place of the function that makes a layer of an extra's source, such as `problem:./file.py`; None for others.
+
+    The text before the colon names the source. The function gets the text after it, and returns the layer's class.
+    """
+    return dict(entries("LAYER_SOURCES")).get(name.partition(":")[0])
+
+
 def check_name(name: str) -> None:
     """Raise UsageError unless `name` is registered or has the form of a user's own layer.
 
     The user's module is not imported here: its code runs only in a trial's process.
     """
+    if source_of(name):
+        return
     if is_foreign(name) and not name.endswith(":"):
         module, _, attribute = name.partition(":")
         if module.endswith(".py") and "/" not in module:
@@ -213,7 +224,7 @@ def package_of(name: str) -> str | None:
     """The top-level package or module that a layer needs besides torch; None if it needs none, or is in a file."""
     if name in IMPLS:
         return IMPLS[name].package or None
-    return None if is_in_a_file(name) else name.partition(":")[0].partition(".")[0]
+    return None if is_in_a_file(name) or source_of(name) else re.split("[:.]", name)[0]
 
 
 def load_class(name: str) -> type:
@@ -285,6 +296,8 @@ def _reference_entry(name: str) -> Any:
 
 
 def _load(target: str) -> type:
+    if place := source_of(target):
+        return referenced(place)(target.partition(":")[2])
     layer, module = _find(target), _module_of(target)
     if isinstance(layer, type):
         return layer

@@ -267,6 +267,7 @@ def case_to_verify(layer_class: Any, small: Case) -> Case:
     If the layer refuses `small` for its n, smaller n are tried first, then larger ones. If it refuses all of them,
     `small` itself is returned.
     """
+    small = replace(small, **getattr(layer_class, "verified_at", {}))
     below = range(small.seq_len, 0, -1)
     above = range(small.seq_len + 1, _MOST_VERIFIED + 1)
     for n in (*below, *above):
@@ -308,7 +309,7 @@ def input_width(layer_class: Any) -> int:
     Raises UsageError if `input_width` is not an integer of at least 1.
     """
     width = getattr(layer_class, "input_width", 1)
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+    if type(width) is not int or width < 1:
         raise UsageError(f"input_width is {width!r}: it must be a whole number from 1 on")
     return width
 
@@ -366,7 +367,8 @@ def size_options(layer_class: Any, case: Case) -> dict[str, Any]:
 
     Those left to the layer are left out, unless it declares a default for them.
     """
-    sizes = {name: getattr(case, name) for name in _OF_LAYER if takes(layer_class, name) and _is_given(name, case)}
+    names = (*_OF_LAYER, *getattr(layer_class, "sized_by", ()))
+    sizes = {name: getattr(case, name) for name in names if takes(layer_class, name) and _is_given(name, case)}
     declared = {name: default for name, (_, default) in own_axes.declared_axes(layer_class).items()}
     options = {**declared, **options_of(case.options)}
     return sizes | {name: value for name, value in options.items() if takes(layer_class, name)}

@@ -1,6 +1,6 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import patch
@@ -97,15 +97,15 @@ class InFloat64(EagerMode):
 
     Torch itself promotes the arguments of some operations only. Others raise, and attention on a CPU reads a float32
     mask of float64 queries as if it were float64. A seed gives other random numbers in float64 than in another dtype.
-    With `is_exact`, no operation converts to a narrower dtype.
+    A conversion to one of the dtypes `widened` is one to float64.
     """
 
     draws_as_asked = False
 
-    def __init__(self, dtype: torch.dtype, is_exact: bool) -> None:
+    def __init__(self, dtype: torch.dtype, widened: Collection[torch.dtype]) -> None:
         super().__init__()
         self._dtypes = {torch.float64: dtype}
-        self._narrower = {torch.float32, *_HALVES} if is_exact else set()
+        self._wide = widened
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, keywords = function.name().partition(".")[0].removeprefix("aten::"), kwargs or {}
@@ -113,7 +113,7 @@ class InFloat64(EagerMode):
             as_layer, named = tree_map(self._narrow, (args, keywords))
             drawn = function(*as_layer, **named)
             return args[0].copy_(drawn) if name.endswith("_") else _widened(drawn)
-        if keywords.get("dtype") in self._narrower:
+        if keywords.get("dtype") in self._wide:
             keywords["dtype"] = torch.float64
         dtypes = {value.dtype for value in (*args, *keywords.values()) if isinstance(value, Tensor) and value.dim()}
         if len(dtypes) > 1 and torch.float64 in dtypes and not function._schema.is_mutable:
@@ -146,12 +146,14 @@ def with_either_draws(check: Callable[..., Any], *given: Any) -> Any:
 @contextmanager
 def in_float64(case: Case, draws: bool = False) -> Iterator[None]:
     """Run a reference, uncompiled, in `InFloat64` unless the layer is the harness's own and draws no numbers."""
-    # A layer that is asked for float64 shall compute in it, unless it is an approximation.
-    is_exact = case.dtype == "float64" and not layer_protocol.allowed_error(layer_lookup.load_class(case.impl))
+    # A layer shall compute in the precision that it is asked for, or in a higher one, unless it is an approximation.
+    widened = {torch.float32}
+    if case.dtype == "float64":
+        widened |= _HALVES
+    if layer_protocol.allowed_error(layer_lookup.load_class(case.impl)):
+        widened.clear()
     mode = (
-        InFloat64(getattr(torch, case.dtype), is_exact)
-        if draws or layer_lookup.is_foreign(case.impl)
-        else nullcontext()
+        InFloat64(getattr(torch, case.dtype), widened) if draws or layer_lookup.is_foreign(case.impl) else nullcontext()
     )
     with uncompiled_calls(), mode:
         yield

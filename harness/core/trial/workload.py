@@ -302,7 +302,9 @@ def build(
     layer = cast_layer(layer.to(case.device), getattr(torch, case.dtype))
     if weights is not None:
         copy_weights(weights, layer)
-    if inputs is None:
+    if inputs is None and hasattr(layer_class, "draw_inputs"):
+        inputs = layer_class.draw_inputs(case)
+    elif inputs is None:
         inputs = [layer_inputs.draw(one, case, *layer_protocol.letters_at(layer_class, case)) for one in described]
     if not case.trains:
         # Gradients are off for the whole process: a context manager around each call would be timed.
@@ -340,7 +342,7 @@ def build(
 
 
 def _check_weights(layer: nn.Module, dtype: str) -> None:
-    """Raise Unsupported for weights that are sparse, have no shape yet, or no counterpart in half precision."""
+    """Raise Unsupported for weights that are sparse, expanded, without a shape, or without one in half precision."""
     for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
         if is_lazy(tensor):
             raise Unsupported(
@@ -348,6 +350,8 @@ def _check_weights(layer: nn.Module, dtype: str) -> None:
             )
         if tensor.layout != torch.strided:
             raise Unsupported(f"'{name}' is {tensor.layout}, and only dense weights can be copied: use .to_dense()")
+        if torch._debug_has_internal_overlap(tensor) == 1:
+            raise Unsupported(f"the elements of '{name}' share memory, as those of expand do: register its .clone()")
         if tensor.is_complex() and dtype in ("float16", "bfloat16"):
             raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from harness import __version__
 from harness.core.config.machine import part
+from harness.core.layers.layer_lookup import source_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
 from harness.core.model.layer_options import NO_OPTIONS, options_of
@@ -139,6 +140,8 @@ def _check(lines: Sequence[CaseResult]) -> None:
     for line in lines:
         if line.status == "unsupported":
             raise UsageError(f"{line.case} cannot run: {line.reason}")
+        if source_of(line.impl):
+            raise UsageError(f"{line.impl} is a file that runs by itself: there is no script of it")
 
 
 def _described(case: Case, executor: Executor) -> script_parts.Description:

@@ -1,0 +1,65 @@
+"""A problem file and a solution of it, run at any sizes."""
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .sizes import at_sizes, integers, names_in, read_tree
+
+# The integers of a file by name.
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem, and the model that is measured: the class `model` in the file `solution`, which may be the same."""
+
+    file: str
+    solution: str
+    model: str
+
+    @classmethod
+    def of(cls, name: str) -> "Problem":
+        """The problem in a text such as `FILE`, for its own model, or `FILE+SOLUTION`."""
+        file, _, solution = name.partition("+")
+        names = names_in(read_tree(Path(solution or file)))
+        return cls(file, solution or file, "ModelNew" if solution and "ModelNew" in names else "Model")
+
+    @property
+    def module_names(self) -> list[str]:
+        """The modules of both files at some sizes: their directories hold the code of the layer."""
+        return [_module_at(file, frozenset()).__name__ for file in dict.fromkeys((self.solution, self.file))]
+
+    def model_class(self, sizes: Sizes) -> Any:
+        """The class that is measured."""
+        return getattr(_module_at(self.solution, frozenset(sizes.items())), self.model)
+
+    def model_at(self, sizes: Sizes) -> Any:
+        """A new model, built with what `get_init_inputs` returns: a list, or a list and keywords."""
+        arguments = _module_at(self.file, frozenset(sizes.items())).get_init_inputs()
+        has_keywords = len(arguments) == 2 and isinstance(arguments[0], list) and isinstance(arguments[1], dict)
+        positional, keywords = arguments if has_keywords else (arguments, {})
+        return self.model_class(sizes)(*positional, **keywords)
+
+    def inputs_at(self, sizes: Sizes) -> list[Any]:
+        """What `get_inputs` returns."""
+        return list(_module_at(self.file, frozenset(sizes.items())).get_inputs())
+
+
+@cache
+def _module_at(file: str, sizes: frozenset[tuple[str, int]]) -> ModuleType:
+    """The module of a file, run with these values for those of its integers that have these names."""
+    tree = read_tree(Path(file))
+    own = integers(tree)
+    changed = at_sizes(tree, {name: value for name, value in sizes if name in own})
+    mark = hashlib.sha256(repr((file, sorted(sizes))).encode()).hexdigest()[:12]
+    module = ModuleType(f"_own_{mark}_{Path(file).stem}")
+    module.__file__ = str(Path(file).absolute())
+    sys.modules[module.__name__] = module
+    exec(compile(changed, module.__file__, "exec"), vars(module))
+    return module

@@ -1,0 +1,147 @@
+"""Problem files as layers: small files of our own, each with one trap."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.config import compose
+from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import Case
+from harness.core.run.executor import Executor
+from harness.extras.problems.trials import layer_of
+
+FILES = Path(__file__).parent / "files"
+N, D, H, B, HIDDEN = 16, 8, 2, 2, 32
+
+
+def name(problem: str, solution: str = "") -> str:
+    return f"problem:{FILES / problem}.py" + (f"+{FILES / solution}.py" if solution else "")
+
+
+def answer(runner: Executor, purpose: str, impl: str, **at: Any) -> Any:
+    sizes = {"seq_len": N, "d_model": D, "num_heads": H, "batch_size": B} | at
+    return runner.run(purpose, Case(impl, **sizes))
+
+
+@pytest.mark.parametrize(
+    ("problem", "inputs", "output"),
+    [
+        ("block", ["b n d"], "b n d"),
+        ("both", ["b n d"], "b n d"),
+        ("growing_weights", ["b n h a"], "b n h a"),
+        ("tokens", ["b n", "d"], "b n d"),
+        ("recurrent", ["n b i", "2u b d", "2u b d"], "n b 2d"),
+        ("attention_of_heads", ["b h n i"] * 3, "b h n i"),
+        # These keep their own sizes.
+        ("a_sum", ["2 17 8"], "2 17 8"),
+        ("by_values", ["2 16 8"], "2 16 8"),
+    ],
+)
+def test_each_dimension_is_found_in_the_sizes_of_the_file(problem: str, inputs: list[str], output: str) -> None:
+    layer = layer_of(str(FILES / f"{problem}.py"))
+    assert [" ".join(one.shape) for one in layer.inputs] == inputs
+    assert " ".join(layer.output) == output
+    assert bool(layer.fixed) == (problem in ("a_sum", "by_values"))
+
+
+@pytest.mark.parametrize("n", [16, 48])
+def test_the_work_of_a_problem_is_that_of_its_sizes(n: int, runner: Executor) -> None:
+    products = 3 * D * D + 2 * D * HIDDEN  # queries, keys and values, and the perceptron
+    assert answer(runner, "facts", name("block"), seq_len=n).values["flops"] == B * (2 * n * products + 4 * n * n * D)
+    wide = answer(runner, "facts", name("block"), seq_len=n, options="hidden=64").values["flops"]
+    assert wide == B * (2 * n * (products + 2 * D * 32) + 4 * n * n * D)
+
+
+def test_weights_may_grow_with_the_length_and_the_batch(runner: Executor) -> None:
+    facts = answer(runner, "facts", name("growing_weights"), seq_len=20, d_model=2, batch_size=3).values
+    assert facts["weights_bytes"] == 4 * 3 * 20 * H * (1 + 3)
+    assert facts["inputs_bytes"] == 4 * 3 * 20 * H * 4
+
+
+def test_whole_numbers_keep_their_dtype_and_arguments_their_values(runner: Executor) -> None:
+    outcome = answer(runner, "facts", name("tokens"), num_heads=1, dtype="float64")
+    assert outcome.values["inputs_bytes"] == 8 * B * N + 8 * D  # int64, and float64
+    assert answer(runner, "verify", name("tokens"), num_heads=1, mode="train").ok
+
+
+@pytest.mark.parametrize(
+    ("solution", "status", "said"),
+    [
+        ("block_fused", "ok", "block.py:Model-with-its-weights"),
+        ("block_renamed", "ok", "block.py:Model-from-one-seed"),
+        ("block_reseeded", "unsupported", "its weights are not those of the problem (scale)"),
+        ("block_wrong", "incorrect", "output is off by"),
+    ],
+)
+def test_a_solution_has_the_weights_of_the_problem_or_those_of_one_seed(
+    solution: str, status: str, said: str, runner: Executor
+) -> None:
+    outcome = answer(runner, "verify", name("block", solution))
+    assert outcome.status == status
+    assert said in (outcome.values["against"] if outcome.ok else outcome.reason)
+
+
+@pytest.mark.parametrize(("n", "status"), [(16, "ok"), (32, "unsupported")])
+def test_a_solution_for_one_size_runs_at_that_one(n: int, status: str, runner: Executor) -> None:
+    outcome = answer(runner, "facts", name("block", "block_of_16"), seq_len=n)
+    assert outcome.status == status
+    assert outcome.ok or "its seq_len is fixed at 16: it fails at seq_len = 32" in outcome.reason
+
+
+@pytest.mark.parametrize("problem", ["a_sum", "by_values"])
+def test_a_file_that_cannot_be_mapped_is_measured_at_its_own_sizes(problem: str, runner: Executor) -> None:
+    own = {"num_heads": 1, "batch_size": 1}
+    assert answer(runner, "verify", name(problem), **own).ok
+    assert answer(runner, "facts", name(problem), **own).ok
+    assert "is fixed at 16" in answer(runner, "facts", name(problem), seq_len=32, **own).reason
+
+
+def test_a_shape_that_grows_otherwise_at_other_sizes_is_refused(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "both.py").read_text().replace("randn(B, T, dim)", "randn(B, min(T, 40), dim)")
+    (tmp_path / "capped.py").write_text(text)
+    impl = f"problem:{tmp_path / 'capped.py'}"
+    assert answer(runner, "facts", impl, seq_len=40, num_heads=1).ok
+    outcome = answer(runner, "facts", impl, seq_len=41, num_heads=1)
+    assert (outcome.status, outcome.reason) == (
+        "unsupported",
+        "get_inputs makes (2, 40, 8), which grows otherwise than (2, 41, 8)",
+    )
+
+
+def config(*overrides: str) -> Any:
+    return compose(list(overrides), for_sweep=True)
+
+
+def test_a_file_is_swept_at_its_own_sizes_unless_others_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    axes = config(f"impl={FILES / 'block.py'}", "seq_len=32,64", "layer.n_embd=16").axes
+    assert (axes["impl"], axes["seq_len"], axes["d_model"]) == ((name("block"),), (32, 64), (16,))
+    assert (axes["num_heads"], axes["batch_size"]) == ((H,), (B,))
+    told = "batch_size = 2, seq_len = 16, d_model is its n_embd = 8, num_heads is its n_head = 2; layer.hidden = 32"
+    assert capsys.readouterr().err == f"harness: {FILES / 'block.py'}: {told}\n"
+
+
+def test_a_problem_is_measured_beside_its_solutions() -> None:
+    solutions = f"problem={FILES / 'block.py'}", f"impl={FILES / 'block_fused.py'},attention.fused"
+    assert config(*solutions).axes["impl"] == (name("block"), name("block", "block_fused"), "attention.fused")
+    assert config(f"problem={FILES / 'both.py'}").axes["impl"] == (name("both"), name("both", "both"))
+
+
+def test_a_width_that_no_file_has_is_a_multiple_of_the_heads() -> None:
+    axes = config(f"impl={FILES / 'attention_of_heads.py'}", "num_heads=2,3").axes
+    assert (axes["d_model"], axes["seq_len"]) == ((6,), (N,))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["problem=no_problem.py"], "a problem has a class Model and a function get_inputs, and this file has Model"),
+        (["problem=block.py", "impl=test.py"], "test.py cannot be read: No such file or directory"),
+        (["problem=block.py", "layer.widht=4"], "the problem has no integer 'widht'"),
+        (["impl=block.py,recurrent.py"], "have other integers: measure each by itself"),
+    ],
+)
+def test_a_mistake_is_named(overrides: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FILES)
+    with pytest.raises(UsageError, match=said):
+        config(*overrides)
