@@ -225,7 +225,7 @@ def figures() -> list[Figure]:
     ]
     for ring, limits in _OF_RINGS.items():
         all_figures += Code.of_ring(harness, ring).ring_figures(limits)
-    problems = Code("harness, problems", [Module.read(path) for path in sorted(_PROBLEMS.glob("*.py"))])
+    problems = Code("harness, problems", [Module.read(path) for path in sorted(_PROBLEMS.rglob("*.py"))])
     all_figures += problems.ring_figures(((16,), (1_600,), (14_000,), (60, 175), (30,)))
     impls = Code.read("impls")
     all_figures += [

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.core.model.errors import UsageError, did_you_mean, notify
 from harness.core.model.layer_options import OPTION
 
+from . import definition_file
 from .sizes import AXIS_OF, integers, names_in, read_tree
 
 _SOURCE = "problem:"
@@ -35,7 +36,9 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[
         return list(overrides), list(usual)
     names, sizes = _sizes_of_all(list(files))
     kept = [_under_its_axis(text, names) for text in overrides if text.partition("=")[0] not in ("impl", "problem")]
-    notify(*(f"{file}: {_in_words(names, sizes)}" for file in files))
+    notify(*(f"{file}: {_in_words(names, sizes)}{_assumed(file)}" for file in files))
+    if (file := next(iter(files))).endswith(".json"):
+        usual = [*usual, f"dtype={definition_file.read_definition(Path(file)).dtype}"]
     quoted = ",".join(f"'{impl}'" for impl in impls)
     if "d_model" not in names.values():
         # No width is a multiple of the heads then. This one is no part of the model.
@@ -46,11 +49,15 @@ def with_problems(overrides: Sequence[str], usual: Sequence[str]) -> tuple[list[
 
 def _is_problem(layer: str) -> bool:
     """Whether the name of a layer is a file that holds a problem."""
-    return layer.endswith(".py") and Path(layer).is_file() and "get_inputs" in names_in(read_tree(Path(layer)))
+    path = Path(layer)
+    is_module = path.suffix == ".py" and path.is_file() and "get_inputs" in names_in(read_tree(path))
+    return is_module or definition_file.is_definition(path)
 
 
 def _beside(problem: str, solutions: Sequence[str]) -> list[str]:
     """The layers of a problem and of its solutions. A file that has `ModelNew` too is its own solution."""
+    if definition_file.is_definition(Path(problem)):
+        return [f"{_SOURCE}{problem}", *(_of_definition(problem, solution) for solution in solutions)]
     names = names_in(read_tree(Path(problem)))
     if not {"Model", "get_inputs"} <= names:
         raise UsageError(f"problem={problem}: a problem has a class Model and a function get_inputs{_instead(names)}")
@@ -60,6 +67,14 @@ def _beside(problem: str, solutions: Sequence[str]) -> list[str]:
 
 def _instead(names: set[str]) -> str:
     return f", and this file has {', '.join(sorted(names))}" if names else ""
+
+
+def _of_definition(problem: str, solution: str) -> str:
+    """The layer that solves a definition. A layer that is no file is measured as it is."""
+    if not solution.endswith(".json"):
+        return solution
+    definition_file.read_solution(Path(solution))
+    return f"{_SOURCE}{problem}+{solution}"
 
 
 def _of_solution(problem: str, solution: str) -> str:
@@ -83,6 +98,9 @@ def _sizes_of_all(files: Sequence[str]) -> tuple[dict[str, str], dict[str, int]]
 
 def axes_of_file(file: str) -> tuple[dict[str, str], dict[str, int]]:
     """`({name in the file: axis}, {axis: size})` of one problem file. An axis of its own is its name."""
+    if file.endswith(".json"):
+        names, sizes = definition_file.axes_of_definition(Path(file))
+        return names, _WITHOUT | sizes
     stated = integers(read_tree(Path(file)))
     axes = {axis: name for name, axis in reversed(AXIS_OF.items()) if name in stated}
     names = {name: name for name in stated} | {name: axis for axis, name in axes.items()}
@@ -98,6 +116,10 @@ def _under_its_axis(text: str, names: dict[str, str]) -> str:
     if name not in names:
         raise UsageError(f"{text}: the problem has no integer '{name}'{did_you_mean(name, names)}")
     return f"{names[name]}={value}" if names[name] in _WITHOUT else text
+
+
+def _assumed(file: str) -> str:
+    return definition_file.assumed(Path(file)) if file.endswith(".json") else ""
 
 
 def _in_words(names: dict[str, str], sizes: dict[str, int]) -> str:

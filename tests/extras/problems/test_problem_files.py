@@ -9,7 +9,7 @@ from harness.core.config import compose
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
-from harness.extras.problems.trials import layer_of
+from harness.extras.problems.trials.layer import layer_of
 
 FILES = Path(__file__).parent / "files"
 N, D, H, B, HIDDEN = 16, 8, 2, 2, 32

@@ -1,169 +1,28 @@
-"""A problem file as a layer: its `Model`, or the model of a solution, at the sizes of a case.
+"""A problem file as a layer: its model, or that of a solution, at the sizes of a case."""
 
-What the inputs and the output have to do with the sizes is found by running the file with each size doubled. The runs
-are on torch's device `meta`, which has shapes and computes no values. A dimension that is a product of the sizes has
-known exponents. A size with which the file does not run, and all sizes of a file with any other dimension, keep the
-values of the file.
-"""
-
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from inspect import Parameter, Signature
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from harness.core.model.errors import UsageError
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.trial.device import in_precision
 from harness.core.trial.function_layer import FunctionLayer, first_tensor
-from harness.core.trial.layer_inputs import Input, size_at
+from harness.core.trial.layer_inputs import size_at
 from harness.core.trial.layer_protocol import letters_at
-from harness.core.trial.sandbox import one_line
 from harness.core.trial.workload import Unsupported
+from harness.extras.problems.dimensions import letters_for
+from harness.extras.problems.overrides import axes_of_file
+from harness.extras.problems.problem_file import Problem
 
-from .dimensions import exponents, formula, letters_for
-from .overrides import axes_of_file
-from .problem_file import Problem, Sizes
+from .definition import DefinitionProblem
+from .probe import shapes_of
 
-# How a tensor of these functions may be drawn anew.
-_FILLS = {torch.randn: "normal", torch.rand: "positive"}
-
-
-@dataclass(frozen=True)
-class Probe:
-    """The inputs of a problem at some sizes, each as (shape, dtype, fill), and the shape of its output.
-
-    The fill is empty for values that are drawn otherwise. Arguments that are no tensors are left out.
-    """
-
-    inputs: list[tuple[tuple[int, ...], torch.dtype, str]]
-    output: tuple[int, ...]
-
-    @property
-    def dimensions(self) -> list[int]:
-        """All dimensions of the inputs and the output, in one list."""
-        return [size for shape, _, _ in self.inputs for size in shape] + [*self.output]
-
-
-class _Draws(TorchFunctionMode):
-    """Remembers which function has drawn a tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: list[tuple[Any, str]] = []
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if function in _FILLS:
-            self._drawn.append((result, _FILLS[function]))
-        return result
-
-    def fill(self, tensor: Tensor) -> str:
-        """How the tensor was drawn; empty if it was changed afterwards, or drawn otherwise."""
-        return next((fill for drawn, fill in self._drawn if drawn is tensor), "")
-
-
-# Torch's functions that loop over time.
-_LOOPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-
-
-def _recurrent(x: Tensor, states: Any, *settings: Any) -> tuple[Tensor, ...]:
-    """The shapes of a recurrent layer's output and states, without the loop over time: arguments as torch has them."""
-    is_bidirectional = settings[-2]
-    all_states = states if isinstance(states, tuple | list) else (states,)
-    width = all_states[0].shape[-1] * (1 + is_bidirectional)
-    return x.new_empty(*x.shape[:-1], width), *all_states
-
-
-def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
-    """Run the problem at some sizes. Raises what the file raises."""
-    draws = _Draws()
-    without_loops: Any = nullcontext()
-    if device == "meta":
-        shapes_alone: Any = dict.fromkeys(_LOOPS, _recurrent)
-        without_loops = patch.multiple(torch._VF, **shapes_alone)
-    with without_loops, draws, torch.device(device), torch.no_grad():
-        inputs = problem.inputs_at(sizes)
-        drawn = [
-            (tuple(tensor.shape), tensor.dtype, draws.fill(tensor)) for tensor in inputs if isinstance(tensor, Tensor)
-        ]
-        output = first_tensor(problem.model_at(sizes).eval()(*inputs))
-    if not isinstance(output, Tensor):
-        raise UsageError(f"{problem.model} of {problem.solution} returns a {type(output).__name__}, and no tensor")
-    return Probe(drawn, tuple(output.shape))
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """The inputs and the output as formulas. The sizes in `fixed` keep the file's values, each with the reason."""
-
-    inputs: tuple[Input, ...]
-    output: tuple[str, ...]
-    fixed: Mapping[str, str]
-
-
-def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
-    """The shapes of a problem, in the letters of its sizes. Raises UsageError if the file does not run at its sizes."""
-    try:
-        base = probed(problem, sizes)
-    except Exception as error:  # of any kind: it is the user's code
-        return _shapes(
-            _on_cpu(problem, sizes), [], _all_fixed(sizes, f"torch's device meta cannot run it: {one_line(error)}")
-        )
-    doubled, fixed = dict[str, Probe](), dict[str, str]()
-    for name, size in sizes.items():
-        try:
-            doubled[name] = probed(problem, {**sizes, name: 2 * size})
-        except Exception as error:
-            fixed[name] = f"it fails at {name} = {2 * size}: {one_line(error)}"
-    try:
-        together = probed(problem, {name: size * (1 + (name in doubled)) for name, size in sizes.items()})
-    except Exception as error:
-        return _shapes(base, [], _all_fixed(sizes, f"it fails with all sizes doubled: {one_line(error)}"))
-    words = []
-    for place, size in enumerate(base.dimensions):
-        each = {name: probe.dimensions[place] for name, probe in doubled.items()}
-        powers = exponents(size, each, together.dimensions[place])
-        word = None if powers is None else formula(size, powers, sizes, letters)
-        if word is None:
-            return _shapes(base, [], _all_fixed(sizes, f"a dimension of {size} is no product of its integers"))
-        words.append(word)
-    return _shapes(base, words, fixed)
-
-
-def _all_fixed(sizes: Sizes, reason: str) -> dict[str, str]:
-    return dict.fromkeys(sizes, reason)
-
-
-def _on_cpu(problem: Problem, sizes: Sizes) -> Probe:
-    try:
-        return probed(problem, sizes, "cpu")
-    except Exception as error:
-        raise UsageError(f"{problem.file} fails at its own sizes: {type(error).__name__}: {error}") from error
-
-
-def _shapes(probe: Probe, words: Sequence[str], fixed: Mapping[str, str]) -> Shapes:
-    """The shapes with a word for each dimension, by default its size."""
-    left = iter(words or map(str, probe.dimensions))
-    inputs = []
-    for place, (shape, dtype, fill) in enumerate(probe.inputs):
-        dimensions = tuple(next(left) for _ in shape)
-        is_float = dtype.is_floating_point
-        kept = "" if is_float else str(dtype).removeprefix("torch.")
-        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill or _drawn_by_the_file))
-    return Shapes(tuple(inputs), tuple(left), fixed)
-
-
-def _drawn_by_the_file(*shape: int) -> Tensor:
-    raise UsageError("the problem's own function draws these values")
-
+AnyProblem = Problem | DefinitionProblem
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
 _AGREE = 1e-2
@@ -175,7 +34,7 @@ class ProblemLayer(FunctionLayer):
     The model is built at the length and the batch size of a case too: its weights may depend on them.
     """
 
-    problem: ClassVar[Problem]
+    problem: ClassVar[AnyProblem]
     # The axis of each integer of the file: `seq_len` and the like, or its own name.
     names: ClassVar[Mapping[str, str]]
     # The integers of the file, by name, and those that cannot be changed, with the reason.
@@ -183,7 +42,7 @@ class ProblemLayer(FunctionLayer):
     fixed: ClassVar[Mapping[str, str]]
     sized_by = ("seq_len", "batch_size")
     # The problem, with the solution that this is the reference of.
-    solved_by: ClassVar[Problem | None] = None
+    solved_by: ClassVar[AnyProblem | None] = None
     # The problem's own model, if this is a solution.
     reference: ClassVar[type | None] = None
 
@@ -235,7 +94,7 @@ class ProblemLayer(FunctionLayer):
 class _Call(nn.Module):
     """The model, called with the tensors of `get_inputs`. Its other arguments are as the file has them."""
 
-    def __init__(self, problem: Problem, sizes: Mapping[str, int]) -> None:
+    def __init__(self, problem: AnyProblem, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.model = problem.model_at(sizes)
         with torch.device("meta"):
@@ -250,7 +109,7 @@ def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str, int]) -> None:
+def _check_equal_outputs(problem: AnyProblem, solution: AnyProblem, sizes: Mapping[str, int]) -> None:
     """Raise Unsupported unless two models that are built from one seed have equal outputs."""
     outputs, names = [], []
     with torch.random.fork_rng([]), torch.no_grad():
@@ -273,32 +132,38 @@ def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str
 @cache
 def layer_of(name: str) -> type[ProblemLayer]:
     """The layer of the text after `problem:`. Raises UsageError for a file that cannot be measured."""
-    problem = Problem.of(name)
+    problem = _problem_of(name)
     layer = _layer(problem)
-    if problem.solution != problem.file or problem.model != "Model":
-        stated = Problem.of(problem.file)
+    stated = _problem_of(problem.file)
+    if problem != stated:
         reference = _layer(stated, solved_by=problem)
         with torch.device("meta"):
             weights, of_problem = (each.model_at(layer.sizes).state_dict() for each in (problem, stated))
-        how = "with-its-weights" if _shapes_in(weights) == _shapes_in(of_problem) else "from-one-seed"
-        reference.__name__ = f"{stated.file}:{stated.model}-{how}"
+        how = "-with-its-weights" if _shapes_in(weights) == _shapes_in(of_problem) else "-from-one-seed"
+        reference.__name__ = f"{stated.file}:{stated.model}{how if weights or of_problem else ''}"
         layer.reference = reference
     return layer
 
 
-def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLayer]:
+def _problem_of(name: str) -> AnyProblem:
+    """The problem in a text such as `FILE`, or `FILE+SOLUTION`. The ending of the file tells its format."""
+    file, _, solution = name.partition("+")
+    return DefinitionProblem(file, solution or file) if file.endswith(".json") else Problem.of(name)
+
+
+def _layer(problem: AnyProblem, solved_by: AnyProblem | None = None) -> type[ProblemLayer]:
     axes, at_axes = axes_of_file(problem.file)
     sizes = {name: at_axes[axis] for name, axis in axes.items()}
     own = letters_for(name for name, axis in axes.items() if axis not in AXES)
     letters = own | {name: AXES[axis].letter for name, axis in axes.items() if axis in AXES}
-    shapes = shapes_of(problem, sizes, letters)
+    shapes = problem.shapes(letters) if isinstance(problem, DefinitionProblem) else shapes_of(problem, sizes, letters)
     modules = problem.module_names
 
     def supports(case: Case) -> str | None:
         for name, size in layer.sizes_of(case).items():
             if name in shapes.fixed and size != sizes[name]:
                 return f"its {name} is fixed at {sizes[name]}: {shapes.fixed[name]}"
-        return None
+        return problem.refusal(case) if isinstance(problem, DefinitionProblem) else None
 
     members = {
         "problem": problem,

@@ -1,0 +1,155 @@
+"""What a problem's inputs and output have to do with its sizes, found by running it with each size doubled.
+
+The runs are on torch's device `meta`, which has shapes and computes no values. A dimension that is a product of the
+sizes has known exponents. A size with which the file does not run, and all sizes of a file with any other dimension,
+keep the values of the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from harness.core.model.errors import UsageError
+from harness.core.trial.function_layer import first_tensor
+from harness.core.trial.layer_inputs import Input
+from harness.core.trial.sandbox import one_line
+from harness.extras.problems.dimensions import exponents, formula
+from harness.extras.problems.problem_file import Problem, Sizes
+
+# How a tensor of these functions may be drawn anew.
+_FILLS = {torch.randn: "normal", torch.rand: "positive"}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The inputs of a problem at some sizes, each as (shape, dtype, fill), and the shape of its output.
+
+    The fill is empty for values that are drawn otherwise. Arguments that are no tensors are left out.
+    """
+
+    inputs: list[tuple[tuple[int, ...], torch.dtype, str]]
+    output: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> list[int]:
+        """All dimensions of the inputs and the output, in one list."""
+        return [size for shape, _, _ in self.inputs for size in shape] + [*self.output]
+
+
+class _Draws(TorchFunctionMode):
+    """Remembers which function has drawn a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: list[tuple[Any, str]] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in _FILLS:
+            self._drawn.append((result, _FILLS[function]))
+        return result
+
+    def fill(self, tensor: Tensor) -> str:
+        """How the tensor was drawn; empty if it was changed afterwards, or drawn otherwise."""
+        return next((fill for drawn, fill in self._drawn if drawn is tensor), "")
+
+
+# Torch's functions that loop over time.
+_LOOPS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _recurrent(x: Tensor, states: Any, *settings: Any) -> tuple[Tensor, ...]:
+    """The shapes of a recurrent layer's output and states, without the loop over time: arguments as torch has them."""
+    is_bidirectional = settings[-2]
+    all_states = states if isinstance(states, tuple | list) else (states,)
+    width = all_states[0].shape[-1] * (1 + is_bidirectional)
+    return x.new_empty(*x.shape[:-1], width), *all_states
+
+
+def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
+    """Run the problem at some sizes. Raises what the file raises."""
+    draws = _Draws()
+    without_loops: Any = nullcontext()
+    if device == "meta":
+        shapes_alone: Any = dict.fromkeys(_LOOPS, _recurrent)
+        without_loops = patch.multiple(torch._VF, **shapes_alone)
+    with without_loops, draws, torch.device(device), torch.no_grad():
+        inputs = problem.inputs_at(sizes)
+        drawn = [
+            (tuple(tensor.shape), tensor.dtype, draws.fill(tensor)) for tensor in inputs if isinstance(tensor, Tensor)
+        ]
+        output = first_tensor(problem.model_at(sizes).eval()(*inputs))
+    if not isinstance(output, Tensor):
+        raise UsageError(f"{problem.model} of {problem.solution} returns a {type(output).__name__}, and no tensor")
+    return Probe(drawn, tuple(output.shape))
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The inputs and the output as formulas. The sizes in `fixed` keep the file's values, each with the reason."""
+
+    inputs: tuple[Input, ...]
+    output: tuple[str, ...]
+    fixed: Mapping[str, str] = field(default_factory=dict)
+
+
+def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
+    """The shapes of a problem, in the letters of its sizes. Raises UsageError if the file does not run at its sizes."""
+    try:
+        base = probed(problem, sizes)
+    except Exception as error:  # of any kind: it is the user's code
+        return _shapes(
+            _on_cpu(problem, sizes), [], _all_fixed(sizes, f"torch's device meta cannot run it: {one_line(error)}")
+        )
+    doubled, fixed = dict[str, Probe](), dict[str, str]()
+    for name, size in sizes.items():
+        try:
+            doubled[name] = probed(problem, {**sizes, name: 2 * size})
+        except Exception as error:
+            fixed[name] = f"it fails at {name} = {2 * size}: {one_line(error)}"
+    try:
+        together = probed(problem, {name: size * (1 + (name in doubled)) for name, size in sizes.items()})
+    except Exception as error:
+        return _shapes(base, [], _all_fixed(sizes, f"it fails with all sizes doubled: {one_line(error)}"))
+    words = []
+    for place, size in enumerate(base.dimensions):
+        each = {name: probe.dimensions[place] for name, probe in doubled.items()}
+        powers = exponents(size, each, together.dimensions[place])
+        word = None if powers is None else formula(size, powers, sizes, letters)
+        if word is None:
+            return _shapes(base, [], _all_fixed(sizes, f"a dimension of {size} is no product of its integers"))
+        words.append(word)
+    return _shapes(base, words, fixed)
+
+
+def _all_fixed(sizes: Sizes, reason: str) -> dict[str, str]:
+    return dict.fromkeys(sizes, reason)
+
+
+def _on_cpu(problem: Problem, sizes: Sizes) -> Probe:
+    try:
+        return probed(problem, sizes, "cpu")
+    except Exception as error:
+        raise UsageError(f"{problem.file} fails at its own sizes: {type(error).__name__}: {error}") from error
+
+
+def _shapes(probe: Probe, words: Sequence[str], fixed: Mapping[str, str]) -> Shapes:
+    """The shapes with a word for each dimension, by default its size."""
+    left = iter(words or map(str, probe.dimensions))
+    inputs = []
+    for place, (shape, dtype, fill) in enumerate(probe.inputs):
+        dimensions = tuple(next(left) for _ in shape)
+        is_float = dtype.is_floating_point
+        kept = "" if is_float else str(dtype).removeprefix("torch.")
+        inputs.append(Input(f"input{place}", dimensions, kept, is_float, fill or drawn_by_the_file))
+    return Shapes(tuple(inputs), tuple(left), fixed)
+
+
+def drawn_by_the_file(*shape: int) -> Tensor:
+    raise UsageError("the problem's own function draws these values")
