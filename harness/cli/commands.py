@@ -13,7 +13,7 @@ from typing import IO, Any, NoReturn
 
 from harness import __version__
 from harness.core.model.errors import UsageError, did_you_mean, notify
-from harness.core.model.extra_tables import EXPLORE, GATE, MEASURE, READ, Command, Out, entries
+from harness.core.model.extra_tables import EXPLORE, GATE, MEASURE, READ, Command, entries
 
 _TABLE = [
     Command(
@@ -21,7 +21,7 @@ _TABLE = [
         MEASURE,
         "measure every case of a grid; write tables and plots to results/",
         "harness.cli.sweep",
-        out=Out.OVERRIDE,
+        out="override",
     ),
     Command("verify", MEASURE, "compare layers' outputs and gradients with a float64 reference", "harness.cli.layers"),
     Command(
@@ -29,7 +29,7 @@ _TABLE = [
         READ,
         "rebuild the tables and plots of a run from its rows",
         "harness.cli.stored_runs",
-        out=Out.FLAG,
+        out="flag",
     ),
     Command("status", READ, "show how far a sweep is: cases, shards, and who is measuring", "harness.cli.stored_runs"),
     Command(
@@ -49,14 +49,14 @@ _TABLE = [
         GATE,
         "write what a run found to a file to commit, which `check` reads",
         "harness.cli.gates",
-        out=Out.FLAG,
+        out="flag",
     ),
     Command(
         "check",
         GATE,
         "measure a baseline's cases again and report what got worse: for CI",
         "harness.cli.gates",
-        out=Out.OVERRIDE,
+        out="override",
     ),
     Command("list", EXPLORE, "list the layers that can be measured, or describe one of them", "harness.cli.layers"),
     Command("doctor", EXPLORE, "print what an issue report needs: versions, machine, packages", "harness.cli.machine"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.core.model.errors import UsageError
-from harness.core.model.extra_tables import Out, entries, referenced
+from harness.core.model.extra_tables import entries, referenced
 from harness.core.model.sweep_axes import AXES, LETTERS, SETTINGS
 
 from .commands import COMMANDS
@@ -71,23 +71,23 @@ def with_output_flag(command: str, arguments: Sequence[str]) -> list[str]:
     """The arguments with flags for the keys `out=` and `baseline=`, for commands that have a flag only."""
     outs = [text for text in arguments if re.match(r"out=|-o|--out\b", text)]
     out = COMMANDS[command].out
-    if out is not None and len(outs) > 1:
+    if out and len(outs) > 1:
         raise UsageError(f"{outs[0]} {outs[-1]}: out is given twice")
-    if out is Out.FLAG and "out=" in arguments:
+    if out == "flag" and "out=" in arguments:
         raise UsageError("out=: name a file or a directory")
-    keys = [*(["out="] if out is Out.FLAG else []), *(["baseline="] if command == "report" else [])]
+    keys = [*(["out="] if out == "flag" else []), *(["baseline="] if command == "report" else [])]
     return [f"--{text}" if text.startswith(tuple(keys)) else text for text in arguments]
 
 
 def with_output_key(command: str, options: Namespace) -> Namespace:
     """The options with the key `out=` for the flag `--out`, for commands that have keys."""
     out = COMMANDS[command].out
-    if out is Out.OVERRIDE and options.out is not None:
+    if out == "override" and options.out is not None:
         # Only backslashes before a quote are special to Hydra.
         escaped = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), options.out)
         plain = _PLAIN_PATH.fullmatch(options.out)
         options.overrides.append(f"out={options.out}" if plain else f"out='{escaped}'")
-    elif out is Out.KEY and options.out is not None:
+    elif out == "key" and options.out is not None:
         options.keys.append(f"out={options.out}")
     return options
 

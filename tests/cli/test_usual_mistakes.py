@@ -38,8 +38,7 @@ POINTS = "points=[{seq_len:512,batch_size:32},{seq_len:1024,batch_size:16}]"
         ("seq_len=512,4k,1M", "seq_len", (512, 4096, 1048576)),
         ("seq_len=range(1k,4k,1K)", "seq_len", (1024, 2048, 3072)),
         ("d=1k", "d_model", (1024,)),
-        ("points=[{n:4k,dtype:fp16}]", "seq_len", (4096,)),
-        ("points=[{n:4k,dtype:fp16}]", "dtype", ("float16",)),
+        ("points=[{n:4k,dtype:float16}]", "seq_len", (4096,)),
     ],
 )
 def test_words_and_numbers_of_other_tools_are_accepted(typed: str, axis: str, values: tuple) -> None:

@@ -49,7 +49,7 @@ def present_option(option: str) -> str:
     if name == "points":
         if "{" not in value and re.search(r"[A-Za-z_]\s*:", value):
             raise UsageError(f"{option}: your shell has expanded the braces; quote the option: '{_POINTS}'")
-        return f"{key}={errors.our_point_values(value)}"
+        return f"{key}={errors.whole_numbers(value)}"
     is_size = name == "head_dim" or (name in AXES and AXES[name].type is int)
     return f"{key}={errors.whole_numbers(value)}" if is_size else f"{key}={value}"
 

@@ -147,10 +147,6 @@ def check_name(name: str) -> None:
         module, _, attribute = name.partition(":")
         if module.endswith(".py") and "/" not in module:
             raise UsageError(f"impl '{name}': a layer in a file needs the file's path: impl=./{name}")
-        table, dot, key = attribute.partition(".")
-        if dot and _is_dotted(table) and not _is_dotted(key):
-            instead = f"{table}.register('my_key', …) in my_module, and type impl=my_module:{table}.my_key"
-            raise UsageError(f"impl '{name}': the key '{key}' is no name of Python. Register the function as {instead}")
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif is_foreign(name) and not name.endswith(".py:") and not find_layers(name[:-1])[2]:

@@ -46,7 +46,6 @@ MEANT = {word: name for name, words in _NAMES.items() for word in words.split()}
 MEANT |= {word: value for aliases in VALUES.values() for word, value in aliases.items()}
 
 _WORD = re.compile(r"[A-Za-z]\w*")
-_OF_POINT = re.compile(rf"\b({'|'.join(VALUES)})\s*:(\s*\w+)")
 _SIZE = re.compile(r"(?<![\w.])(\d{1,12})([kKmM])(?!\w)")
 _FACTORS = {"k": 2**10, "m": 2**20}
 
@@ -106,13 +105,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if option.partition("=")[0] in names:
         return f"; did you mean {option}?"
     group = name[: name.rfind(".") + 1]
-    of_group = [other for other in names if other.startswith(group)]
-    if group and of_group:
+    if of_group := [other for other in names if other.startswith(group)]:
         names = of_group
-        near = nearest(name.removeprefix(group), [other.removeprefix(group) for other in of_group])
     else:
-        group, near = "", nearest(name, names)
-    if near:
+        group = ""
+    if near := nearest(name.removeprefix(group), [other.removeprefix(group) for other in names]):
         return f"; did you mean '{group}{near}'?"
     more = f", … and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
@@ -128,11 +125,6 @@ def unknown_key(name: str, keys: Collection[str]) -> str:
 def our_values(axis: str, text: str) -> str:
     """The text of an option's value with our words for the values of `axis`."""
     return _WORD.sub(lambda word: VALUES[axis].get(word[0].lower(), word[0]), text)
-
-
-def our_point_values(text: str) -> str:
-    """The text of `points` with our words for values: `{dtype:fp16}` is `{dtype:float16}`."""
-    return whole_numbers(_OF_POINT.sub(lambda match: f"{match[1]}:{our_values(match[1], match[2])}", text))
 
 
 def whole_numbers(text: str) -> str:

@@ -9,7 +9,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -36,20 +35,14 @@ def referenced(place: str) -> Any:
     return getattr(module, name) if name else module
 
 
-class Out(Enum):
-    """How a command takes the place that it writes to, for `-o`, `--out` and `out=` alike."""
-
-    OVERRIDE = "an override of Hydra's grammar"
-    KEY = "a plain key"
-    FLAG = "a flag"
-
-
 @dataclass(frozen=True)
 class Command:
     """One command: the `group` of the help in which `about` describes it, and its code.
 
     `module` has its function: for the command `x-y`, `run_x_y(options)`, which returns the exit status. `options` is
     the module of the function `_x_y(parser)`, which adds its options. The docstring of that function is its `--help`.
+    `out` says how the command takes the place that it writes to, for `-o`, `--out` and `out=` alike: as an `override`
+    of Hydra's grammar, as a plain `key`, or as a `flag`.
     """
 
     name: str
@@ -57,7 +50,7 @@ class Command:
     about: str
     module: str
     options: str = "harness.cli.parsers"
-    out: Out | None = None
+    out: str = ""
 
     @property
     def function_name(self) -> str:

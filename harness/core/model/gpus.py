@@ -122,7 +122,11 @@ def one_trial_on(device: str, variables: Mapping[str, str] = os.environ) -> Iter
     try:
         yield
     finally:
-        _release(path)
+        descriptor, holders = _held.pop(path)
+        if holders > 1:
+            _held[path] = descriptor, holders - 1
+        else:
+            os.close(descriptor)
 
 
 def take_free_gpu(kind: str, visible: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> int:
@@ -167,11 +171,3 @@ def _take(path: Path) -> bool:
         return False
     _held[path] = descriptor, 1
     return True
-
-
-def _release(path: Path) -> None:
-    descriptor, holders = _held.pop(path)
-    if holders > 1:
-        _held[path] = descriptor, holders - 1
-    else:
-        os.close(descriptor)

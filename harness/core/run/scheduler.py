@@ -244,7 +244,12 @@ class Scheduler:
             if reason := indivisible_size(case, self._layers[case.impl].has_heads):
                 self._record("plan", case, TrialOutcome("unsupported", reason))
         self._verify(still_open(cases))
-        self._compile(still_open(cases))
+        # Each compiled case before its other trials, so that none of them has to compile.
+        compiled = self._compiled.intersection(still_open(cases))
+        compiles_s = self._past.compiles_s
+        for case in compiled & compiles_s.keys():
+            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
+        self._once("compile", compiled - compiles_s.keys())
         self._once("facts", still_open(cases) - self._past.facts)
 
     def _once(self, purpose: str, cases: set[Case]) -> None:
@@ -303,13 +308,6 @@ class Scheduler:
                 self._compiled.update(of_kind)
             for case in of_kind:
                 self._record("verify", case, outcome)
-
-    def _compile(self, cases: Collection[Case]) -> None:
-        """Compile each compiled case before its other trials, so that none of them has to."""
-        compiled, compiles_s = self._compiled.intersection(cases), self._past.compiles_s
-        for case in compiled & compiles_s.keys():
-            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
-        self._once("compile", compiled - compiles_s.keys())
 
     def _time(self, case: Case) -> None:
         self._rounds[case] += 1

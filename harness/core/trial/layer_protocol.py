@@ -331,7 +331,7 @@ def allowed_error(layer: Any) -> float:
     Raises UsageError unless the declared error is a number from 0 to below 1, which is the error of an output of zeros.
     """
     declared = getattr(layer, "allowed_error", 0.0)
-    if isinstance(declared, bool) or not isinstance(declared, int | float) or not 0 <= declared < 1:
+    if type(declared) not in (int, float) or not 0 <= declared < 1:
         raise UsageError(f"allowed_error is {declared!r}: it must be a share of the output's norm below 1, such as 0.1")
     return float(declared)
 

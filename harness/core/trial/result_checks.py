@@ -1,6 +1,6 @@
 """How results of a layer are checked: their type, shape and dtype, and their errors beside what rounding explains."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import patch
@@ -102,7 +102,7 @@ class InFloat64(EagerMode):
 
     draws_as_asked = False
 
-    def __init__(self, dtype: torch.dtype, widened: Collection[torch.dtype]) -> None:
+    def __init__(self, dtype: torch.dtype, widened: set[torch.dtype]) -> None:
         super().__init__()
         self._dtypes = {torch.float64: dtype}
         self._wide = widened

@@ -342,7 +342,7 @@ def build(
 
 
 def _check_weights(layer: nn.Module, dtype: str) -> None:
-    """Raise Unsupported for weights that are sparse, expanded, without a shape, or without one in half precision."""
+    """Raise Unsupported for weights that are sparse, have no shape yet, or no counterpart in half precision."""
     for name, tensor in (*layer.named_parameters(), *layer.named_buffers()):
         if is_lazy(tensor):
             raise Unsupported(
@@ -350,8 +350,6 @@ def _check_weights(layer: nn.Module, dtype: str) -> None:
             )
         if tensor.layout != torch.strided:
             raise Unsupported(f"'{name}' is {tensor.layout}, and only dense weights can be copied: use .to_dense()")
-        if torch._debug_has_internal_overlap(tensor) == 1:
-            raise Unsupported(f"the elements of '{name}' share memory, as those of expand do: register its .clone()")
         if tensor.is_complex() and dtype in ("float16", "bfloat16"):
             raise Unsupported(f"'{name}' is complex, and torch has no complex {dtype}: give dtype=float32")
 

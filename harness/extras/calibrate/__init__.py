@@ -1,6 +1,6 @@
 """Whether the machine is fit to measure on: its noise, peaks and settings."""
 
-from harness.core.model.extra_tables import MEASURE, Command, Out
+from harness.core.model.extra_tables import MEASURE, Command
 
 _COMMANDS, _RECORD = "harness.extras.calibrate.commands", "harness.extras.calibrate.record"
 COMMANDS = [
@@ -10,7 +10,7 @@ COMMANDS = [
         "report whether this machine is fit to measure on, and what to change",
         _COMMANDS,
         _COMMANDS,
-        Out.FLAG,
+        "flag",
     ),
 ]
 # What is added to a run's machine.json, and what `doctor` says.

@@ -1,6 +1,6 @@
 """What layers cost commit by commit: which commit changed one, and a history of many as a page."""
 
-from harness.core.model.extra_tables import GATE, Command, Out
+from harness.core.model.extra_tables import GATE, Command
 
 _HERE = "harness.extras.commits"
 COMMANDS = [
@@ -10,7 +10,7 @@ COMMANDS = [
         "find the commit at which a layer's time, FLOPs or memory changed",
         f"{_HERE}.commands",
         f"{_HERE}.options",
-        Out.OVERRIDE,
+        "override",
     ),
     Command(
         "history",
@@ -18,6 +18,6 @@ COMMANDS = [
         "record what layers cost commit by commit, and draw it as one page",
         f"{_HERE}.commands",
         f"{_HERE}.options",
-        Out.FLAG,
+        "flag",
     ),
 ]

@@ -1,6 +1,6 @@
 """Two layers, commits, environments or settings side by side: which is slower, and where they differ."""
 
-from harness.core.model.extra_tables import GATE, MEASURE, Command, Out
+from harness.core.model.extra_tables import GATE, MEASURE, Command
 
 _HERE = "harness.extras.compare"
 COMMANDS = [
@@ -10,7 +10,7 @@ COMMANDS = [
         "measure two layers, commits, environments or settings side by side: slower, faster or equivalent",
         f"{_HERE}.commands",
         f"{_HERE}.options",
-        Out.OVERRIDE,
+        "override",
     ),
     Command(
         "explain",
@@ -18,7 +18,7 @@ COMMANDS = [
         "show where two layers or commits differ: operations, FLOPs, bytes, tensors at the peak",
         f"{_HERE}.commands",
         f"{_HERE}.options",
-        Out.OVERRIDE,
+        "override",
     ),
 ]
 OPTIONS = [("baseline", f"{_HERE}.options:add_known_bad")]

@@ -5,7 +5,7 @@ function takes a `StoredRun`, and that of `script` also the cases. It returns th
 cases, and a sentence for each thing that the format cannot hold.
 """
 
-from harness.core.model.extra_tables import READ, Command, Out
+from harness.core.model.extra_tables import READ, Command
 
 _COMMANDS, _TABLES = "harness.extras.export.commands", "harness.extras.export.formats"
 COMMANDS = [
@@ -15,7 +15,7 @@ COMMANDS = [
         "write a run as JSON, CSV or Parquet for another tool, or a case as a script for an issue",
         _COMMANDS,
         _COMMANDS,
-        Out.FLAG,
+        "flag",
     ),
 ]
 TRIAL_KINDS = [("describe_call", "harness.extras.export.script_parts:DESCRIBE_CALL")]

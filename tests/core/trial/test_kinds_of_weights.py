@@ -433,23 +433,6 @@ def test_sparse_weights_are_unsupported(runner: Executor, layer: type, layout: s
     assert outcome.reason == f"'mix' is torch.{layout}, and only dense weights can be copied: use .to_dense()"
 
 
-class Expanded(nn.Module):
-    """A layer whose buffer repeats one row without memory of its own for each."""
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-        self.register_buffer("row", torch.ones(1, d_model).expand(32, d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.row[0]
-
-
-def test_expanded_weights_are_unsupported(runner: Executor) -> None:
-    outcome = runner.run("facts", own(Expanded))
-    assert outcome.status == "unsupported"
-    assert outcome.reason == "the elements of 'row' share memory, as those of expand do: register its .clone()"
-
-
 @pytest.mark.parametrize(("layer", "at_first"), [(SparseAttribute, 0), (KeptSparse, 8 * (4 + 2 * 8))])
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_sparse_tensors_that_are_no_weights_leave_the_observed_facts_unknown(

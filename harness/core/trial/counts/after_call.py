@@ -25,6 +25,7 @@ import numpy.random  # noqa: F401  # torch would import it, with an array of its
 import torch
 from numpy import ndarray
 from torch import Tensor, UntypedStorage
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from harness.core.model.errors import UsageError
@@ -242,24 +243,39 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
         push(lambda tensor: note(pack(tensor)), unpack)
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
-        with_graph = set[int]()
+        with_graph = list[int]()
         arrays = {size_of(_memory_of_arrays(_reachable()))}
-        for _ in range(2):
-            with_graph.add(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
+        for _ in range(3):  # the first one may free memory of a call that the profiler has not seen
+            with_graph.append(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)
             arrays.add(size_of(_memory_of_arrays(_reachable())))
             graph.clear()
         # Only a backward pass frees what a hook saves as it is, and it may itself keep memory.
         afterwards = {allocator_peak(train_call(forward, [], gradient), device, forget).kept_bytes for _ in range(2)}
         left = afterwards | {allocator_peak(forward, device).kept_bytes}
+        earlier, later = (_kept_of_saved(forward, gradient, forget) for _ in range(2))
     # A checkpoint's placeholder stands for nothing: it computes what was saved again.
     names = sorted(kind.__name__ for kind in replaced if kind.__module__ != "torch.utils.checkpoint")
     if names:
         raise Unobservable(f"its hooks save {', '.join(names)} in place of tensors")
     if len(arrays) > 1:
         raise Unobservable("its graph keeps arrays of numpy")
-    if len(with_graph) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
+    if len({*with_graph[1:]}) + len(afterwards) > 2 or (len(left) > 1 and min(left) > 0):
         raise Unobservable("its calls keep unlike amounts of memory")
-    return with_graph.pop() - min(left)
+    # What the last call has made, its graph saved and its layer keeps was not freed with the graph.
+    return with_graph[2] - min(left) + size_of(later - earlier)
+
+
+def _kept_of_saved(forward: Forward, gradient: Tensor, forget: Callable[[], None]) -> set[MemoryRange]:
+    """Return the memory of dense tensors that a forward pass saves and its backward pass does not free."""
+    y = forward()
+    parts = [getattr(part, "data", None) for part in _saved_by_graphs([y.grad_fn])]
+    dense = (tensor for tensor in tensors_in(parts) if tensor.layout == torch.strided)
+    saved = [(memory_of([tensor]), StorageWeakRef(tensor.untyped_storage())) for tensor in dense]
+    y.backward(gradient)
+    del y, parts
+    forget()
+    gc.collect()
+    return set().union(*(memory for memory, storage in saved if not storage.expired()))
 
 
 def told(take: Call, what: str, unknown: list[str]) -> Any:

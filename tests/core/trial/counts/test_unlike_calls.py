@@ -63,6 +63,10 @@ def answer(runner: Executor, purpose: str, layer: str, mode: str = "forward") ->
         ("RenewsABuffer", "forward", {"weights_bytes": W + 100 * D * FLOAT, "peak_bytes": 101 * D * FLOAT}),
         ("RenewsABuffer", "train", {"peak_bytes": 101 * D * FLOAT, "saved_bytes": 0}),
         ("MakesABufferAnew", "forward", {"weights_bytes": W + 100 * D * FLOAT, "peak_bytes": X}),
+        # What the graph saves and the layer keeps too is not freed with the graph. The factor 2 is a number of 8 bytes.
+        ("KeepsWhatItSaves", "train", {"saved_bytes": X, "first_call_bytes": X}),
+        ("KeepsWhatItSaves", "backward", {"saved_bytes": X}),
+        ("CollectsWhatItSaves", "train", {"saved_bytes": X + 8}),
         ("KeepsTheLastTwenty", "forward", {"kept_bytes": 0, "peak_bytes": None}),
         ("KeepsTheLastFour", "forward", {"kept_bytes": 0, "first_call_bytes": 4 * X, "peak_bytes": 5 * X}),
         ("ByNumpy", "forward", {"flops": None, "depth": None, "min_bytes": None, "peak_bytes": None}),

@@ -137,10 +137,12 @@ class KeepsByChannel(Keeps):
     """A byte for each number; for each channel a scale and a zero point, of 8 bytes each."""
 
     def kept_of(self, y: Tensor) -> Any:
+        if y.dtype == torch.float64:  # in which its reference computes
+            return y
         scales, zeros = torch.full(y.shape[2:], 0.1), torch.zeros(y.shape[2:], dtype=torch.long)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls them deprecated
-            return torch.quantize_per_channel(y.float(), scales, zeros, 2, torch.qint8)
+            return torch.quantize_per_channel(y, scales, zeros, 2, torch.qint8)
 
 
 class KeepsOpaque(Keeps):
@@ -377,6 +379,28 @@ class MakesABufferAnew(RenewsABuffer):
         self.mean = None
         self.mean = torch.ones(100, x.shape[-1])
         return x + self.mean[0]
+
+
+class KeepsWhatItSaves(Product):
+    """Keeps an activation to look at, which the graph saves too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(x)
+        self.last = y.detach()
+        return y + 1
+
+
+class CollectsWhatItSaves(Product):
+    """Keeps losses with their graphs, and so what these save."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.losses: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(super().forward(x))
+        self.losses.append((y**3).mean())
+        return y * 2
 
 
 class KeepsTheLastTwenty(Product):
