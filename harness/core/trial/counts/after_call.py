@@ -226,7 +226,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
     be kept elsewhere. It also does if calls keep unlike amounts of memory.
     """
-    graph: list[Any] = []
+    graph = list[Any]()
     replaced: set[type] = set()
 
     def note(saved: Any) -> Any:
