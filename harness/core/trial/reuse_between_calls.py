@@ -86,7 +86,7 @@ def _factors(tensor: Tensor, dim: int, draws: torch.Generator) -> Tensor:
     shape = [1] * tensor.dim()
     shape[dim] = tensor.shape[dim] + _SPARE
     signs = 2 * torch.randint(0, 2, shape, generator=draws) - 1
-    signs = signs.abs() if bool((tensor > 0).all()) else signs
+    signs = signs.abs() if bool((tensor >= 0).all()) else signs
     return (signs * (1 - _SPREAD / 2 + _SPREAD / 2 * torch.rand(shape, generator=draws))).to(tensor)
 
 

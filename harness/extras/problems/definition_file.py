@@ -123,8 +123,16 @@ def is_definition(path: Path) -> bool:
 
 @cache
 def read_definition(path: Path) -> Definition:
-    """The definition in the file. Raises UsageError if it is none."""
-    return _checked(Definition, path)
+    """The definition in the file. Raises UsageError if it is none, or has a constraint on sizes that is not read."""
+    definition: Definition = _checked(Definition, path)
+    free = [name for name, axis in definition.axes.items() if axis.type == "var"]
+    for text in definition.constraints:
+        is_read = _ONE_MORE.fullmatch(text.strip()) or _LAST.fullmatch(text.strip())
+        if not is_read and not {*re.findall(r"\w+", text)}.isdisjoint(free):
+            raise UsageError(
+                f"{path} has the constraint '{text}', which is not read: A == B + 1 and A == B[-1].item() are"
+            )
+    return definition
 
 
 def read_solution(path: Path) -> Solution:
@@ -152,13 +160,19 @@ def _content(path: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def workload_file(path: Path) -> Path | None:
+    """The file with workloads beside the definition, if there is one."""
+    files = [path.with_name("workload.jsonl"), path.parent / "workloads" / f"{path.stem}.jsonl"]
+    return next(filter(Path.is_file, files), None)
+
+
+@cache
 def workload_of(path: Path) -> dict[str, Any]:
     """The first workload beside the definition: its `axes`, and its `inputs`; empty without one.
 
     Raises UsageError for a workload that cannot be read.
     """
-    files = [path.with_name("workload.jsonl"), path.parent / "workloads" / f"{path.stem}.jsonl"]
-    file = next(filter(Path.is_file, files), None)
+    file = workload_file(path)
     if file is None:
         return {}
     try:
@@ -185,6 +199,7 @@ def axes_of_definition(path: Path) -> tuple[dict[str, str], dict[str, int]]:
     for name, axis in definition.axes.items():
         if axis.type == "const" or name in definition.one_more:
             continue
-        names[name] = AXIS_OF.get(name, name)
+        meant = AXIS_OF.get(name, name)
+        names[name] = name if meant in names.values() else meant
         sizes[names[name]] = int(seen.get(name, _USUAL))
     return names, sizes

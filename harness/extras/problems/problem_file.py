@@ -1,6 +1,7 @@
 """A problem file and a solution of it, run at any sizes."""
 
 import hashlib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from .sizes import at_sizes, integers, names_in, read_tree
 Sizes = Mapping[str, int]
 
 
+def files_of(name: str) -> tuple[str, str]:
+    """The problem and the solution in a text such as `FILE+SOLUTION`; the solution is empty without one."""
+    file, *solutions = re.split(r"(?<=\.py)\+|(?<=\.json)\+", name, maxsplit=1)
+    return file, "".join(solutions)
+
+
 @dataclass(frozen=True)
 class Problem:
     """A problem, and the model that is measured: the class `model` in the file `solution`, which may be the same."""
@@ -26,7 +33,7 @@ class Problem:
     @classmethod
     def of(cls, name: str) -> "Problem":
         """The problem in a text such as `FILE`, for its own model, or `FILE+SOLUTION`."""
-        file, _, solution = name.partition("+")
+        file, solution = files_of(name)
         names = names_in(read_tree(Path(solution or file)))
         return cls(file, solution or file, "ModelNew" if solution and "ModelNew" in names else "Model")
 
@@ -36,8 +43,10 @@ class Problem:
         return [_module_at(file, frozenset()).__name__ for file in dict.fromkeys((self.solution, self.file))]
 
     def model_class(self, sizes: Sizes) -> Any:
-        """The class that is measured."""
-        return getattr(_module_at(self.solution, frozenset(sizes.items())), self.model)
+        """The class that is measured. An integer of a solution is a size if the problem has it with the same value."""
+        stated, of_solution = (integers(read_tree(Path(file))) for file in (self.file, self.solution))
+        shared = {name: size for name, size in sizes.items() if of_solution.get(name) == stated[name]}
+        return getattr(_module_at(self.solution, frozenset(shared.items())), self.model)
 
     def model_at(self, sizes: Sizes) -> Any:
         """A new model, built with what `get_init_inputs` returns: a list, or a list and keywords."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_bytes
+from harness.core.model.sweep_axes import AXES
 
 # The axis that a name stands for. Of two names of one axis, the one that stands first here gets it.
 AXIS_OF = {
@@ -40,10 +41,13 @@ def names_in(tree: ast.Module) -> set[str]:
 
 
 def integers(tree: ast.Module) -> dict[str, int]:
-    """The names that the module binds once, to a positive integer that depends on no other name, with their values."""
+    """The names that the module binds once, to a positive integer that depends on no other name, with their values.
+
+    Names of the sweep's own axes that mean something else, such as `threads`, keep their values.
+    """
     names = (node for node in _of_module(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     times_bound = Counter(node.id for node in names)
-    values = {name: _value(node) for name, node in _assigned(tree)}
+    values = {name: _value(node) for name, node in _assigned(tree) if name in AXIS_OF or name not in AXES}
     return {name: value for name, value in values.items() if value is not None and times_bound[name] == 1}
 
 

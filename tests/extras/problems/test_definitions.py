@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness.core.config import compose
+from harness.core.layers.layer_files import files_of_class
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
@@ -16,7 +17,7 @@ M, N, K = 16, 12, 8
 
 
 def name(definition: str, solution: str = "") -> str:
-    return f"problem:{FILES / definition}.json" + (f"+{FILES / solution}.json" if solution else "")
+    return f"problem-file:{FILES / definition}.json" + (f"+{FILES / solution}.json" if solution else "")
 
 
 def answer(runner: Executor, purpose: str, impl: str, **at: Any) -> Any:
@@ -79,6 +80,20 @@ def test_a_case_that_a_definition_does_not_determine_is_refused(
     assert (outcome.status, outcome.reason) == ("unsupported", said)
 
 
+def test_a_solution_that_keeps_its_results_is_found(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "product_wrong.json").read_text().replace("A @ B.T * 1.1", "run.__dict__.setdefault('C', A @ B.T)")
+    (tmp_path / "keeps.json").write_text(text.replace("def multiply", "def run(): pass\\n\\n\\ndef multiply"))
+    outcome = answer(runner, "verify", f"{name('product')}+{tmp_path / 'keeps.json'}")
+    assert outcome.status == "incorrect"
+
+
+def test_digests_are_those_of_the_definition_its_solution_and_its_workload(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text((FILES / "product_wrong.json").read_text())
+    files = files_of_class(layer_of(f"{FILES / 'product.json'}+{tmp_path / 's.json'}"))
+    assert {str(FILES / "product.json"), str(tmp_path / "s.json")} <= {*files}
+    assert str(FILES / "workloads" / "ragged.jsonl") in files_of_class(layer_of(str(FILES / "ragged.json")))
+
+
 def config(*overrides: str) -> Any:
     return compose(list(overrides), for_sweep=True)
 
@@ -112,6 +127,8 @@ def test_a_definition_is_measured_beside_its_solutions() -> None:
 def test_a_mistake_is_named(overrides: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in FILES.glob("*.json"):
         (tmp_path / file.name).write_text(file.read_text())
+    ragged = (FILES / "ragged.json").read_text().replace("len_indptr == batch_size + 1", "batch_size == len_indptr - 1")
+    (tmp_path / "unread.json").write_text(ragged)
     (tmp_path / "broken.json").write_text((FILES / "product.json").read_text().replace('"var"', '"any"'))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=said):

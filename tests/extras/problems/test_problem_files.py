@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness.core.config import compose
+from harness.core.layers.layer_files import files_of_class
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
@@ -16,7 +17,7 @@ N, D, H, B, HIDDEN = 16, 8, 2, 2, 32
 
 
 def name(problem: str, solution: str = "") -> str:
-    return f"problem:{FILES / problem}.py" + (f"+{FILES / solution}.py" if solution else "")
+    return f"problem-file:{FILES / problem}.py" + (f"+{FILES / solution}.py" if solution else "")
 
 
 def answer(runner: Executor, purpose: str, impl: str, **at: Any) -> Any:
@@ -97,10 +98,56 @@ def test_a_file_that_cannot_be_mapped_is_measured_at_its_own_sizes(problem: str,
     assert "is fixed at 16" in answer(runner, "facts", name(problem), seq_len=32, **own).reason
 
 
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_model_is_built_at_the_batch_of_the_case(batch_size: int, runner: Executor) -> None:
+    facts = answer(runner, "facts", name("growing_weights"), d_model=2, batch_size=batch_size).values
+    assert facts["weights_bytes"] == 4 * batch_size * N * H * (1 + 3)
+
+
+def test_a_size_that_the_file_lacks_is_refused(tmp_path: Path, runner: Executor) -> None:
+    (tmp_path / "fixed.py").write_text(
+        (FILES / "both.py").read_text().replace("B, T, dim = 2, 16, 8", "dim = 8; B = T = 2")
+    )
+    outcome = answer(runner, "facts", f"problem-file:{tmp_path / 'fixed.py'}", num_heads=1, batch_size=1)
+    assert (outcome.status, outcome.reason) == ("unsupported", "the file has no integer that is seq_len: leave it out")
+
+
+def test_an_integer_of_a_solution_is_a_size_if_the_problem_has_it_with_the_same_value(
+    tmp_path: Path, runner: Executor
+) -> None:
+    text = (FILES / "block_fused.py").read_text()
+    for value, status in ((16, "ok"), (3, "incorrect")):  # the length, and a number of its own
+        scaled = text.replace("return x + self.down", "return x * (1 + (seq_len == 3)) + self.down")
+        (tmp_path / f"with_{value}.py").write_text(f"seq_len = {value}\n{scaled}")
+        impl = f"{name('block')}+{tmp_path / f'with_{value}.py'}"
+        assert answer(runner, "verify", impl, seq_len=24).status == status
+
+
+def test_gradients_of_other_weights_are_not_compared(runner: Executor) -> None:
+    outcome = answer(runner, "verify", name("block", "block_renamed"), mode="train")
+    assert outcome.status == "unsupported"
+    assert outcome.reason == "the gradients of its weights have nothing to be compared with: give mode=forward"
+    assert answer(runner, "verify", name("block", "block_fused"), mode="train").ok
+
+
+def test_a_solution_that_keeps_its_results_is_found(tmp_path: Path, runner: Executor) -> None:
+    text = (FILES / "both.py").read_text()
+    kept = "return self.__dict__.setdefault('kept', x.cumsum(1))"
+    (tmp_path / "keeps.py").write_text(text.replace("return x.new_ones(x.shape[1], x.shape[1]).tril() @ x", kept))
+    outcome = answer(runner, "verify", f"{name('both')}+{tmp_path / 'keeps.py'}", num_heads=1)
+    assert outcome.status == "incorrect"
+
+
+def test_the_digests_of_a_layer_are_those_of_both_files(tmp_path: Path) -> None:
+    (tmp_path / "solution.py").write_text((FILES / "block_fused.py").read_text())
+    layer = layer_of(f"{FILES / 'block.py'}+{tmp_path / 'solution.py'}")
+    assert {str(FILES / "block.py"), str(tmp_path / "solution.py")} <= {*files_of_class(layer)}
+
+
 def test_a_shape_that_grows_otherwise_at_other_sizes_is_refused(tmp_path: Path, runner: Executor) -> None:
     text = (FILES / "both.py").read_text().replace("randn(B, T, dim)", "randn(B, min(T, 40), dim)")
     (tmp_path / "capped.py").write_text(text)
-    impl = f"problem:{tmp_path / 'capped.py'}"
+    impl = f"problem-file:{tmp_path / 'capped.py'}"
     assert answer(runner, "facts", impl, seq_len=40, num_heads=1).ok
     outcome = answer(runner, "facts", impl, seq_len=41, num_heads=1)
     assert (outcome.status, outcome.reason) == (
@@ -128,13 +175,19 @@ def test_a_problem_is_measured_beside_its_solutions() -> None:
 
 
 def test_a_width_that_no_file_has_is_a_multiple_of_the_heads() -> None:
-    axes = config(f"impl={FILES / 'attention_of_heads.py'}", "num_heads=2,3").axes
+    axes = config(f"impl={FILES / 'attention_of_heads.py'}", "h=2,3").axes
     assert (axes["d_model"], axes["seq_len"]) == ((6,), (N,))
+
+
+def test_points_are_not_cut_down_to_the_sizes_of_the_file() -> None:
+    points = "points=[{seq_len:32,d_model:8},{seq_len:64,d_model:16}]"
+    assert [point["seq_len"] for point in config(f"impl={FILES / 'block.py'}", points).points] == [32, 64]
 
 
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
+        (["impl=block.py", "impl=both.py"], "impl is given twice"),
         (["problem=no_problem.py"], "a problem has a class Model and a function get_inputs, and this file has Model"),
         (["problem=block.py", "impl=test.py"], "test.py cannot be read: No such file or directory"),
         (["problem=block.py", "layer.widht=4"], "the problem has no integer 'widht'"),

@@ -1,6 +1,7 @@
 """A definition of FlashInfer Trace at some sizes: its reference or a solution, and inputs that fit its constraints."""
 
 import hashlib
+import linecache
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from harness.extras.problems.definition_file import (
     Definition,
     read_definition,
     read_solution,
+    workload_file,
     workload_of,
 )
 from harness.extras.problems.problem_file import Sizes
@@ -42,8 +44,11 @@ class DefinitionProblem:
 
     @property
     def module_names(self) -> list[str]:
-        """The modules of the source, which has no file of its own."""
-        return [_module(self.solution, self.solution == self.file).__name__]
+        """The modules of the source, of the reference and, without code, of the workload."""
+        modules = [_module(self.solution, self.solution == self.file), _module(self.file, True)]
+        if workload := workload_file(Path(self.file)):
+            modules.append(_empty_module(str(workload)))
+        return list(dict.fromkeys(module.__name__ for module in modules))
 
     def model_class(self, sizes: Sizes) -> Any:
         """The function that is measured."""
@@ -81,7 +86,7 @@ class DefinitionProblem:
                 is_float = getattr(torch, stated.dtype).is_floating_point
                 dtype = "" if stated.dtype == definition.dtype else stated.dtype
                 fill = "normal" if is_float and getattr(torch, stated.dtype).itemsize > 1 else drawn_by_the_file
-                inputs.append(Input(name, shape, dtype, False, fill))
+                inputs.append(Input(name, shape, dtype, is_float, fill))
         output = next(iter(definition.outputs.values())).shape or ()
         return Shapes(tuple(inputs), tuple(words[axis] for axis in output))
 
@@ -92,6 +97,7 @@ class _Function(nn.Module):
     def __init__(self, problem: DefinitionProblem, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.function = _function(problem)
+        self.first = next(iter(problem.definition.outputs))
         outputs = problem.definition.outputs.values()
         self.outputs = [([sizes[axis] for axis in out.shape or ()], getattr(torch, out.dtype)) for out in outputs]
         is_solution = problem.solution != problem.file
@@ -100,7 +106,7 @@ class _Function(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         if not self.passes:
             result = self.function(*inputs)
-            return next(iter(result.values())) if isinstance(result, dict) else result
+            return result[self.first] if isinstance(result, dict) else result
         device = next(x.device for x in inputs if isinstance(x, torch.Tensor))
         made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
         self.function(*inputs, *made)
@@ -125,12 +131,24 @@ def _module(file: str, is_reference: bool) -> ModuleType:
     else:
         solution = read_solution(Path(file))
         place = solution.spec.entry_point.partition("::")[0]
-        source = next((one.content for one in solution.sources if one.path == place), "")
+        sources = {part.path: part.content for part in solution.sources}
+        if place not in sources:
+            raise UsageError(f"{file} has no source '{place}', which its entry_point names")
+        source = sources[place]
+    module = _empty_module(file)
+    # A compiler such as Triton's reads the source of a function by the name of its file.
+    name = f"{module.__file__}::source"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), vars(module))
+    return module
+
+
+def _empty_module(file: str) -> ModuleType:
+    """A module that stands for the file: the digests of a layer's files are those of its modules."""
     mark = hashlib.sha256(file.encode()).hexdigest()[:12]
     module = ModuleType(f"_own_{mark}_{Path(file).stem}")
     module.__file__ = str(Path(file).absolute())
     sys.modules[module.__name__] = module
-    exec(compile(source, module.__file__, "exec"), vars(module))
     return module
 
 
@@ -144,14 +162,17 @@ def _input(problem: DefinitionProblem, name: str, sizes: Mapping[str, int]) -> A
     if name in definition.totals:  # sequences, or their pages, one after another, as equal as they can be
         total, number = sizes[definition.totals[name]], shape[0] - 1
         return torch.tensor([total * i // max(number, 1) for i in range(number + 1)], dtype=dtype)
-    if stated.shape[0] in definition.totals.values() and "num_pages" in sizes:
+    is_of_pages = name.endswith("_indices") and stated.shape[0] in definition.totals.values()
+    if is_of_pages and "num_pages" in sizes:
         return (torch.arange(shape[0]) % sizes["num_pages"]).to(dtype)
     if name == "kv_last_page_len" and "page_size" in sizes:
         return torch.full(shape, sizes["page_size"], dtype=dtype)
     raise Unsupported(f"its input '{name}' holds whole numbers that no constraint of the definition determines")
 
 
-def _number(problem: DefinitionProblem, name: str) -> float:
-    """The number in the first workload, or 1."""
+def _number(problem: DefinitionProblem, name: str) -> float | int:
+    """The number in the first workload, or 1, of the kind that the definition states."""
     stated = workload_of(Path(problem.file)).get("inputs", {}).get(name, {})
-    return float(stated.get("value", 1.0)) if isinstance(stated, dict) else 1.0
+    value = stated.get("value", 1) if isinstance(stated, dict) else 1
+    is_whole = "int" in problem.definition.inputs[name].dtype
+    return int(value) if is_whole else float(value)

@@ -17,7 +17,7 @@ from harness.core.trial.layer_protocol import letters_at
 from harness.core.trial.workload import Unsupported
 from harness.extras.problems.dimensions import letters_for
 from harness.extras.problems.overrides import axes_of_file
-from harness.extras.problems.problem_file import Problem
+from harness.extras.problems.problem_file import Problem, files_of
 
 from .definition import DefinitionProblem
 from .probe import shapes_of
@@ -43,6 +43,8 @@ class ProblemLayer(FunctionLayer):
     sized_by = ("seq_len", "batch_size")
     # The problem, with the solution that this is the reference of.
     solved_by: ClassVar[AnyProblem | None] = None
+    # Whether its weights have other names than the problem's.
+    has_other_weights: ClassVar[bool] = False
     # The problem's own model, if this is a solution.
     reference: ClassVar[type | None] = None
 
@@ -50,7 +52,8 @@ class ProblemLayer(FunctionLayer):
         nn.Module.__init__(self)
         self.options: dict[str, Any] = {}
         self.grouped = False
-        self.at = {name: stated.get(axis, self.sizes[name]) for name, axis in self.names.items()}
+        # What a case does not state is 1 of an axis of the sweep, and the file's own value of another.
+        self.at = {name: stated.get(axis, 1 if axis in AXES else self.sizes[name]) for name, axis in self.names.items()}
         self.call = _Call(self.problem, self.at)
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -97,8 +100,10 @@ class _Call(nn.Module):
     def __init__(self, problem: AnyProblem, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.model = problem.model_at(sizes)
-        with torch.device("meta"):
+        with torch.random.fork_rng([]):
             self.arguments = [None if isinstance(x, Tensor) else x for x in problem.inputs_at(sizes)]
+        if any(isinstance(x, list | tuple | dict) for x in self.arguments):
+            raise Unsupported("get_inputs returns tensors in a container: only tensors and numbers can be given")
 
     def forward(self, *inputs: Tensor) -> Any:
         left = iter(inputs)
@@ -142,12 +147,13 @@ def layer_of(name: str) -> type[ProblemLayer]:
         how = "-with-its-weights" if _shapes_in(weights) == _shapes_in(of_problem) else "-from-one-seed"
         reference.__name__ = f"{stated.file}:{stated.model}{how if weights or of_problem else ''}"
         layer.reference = reference
+        layer.has_other_weights = how == "-from-one-seed"
     return layer
 
 
 def _problem_of(name: str) -> AnyProblem:
     """The problem in a text such as `FILE`, or `FILE+SOLUTION`. The ending of the file tells its format."""
-    file, _, solution = name.partition("+")
+    file, solution = files_of(name)
     return DefinitionProblem(file, solution or file) if file.endswith(".json") else Problem.of(name)
 
 
@@ -163,6 +169,11 @@ def _layer(problem: AnyProblem, solved_by: AnyProblem | None = None) -> type[Pro
         for name, size in layer.sizes_of(case).items():
             if name in shapes.fixed and size != sizes[name]:
                 return f"its {name} is fixed at {sizes[name]}: {shapes.fixed[name]}"
+        for axis in ("seq_len", "batch_size"):
+            if axis not in axes.values() and getattr(case, axis) > 1:
+                return f"the file has no integer that is {axis}: leave it out"
+        if layer.has_other_weights and case.trains:
+            return "the gradients of its weights have nothing to be compared with: give mode=forward"
         return problem.refusal(case) if isinstance(problem, DefinitionProblem) else None
 
     members = {
@@ -185,6 +196,8 @@ def _layer(problem: AnyProblem, solved_by: AnyProblem | None = None) -> type[Pro
         "__module__": modules[0],
         "__doc__": problem.model_class(sizes).__doc__,
     }
+    stated = {name: getattr(members["function"], name, None) for name in ("allowed_error", "kinks", "output_dtype")}
+    members |= {name: value for name, value in stated.items() if value is not None}
     bases = [type("OfProblem", (), {"__module__": module}) for module in modules[1:]]
     layer: Any = type(problem.model, (ProblemLayer, *bases), members)
     parameters = {"d_model": 1, "num_heads": 1, "seq_len": 1, "batch_size": 1, **{name: sizes[name] for name in own}}
