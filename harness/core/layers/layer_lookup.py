@@ -148,7 +148,9 @@ def check_name(name: str) -> None:
         if module.endswith(".py") and "/" not in module:
             raise UsageError(f"impl '{name}': a layer in a file needs the file's path: impl=./{name}")
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
-            raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
+            raise UsageError(
+                f"impl '{name}' is not of the form their.module:TheirLayer, in names of Python: register keys under such"
+            )
     elif is_foreign(name) and not name.endswith(".py:") and not find_layers(name[:-1])[2]:
         raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
     elif name not in IMPLS:

@@ -32,7 +32,7 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setattr(gpus, "_told", set())
     yield
     for path in list(gpus._held):
-        gpus._release(path)
+        os.close(gpus._held.pop(path)[0])
 
 
 @pytest.mark.parametrize(
