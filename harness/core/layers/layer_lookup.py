@@ -149,7 +149,7 @@ def check_name(name: str) -> None:
             raise UsageError(f"impl '{name}': a layer in a file needs the file's path: impl=./{name}")
         if not ((_is_dotted(module) and _is_dotted(attribute)) or is_in_a_file(name)):
             raise UsageError(
-                f"impl '{name}' is not of the form their.module:TheirLayer, in names of Python: register keys under such"
+                f"impl '{name}' is not of the form their.module:TheirLayer, in names of Python: register keys as such"
             )
     elif is_foreign(name) and not name.endswith(".py:") and not find_layers(name[:-1])[2]:
         raise UsageError(f"impl '{name}' is not of the form their.module:TheirLayer")
