@@ -29,7 +29,7 @@ def test_a_malformed_name_of_somebodys_own_layer_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("key", ["paged|eager", "my/kernel", "a-b"])
 def test_a_key_that_is_no_python_name_is_to_be_registered_under_another(key: str) -> None:
-    with pytest.raises(UsageError, match=r"in names of Python: .* register keys as such$"):
+    with pytest.raises(UsageError, match=r"in names of Python: register keys as such$"):
         layer_lookup.check_name(f"transformers:Functions.{key}")
 
 
