@@ -129,7 +129,7 @@ def _is_dotted(name: str) -> bool:
 
 
 def source_of(name: str) -> str | None:
-    """The place of the function that makes a layer of an extra's source, such as `problem:./file.py`; None for others.
+    """The place of the function that makes a layer of an extra's source, as `problem-file:./a.py`; None for others.
 
     The text before the colon names the source. The function gets the text after it, and returns the layer's class.
     """

@@ -184,12 +184,12 @@ def workload_of(path: Path) -> dict[str, Any]:
 
 
 def assumed(path: Path) -> str:
-    """What is assumed for want of a workload, in words; empty if nothing is."""
+    """What is assumed because no workload says it, in words; empty if nothing is."""
     seen, definition = workload_of(path), read_definition(path)
     numbers = [name for name, stated in definition.inputs.items() if stated.shape is None]
     ones = [f"{name} = 1" for name in numbers if name not in seen.get("inputs", {})]
     texts = [*([] if seen else [f"sizes of {_USUAL}"]), *ones]
-    return f"; without a workload beside it: {', '.join(texts)}" if texts else ""
+    return f"; assumed, as no workload says it: {', '.join(texts)}" if texts else ""
 
 
 def axes_of_definition(path: Path) -> tuple[dict[str, str], dict[str, int]]:

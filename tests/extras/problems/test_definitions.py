@@ -104,7 +104,7 @@ def test_sizes_and_numbers_are_those_of_a_workload_beside_it(capsys: pytest.Capt
     said = "batch_size = 2, seq_len is its total_q = 6; layer.total_kv = 10"
     assert capsys.readouterr().err == f"harness: {FILES / 'ragged.json'}: {said}\n"
     config(f"impl={FILES / 'product.json'}", "layer.M=4,8")
-    assert capsys.readouterr().err.endswith(": layer.M = 16; without a workload beside it: sizes of 16\n")
+    assert capsys.readouterr().err.endswith(": layer.M = 16; assumed, as no workload says it: sizes of 16\n")
 
 
 def test_a_definition_is_measured_beside_its_solutions() -> None:

@@ -101,13 +101,16 @@ class _Call(nn.Module):
         super().__init__()
         self.model = problem.model_at(sizes)
         with torch.random.fork_rng([]):
-            self.arguments = [None if isinstance(x, Tensor) else x for x in problem.inputs_at(sizes)]
-        if any(isinstance(x, list | tuple | dict) for x in self.arguments):
+            arguments = problem.inputs_at(sizes)
+        self.are_tensors = [isinstance(argument, Tensor) for argument in arguments]
+        self.arguments = [None if isinstance(argument, Tensor) else argument for argument in arguments]
+        if any(isinstance(argument, list | tuple | dict) for argument in self.arguments):
             raise Unsupported("get_inputs returns tensors in a container: only tensors and numbers can be given")
 
     def forward(self, *inputs: Tensor) -> Any:
-        left = iter(inputs)
-        return self.model(*(next(left) if x is None else x for x in self.arguments))
+        tensors = iter(inputs)
+        both = zip(self.are_tensors, self.arguments, strict=True)
+        return self.model(*(next(tensors) if is_tensor else argument for is_tensor, argument in both))
 
 
 def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _check_equal_outputs(problem: AnyProblem, solution: AnyProblem, sizes: Mappi
 
 @cache
 def layer_of(name: str) -> type[ProblemLayer]:
-    """The layer of the text after `problem:`. Raises UsageError for a file that cannot be measured."""
+    """The layer of the text after `problem-file:`. Raises UsageError for a file that cannot be measured."""
     problem = _problem_of(name)
     layer = _layer(problem)
     stated = _problem_of(problem.file)

@@ -14,12 +14,13 @@ class Model(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
 
-    def forward(self, tokens: Tensor, scale: float, gain: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, scale: float, mask: None, gain: Tensor) -> Tensor:
+        assert mask is None
         return self.table(tokens) * scale * gain
 
 
 def get_inputs() -> list[object]:
-    return [torch.randint(0, vocabulary, (batch_size, sequence_length)), 0.5, torch.rand(hidden_size)]
+    return [torch.randint(0, vocabulary, (batch_size, sequence_length)), 0.5, None, torch.rand(hidden_size)]
 
 
 def get_init_inputs() -> list[object]:
