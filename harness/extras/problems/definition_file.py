@@ -19,13 +19,6 @@ from harness.core.model.file_io import read_json, read_text
 from harness.core.model.file_validation import Damaged, OpenModel, checked
 from harness.core.model.sweep_axes import DTYPES
 
-# The axis of the sweep that an axis of this name is.
-AXIS_OF = {
-    **dict.fromkeys(("seq_len", "total_q", "num_tokens", "total_seq_len"), "seq_len"),
-    "batch_size": "batch_size",
-}
-# The size of an axis of which no workload is known.
-_USUAL = 16
 _LAST = re.compile(r"(\w+)\s*==\s*(\w+)\[-1\]\.item\(\)")
 _ONE_MORE = re.compile(r"(\w+)\s*==\s*(\w+)\s*\+\s*1")
 # Solutions in these languages run in this process.
@@ -181,25 +174,3 @@ def workload_of(path: Path) -> dict[str, Any]:
         return {"axes": dict(workload["axes"]), "inputs": dict(workload.get("inputs", {}))}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UsageError(f"{file} has no workload in its first line: {error}") from error
-
-
-def assumed(path: Path) -> str:
-    """What is assumed because no workload says it, in words; empty if nothing is."""
-    seen, definition = workload_of(path), read_definition(path)
-    numbers = [name for name, stated in definition.inputs.items() if stated.shape is None]
-    ones = [f"{name} = 1" for name in numbers if name not in seen.get("inputs", {})]
-    texts = [*([] if seen else [f"sizes of {_USUAL}"]), *ones]
-    return f"; assumed, as no workload says it: {', '.join(texts)}" if texts else ""
-
-
-def axes_of_definition(path: Path) -> tuple[dict[str, str], dict[str, int]]:
-    """`({axis of the definition: axis of the sweep}, {axis of the sweep: size})` of its variable axes."""
-    definition, seen = read_definition(path), workload_of(path).get("axes", {})
-    names, sizes = dict[str, str](), dict[str, int]()
-    for name, axis in definition.axes.items():
-        if axis.type == "const" or name in definition.one_more:
-            continue
-        meant = AXIS_OF.get(name, name)
-        names[name] = name if meant in names.values() else meant
-        sizes[names[name]] = int(seen.get(name, _USUAL))
-    return names, sizes

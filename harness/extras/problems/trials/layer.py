@@ -1,13 +1,16 @@
 """A problem file as a layer: its model, or that of a solution, at the sizes of a case."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from harness.core.model.extra_tables import referenced
 from harness.core.model.layer_options import options_of
 from harness.core.model.sweep_axes import AXES, Case
 from harness.core.trial.device import in_precision
@@ -16,13 +19,9 @@ from harness.core.trial.layer_inputs import size_at
 from harness.core.trial.layer_protocol import letters_at
 from harness.core.trial.workload import Unsupported
 from harness.extras.problems.dimensions import letters_for
-from harness.extras.problems.overrides import axes_of_file
-from harness.extras.problems.problem_file import Problem, files_of
+from harness.extras.problems.formats import files_of, format_of
 
-from .definition import DefinitionProblem
-from .probe import shapes_of
-
-AnyProblem = Problem | DefinitionProblem
+from .problem import Problem
 
 # Outputs of two models that were built from one seed agree within this share of their norm.
 _AGREE = 1e-2
@@ -34,7 +33,7 @@ class ProblemLayer(FunctionLayer):
     The model is built at the length and the batch size of a case too: its weights may depend on them.
     """
 
-    problem: ClassVar[AnyProblem]
+    problem: ClassVar[Problem]
     # The axis of each integer of the file: `seq_len` and the like, or its own name.
     names: ClassVar[Mapping[str, str]]
     # The integers of the file, by name, and those that cannot be changed, with the reason.
@@ -42,7 +41,7 @@ class ProblemLayer(FunctionLayer):
     fixed: ClassVar[Mapping[str, str]]
     sized_by = ("seq_len", "batch_size")
     # The problem, with the solution that this is the reference of.
-    solved_by: ClassVar[AnyProblem | None] = None
+    solved_by: ClassVar[Problem | None] = None
     # Whether its weights have other names than the problem's.
     has_other_weights: ClassVar[bool] = False
     # The problem's own model, if this is a solution.
@@ -97,7 +96,7 @@ class ProblemLayer(FunctionLayer):
 class _Call(nn.Module):
     """The model, called with the tensors of `get_inputs`. Its other arguments are as the file has them."""
 
-    def __init__(self, problem: AnyProblem, sizes: Mapping[str, int]) -> None:
+    def __init__(self, problem: Problem, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.model = problem.model_at(sizes)
         with torch.random.fork_rng([]):
@@ -117,7 +116,7 @@ def _shapes_in(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(value, "shape", None) for name, value in state.items()}
 
 
-def _check_equal_outputs(problem: AnyProblem, solution: AnyProblem, sizes: Mapping[str, int]) -> None:
+def _check_equal_outputs(problem: Problem, solution: Problem, sizes: Mapping[str, int]) -> None:
     """Raise Unsupported unless two models that are built from one seed have equal outputs."""
     outputs, names = [], []
     with torch.random.fork_rng([]), torch.no_grad():
@@ -142,7 +141,7 @@ def layer_of(name: str) -> type[ProblemLayer]:
     """The layer of the text after `problem-file:`. Raises UsageError for a file that cannot be measured."""
     problem = _problem_of(name)
     layer = _layer(problem)
-    stated = _problem_of(problem.file)
+    stated = replace(problem, solution="")
     if problem != stated:
         reference = _layer(stated, solved_by=problem)
         with torch.device("meta"):
@@ -154,18 +153,20 @@ def layer_of(name: str) -> type[ProblemLayer]:
     return layer
 
 
-def _problem_of(name: str) -> AnyProblem:
-    """The problem in a text such as `FILE`, or `FILE+SOLUTION`. The ending of the file tells its format."""
+def _problem_of(name: str) -> Problem:
+    """The problem in a text such as `FILE`, or `FILE+SOLUTION`."""
     file, solution = files_of(name)
-    return DefinitionProblem(file, solution or file) if file.endswith(".json") else Problem.of(name)
+    problem: Problem = referenced(format_of(file).problem)(file, solution)
+    return problem
 
 
-def _layer(problem: AnyProblem, solved_by: AnyProblem | None = None) -> type[ProblemLayer]:
-    axes, at_axes = axes_of_file(problem.file)
-    sizes = {name: at_axes[axis] for name, axis in axes.items()}
-    own = letters_for(name for name, axis in axes.items() if axis not in AXES)
+def _layer(problem: Problem, solved_by: Problem | None = None) -> type[ProblemLayer]:
+    file_axes = format_of(problem.file).axes(Path(problem.file))
+    axes = file_axes.axis_of
+    sizes = {name: file_axes.sizes[axis] for name, axis in axes.items()}
+    own = letters_for(file_axes.own)
     letters = own | {name: AXES[axis].letter for name, axis in axes.items() if axis in AXES}
-    shapes = problem.shapes(letters) if isinstance(problem, DefinitionProblem) else shapes_of(problem, sizes, letters)
+    shapes = problem.shapes(sizes, letters)
     modules = problem.module_names
 
     def supports(case: Case) -> str | None:
@@ -177,7 +178,7 @@ def _layer(problem: AnyProblem, solved_by: AnyProblem | None = None) -> type[Pro
                 return f"the file has no integer that is {axis}: leave it out"
         if layer.has_other_weights and case.trains:
             return "the gradients of its weights have nothing to be compared with: give mode=forward"
-        return problem.refusal(case) if isinstance(problem, DefinitionProblem) else None
+        return problem.refusal(case)
 
     members = {
         "problem": problem,

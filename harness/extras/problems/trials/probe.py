@@ -7,7 +7,7 @@ keep the values of the file.
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +20,8 @@ from harness.core.trial.function_layer import first_tensor
 from harness.core.trial.layer_inputs import Input
 from harness.core.trial.sandbox import one_line
 from harness.extras.problems.dimensions import exponents, formula
-from harness.extras.problems.problem_file import Problem, Sizes
+
+from .problem import Problem, Shapes, Sizes
 
 # How a tensor of these functions may be drawn anew.
 _FILLS = {torch.randn: "normal", torch.rand: "positive"}
@@ -86,17 +87,8 @@ def probed(problem: Problem, sizes: Sizes, device: str = "meta") -> Probe:
         ]
         output = first_tensor(problem.model_at(sizes).eval()(*inputs))
     if not isinstance(output, Tensor):
-        raise UsageError(f"{problem.model} of {problem.solution} returns a {type(output).__name__}, and no tensor")
+        raise UsageError(f"{problem.model} of {problem.source} returns a {type(output).__name__}, and no tensor")
     return Probe(drawn, tuple(output.shape))
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """The inputs and the output as formulas. The sizes in `fixed` keep the file's values, each with the reason."""
-
-    inputs: tuple[Input, ...]
-    output: tuple[str, ...]
-    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 def shapes_of(problem: Problem, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:

@@ -4,7 +4,6 @@ import hashlib
 import linecache
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -24,17 +23,14 @@ from harness.extras.problems.definition_file import (
     workload_file,
     workload_of,
 )
-from harness.extras.problems.problem_file import Sizes
 
-from .probe import Shapes, drawn_by_the_file
+from .probe import drawn_by_the_file
+from .problem import Problem, Shapes, Sizes
 
 
-@dataclass(frozen=True)
-class DefinitionProblem:
-    """A definition, and the file of what is measured: the definition itself for its reference."""
+class DefinitionProblem(Problem):
+    """A definition: what is measured is the function `run` of its reference, or the entry point of a solution."""
 
-    file: str
-    solution: str
     model = "run"
 
     @property
@@ -45,7 +41,7 @@ class DefinitionProblem:
     @property
     def module_names(self) -> list[str]:
         """The modules of the source, of the reference and, without code, of the workload."""
-        modules = [_module(self.solution, self.solution == self.file), _module(self.file, True)]
+        modules = [_module(self.source, not self.solution), _module(self.file, True)]
         if workload := workload_file(Path(self.file)):
             modules.append(_empty_module(str(workload)))
         return list(dict.fromkeys(module.__name__ for module in modules))
@@ -74,7 +70,7 @@ class DefinitionProblem:
             return "a definition has no backward pass: give mode=forward"
         return None if case.dtype == self.definition.dtype else f"it is defined in {self.definition.dtype}"
 
-    def shapes(self, letters: Mapping[str, str]) -> Shapes:
+    def shapes(self, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
         """The shapes that the definition states."""
         definition = self.definition
         words = {name: str(value) for name, value in definition.constants.items()} | dict(letters)
@@ -100,8 +96,8 @@ class _Function(nn.Module):
         self.first = next(iter(problem.definition.outputs))
         outputs = problem.definition.outputs.values()
         self.outputs = [([sizes[axis] for axis in out.shape or ()], getattr(torch, out.dtype)) for out in outputs]
-        is_solution = problem.solution != problem.file
-        self.passes = is_solution and read_solution(Path(problem.solution)).spec.passes_destinations
+        spec = read_solution(Path(problem.solution)).spec if problem.solution else None
+        self.passes = spec is not None and spec.passes_destinations
 
     def forward(self, *inputs: Any) -> Any:
         if not self.passes:
@@ -115,11 +111,12 @@ class _Function(nn.Module):
 
 def _function(problem: DefinitionProblem) -> Callable[..., Any]:
     """The function `run` of the reference, or the entry point of a solution. Raises UsageError without it."""
-    is_reference = problem.solution == problem.file
-    name = "run" if is_reference else read_solution(Path(problem.solution)).spec.entry_point.rpartition("::")[2]
-    function = getattr(_module(problem.solution, is_reference), name, None)
+    name = "run"
+    if problem.solution:
+        name = read_solution(Path(problem.solution)).spec.entry_point.rpartition("::")[2]
+    function = getattr(_module(problem.source, not problem.solution), name, None)
     if not callable(function):
-        raise UsageError(f"{problem.solution} has no function '{name}'")
+        raise UsageError(f"{problem.source} has no function '{name}'")
     return function
 
 

@@ -1,52 +1,38 @@
-"""A problem file and a solution of it, run at any sizes."""
+"""A problem that is a Python module, and a solution of it, run at any sizes."""
 
 import hashlib
-import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .sizes import at_sizes, integers, names_in, read_tree
+from harness.extras.problems.sizes import at_sizes, integers, names_in, read_tree
 
-# The integers of a file by name.
-Sizes = Mapping[str, int]
-
-
-def files_of(name: str) -> tuple[str, str]:
-    """The problem and the solution in a text such as `FILE+SOLUTION`; the solution is empty without one."""
-    file, *solutions = re.split(r"(?<=\.py)\+|(?<=\.json)\+", name, maxsplit=1)
-    return file, "".join(solutions)
+from .probe import shapes_of
+from .problem import Problem, Shapes, Sizes
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A problem, and the model that is measured: the class `model` in the file `solution`, which may be the same."""
+class ModuleProblem(Problem):
+    """A problem of KernelBench. What is measured is its `Model`, or `ModelNew` of a solution."""
 
-    file: str
-    solution: str
-    model: str
-
-    @classmethod
-    def of(cls, name: str) -> "Problem":
-        """The problem in a text such as `FILE`, for its own model, or `FILE+SOLUTION`."""
-        file, solution = files_of(name)
-        names = names_in(read_tree(Path(solution or file)))
-        return cls(file, solution or file, "ModelNew" if solution and "ModelNew" in names else "Model")
+    @property
+    def model(self) -> str:
+        """The name of the class that is measured."""
+        is_new = self.solution and "ModelNew" in names_in(read_tree(Path(self.solution)))
+        return "ModelNew" if is_new else "Model"
 
     @property
     def module_names(self) -> list[str]:
         """The modules of both files at some sizes: their directories hold the code of the layer."""
-        return [_module_at(file, frozenset()).__name__ for file in dict.fromkeys((self.solution, self.file))]
+        return [_module_at(file, frozenset()).__name__ for file in dict.fromkeys((self.source, self.file))]
 
     def model_class(self, sizes: Sizes) -> Any:
         """The class that is measured. An integer of a solution is a size if the problem has it with the same value."""
-        stated, of_solution = (integers(read_tree(Path(file))) for file in (self.file, self.solution))
+        stated, of_solution = (integers(read_tree(Path(file))) for file in (self.file, self.source))
         shared = {name: size for name, size in sizes.items() if of_solution.get(name) == stated[name]}
-        return getattr(_module_at(self.solution, frozenset(shared.items())), self.model)
+        return getattr(_module_at(self.source, frozenset(shared.items())), self.model)
 
     def model_at(self, sizes: Sizes) -> Any:
         """A new model, built with what `get_init_inputs` returns: a list, or a list and keywords."""
@@ -58,6 +44,10 @@ class Problem:
     def inputs_at(self, sizes: Sizes) -> list[Any]:
         """What `get_inputs` returns."""
         return list(_module_at(self.file, frozenset(sizes.items())).get_inputs())
+
+    def shapes(self, sizes: Sizes, letters: Mapping[str, str]) -> Shapes:
+        """The shapes that runs have shown."""
+        return shapes_of(self, sizes, letters)
 
 
 @cache

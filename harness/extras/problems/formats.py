@@ -1,0 +1,105 @@
+"""The formats of problem files, and what each tells the command about a file without running it.
+
+A package of one's own adds a format by an entry point of the group `attn_harness.problem_formats`, which names a
+subclass of Format.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from harness.core.model.errors import UsageError
+from harness.core.model.extra_tables import referenced
+from harness.core.model.sweep_axes import AXES
+
+_PLACES = (
+    "harness.extras.problems.definition_format:Definitions",
+    "harness.extras.problems.module_format:Modules",
+)
+
+
+@dataclass(frozen=True)
+class FileAxes:
+    """The sizes of a problem file. `axis_of` has the axis of the sweep that each is, or its own name."""
+
+    axis_of: dict[str, str]
+    sizes: dict[str, int]
+
+    @property
+    def own(self) -> list[str]:
+        """The sizes that are no axis of the sweep."""
+        return [name for name, axis in self.axis_of.items() if axis not in AXES]
+
+
+class Format:
+    """A format of problem files.
+
+    `problem` is `module:class` of what runs them in a trial, a subclass of `Problem` in trials/problem.py. Every method
+    raises UsageError for a file that it cannot read.
+    """
+
+    problem: str
+
+    def file_at(self, path: Path) -> Path | None:
+        """The file of the problem at a path, which may be a directory; None if it is of no such problem."""
+        raise NotImplementedError
+
+    def axes(self, file: Path) -> FileAxes:
+        """Its sizes, with the values that they have unless the user gives others."""
+        raise NotImplementedError
+
+    def is_solution(self, layer: str) -> bool:
+        """Whether the name of a layer is that of a solution. Raises UsageError for one that cannot run."""
+        raise NotImplementedError
+
+    def solutions(self, file: Path) -> list[Path]:
+        """The solutions that come with the problem."""
+        return []
+
+    def usual(self, file: Path) -> list[str]:
+        """The overrides of its cases that the user may replace."""
+        return []
+
+    def told(self, file: Path) -> str:
+        """What else the user should know about it."""
+        return ""
+
+    def why_not(self, path: Path) -> str:
+        """What a file lacks that ends as those of this format do; empty for another file."""
+        return ""
+
+
+@cache
+def formats() -> list[Format]:
+    """All formats, first those of other packages."""
+    classes = [entry.load() for entry in entry_points(group="attn_harness.problem_formats")]
+    return [each() for each in [*classes, *map(referenced, _PLACES)]]
+
+
+def problem_at(path: Path) -> tuple[Format, Path] | None:
+    """The format that reads the path, and the file of the problem; None if it is no problem."""
+    if not path.exists():
+        return None
+    for each in formats():
+        if file := each.file_at(path):
+            return each, file
+    return None
+
+
+def format_of(path: str) -> Format:
+    """The format of a problem's file. Raises UsageError for any other file."""
+    if found := problem_at(Path(path)):
+        return found[0]
+    reasons = filter(None, (each.why_not(Path(path)) for each in formats()))
+    raise UsageError(f"{path} is no problem{''.join(f': {reason}' for reason in reasons)}")
+
+
+def files_of(name: str) -> tuple[str, str]:
+    """The problem and the solution in a text such as `FILE+SOLUTION`; the solution is empty without one."""
+    parts = name.split("+")
+    for number in range(1, len(parts)):
+        file = "+".join(parts[:number])
+        if Path(file).is_file():
+            return file, "+".join(parts[number:])
+    return name, ""
