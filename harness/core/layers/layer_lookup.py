@@ -118,9 +118,9 @@ def is_foreign(name: str) -> bool:
 
 
 def is_in_a_file(name: str) -> bool:
-    """Whether `name` refers to a layer in a file, `their/file.py:TheirLayer`."""
+    """Whether `name` refers to a layer in a file, as `their/file.py:TheirLayer` and one of an extra's source do."""
     place, _, attribute = name.rpartition(":")
-    return "/" in place and place.endswith(".py") and _is_dotted(attribute)
+    return bool(source_of(name)) or ("/" in place and place.endswith(".py") and _is_dotted(attribute))
 
 
 def _is_dotted(name: str) -> bool:
@@ -222,7 +222,7 @@ def package_of(name: str) -> str | None:
     """The top-level package or module that a layer needs besides torch; None if it needs none, or is in a file."""
     if name in IMPLS:
         return IMPLS[name].package or None
-    return None if is_in_a_file(name) or source_of(name) else re.split("[:.]", name)[0]
+    return None if is_in_a_file(name) else re.split("[:.]", name)[0]
 
 
 def load_class(name: str) -> type:

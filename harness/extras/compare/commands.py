@@ -211,17 +211,14 @@ def read_comparison_request(
     for name in ("ref", "env", "control"):
         if keys[name] == "":
             raise UsageError(f"'{name}=' is not of the form {name}=…")
-    impls, sides = None, _settings_of_sides(keys, texts, settings, config_dir)
-    if keys["ref"] is None and sides is None:
-        impls = _two_sides([text for text in settings if text.startswith("impl=")])
-        without_impl = (text for text in settings if not text.startswith("impl="))
-        settings = [*without_impl, f"impl={','.join(dict.fromkeys(impls))}"]
+    sides = _settings_of_sides(keys, texts, settings, config_dir)
     # With more blocks than usual, the looks go on at the same ratio: a case is still stopped soon after it is decided.
     looks, most = list(_RULES.looks), -(-keys["blocks"] // _RULES.generation)
     while looks[-1] < most:
         looks.append(looks[-1] * 3 // 2)
     rules = Rules(threshold=keys["threshold"], looks=(*(look for look in looks if look < most), most))
     config = compose(settings, config_dir, usual=IN_TURNS)
+    impls = _two_sides(config.axes["impl"]) if keys["ref"] is None and sides is None else None
     for side_config in (config, *(side.config for side in sides or ())):
         check_in_turns(side_config)
     control = interpreter_of(keys["control"]) if keys["control"] else None
@@ -252,19 +249,11 @@ def _settings_of_sides(
     return sides
 
 
-def _two_sides(texts: Sequence[str]) -> tuple[str, str]:
-    names = [name.strip() for text in texts for name in text.removeprefix("impl=").split(",")]
-    if len(texts) != 1 or len(names) != 2:
+def _two_sides(names: Sequence[str]) -> tuple[str, str]:
+    if len(names) != 2:
         raise UsageError(
             "compare takes two layers, impl=A,B; or a commit to compare with, ref=main; or two sides of one layer, "
             "side='threads=1' side='threads=8'"
-        )
-    for name in names:
-        layer_lookup.check_name(name)
-    if names[0] == names[1]:
-        raise UsageError(
-            f"both layers are {names[0]}: name another one, or compare two settings of it, side='seq_len=512' "
-            "side='seq_len=1024'"
         )
     return names[0], names[1]
 

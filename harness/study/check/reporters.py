@@ -77,7 +77,7 @@ class GateReport:
             "explanations": [explanation.as_dict() for explanation in self.explanations],
         }
         # A lone surrogate, from a path that is not UTF-8, stays an escape sequence.
-        return json.dumps(content, indent=1, ensure_ascii=True) + "\n"
+        return json.dumps(content, ensure_ascii=True) + "\n"
 
     def as_junit(self) -> str:
         """The outcomes as JUnit XML, as GitHub, GitLab and Jenkins read it: one test case per outcome.

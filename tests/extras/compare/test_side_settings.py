@@ -129,7 +129,7 @@ def test_two_settings_are_of_one_layer(impl: list[str]) -> None:
 
 
 def test_a_layer_is_not_compared_with_itself() -> None:
-    with pytest.raises(UsageError, match="both layers are kern:sinks: name another one, or compare two settings of it"):
+    with pytest.raises(UsageError, match="or two sides of one layer, side="):
         read_comparison_request(["impl=kern:sinks,kern:sinks", "layer.window=32,64"], None)
 
 

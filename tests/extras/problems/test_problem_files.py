@@ -7,9 +7,11 @@ import pytest
 
 from harness.core.config import compose
 from harness.core.layers.layer_files import files_of_class
+from harness.core.layers.layer_lookup import is_in_a_file
 from harness.core.model.errors import UsageError
 from harness.core.model.sweep_axes import Case
 from harness.core.run.executor import Executor
+from harness.extras.compare.commands import read_comparison_request
 from harness.extras.problems.trials.layer import layer_of
 
 FILES = Path(__file__).parent / "files"
@@ -172,6 +174,18 @@ def test_a_problem_is_measured_beside_its_solutions() -> None:
     solutions = f"problem={FILES / 'block.py'}", f"impl={FILES / 'block_fused.py'},attention.fused"
     assert config(*solutions).axes["impl"] == (name("block"), name("block", "block_fused"), "attention.fused")
     assert config(f"problem={FILES / 'both.py'}").axes["impl"] == (name("both"), name("both", "both"))
+
+
+def test_a_problem_is_compared_with_its_solution() -> None:
+    request = read_comparison_request([f"problem={FILES / 'block.py'}", f"impl={FILES / 'block_fused.py'}"], None)
+    assert request.impls == (name("block"), name("block", "block_fused"))
+    assert request.config.axes["seq_len"] == (N,)
+    with pytest.raises(UsageError, match="compare takes two layers"):
+        read_comparison_request([f"impl={FILES / 'block.py'}"], None)
+
+
+def test_a_problem_is_one_file_whatever_the_commit() -> None:
+    assert is_in_a_file(name("block"))
 
 
 def test_a_width_that_no_file_has_is_a_multiple_of_the_heads() -> None:
