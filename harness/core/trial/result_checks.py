@@ -278,7 +278,7 @@ _FADED = 1e8
 
 @torch.enable_grad()  # `build` has turned it off for a forward pass
 def missing_path(work: Any, case: Case) -> str:
-    """Return whether no path leads from the first token to the last, in words; empty if one does.
+    """Return that no gradient leads from the last token to the first, in words; empty if one does.
 
     The last output then has a gradient by the first input. A gradient may fade until it underflows, as that of a
     recurrent layer does, and counts as a path. `work` is a `Workload` of `train`. Raises what the layer raises there.
@@ -295,7 +295,7 @@ def missing_path(work: Any, case: Case) -> str:
     faded = norms[norms > 0] < _FADED * torch.finfo(last.dtype).tiny
     if norms[0] > 0 or faded.any():
         return ""
-    return f"at n = {case.seq_len} no path leads from the first token to the last output"
+    return f"at n = {case.seq_len} the last output has no gradient by the first token"
 
 
 def renew_inputs(work: Any, factor: float = 1.0) -> None:

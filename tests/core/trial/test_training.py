@@ -1,7 +1,9 @@
 """Layers as they are trained: with noise, frozen weights, power iterations, and recomputed parts."""
 
 import random
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,6 +123,48 @@ class Reentrant(nn.Module):
         return checkpoint(self.proj, x, use_reentrant=True)
 
 
+class WithoutGradient(nn.Module):
+    """The output has a backward pass, which reaches nothing, as that of a quantized layer."""
+
+    class Cut(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Tensor) -> Tensor:
+            return 2 * x
+
+        @staticmethod
+        def backward(context: Any, gradient: Tensor) -> None:
+            return None
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.Cut.apply(x)
+
+
+def scan(x: Tensor, weight: Tensor) -> Tensor:
+    state = torch.zeros_like(x[:, 0])
+    states = [state]
+    for t in range(x.size(1)):
+        state = torch.tanh(x[:, t] + state @ weight)
+        states.append(state)
+    return torch.stack(states[1:], 1)
+
+
+class Scripted(nn.Module):
+    """Torch compiles it anew in each of its first calls."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(d_model, d_model) / 8)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls scripts deprecated
+            self.scan = torch.jit.script(scan)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scan(x, self.weight)
+
+
 def own(layer: type, mode: str, **axes: object) -> Case:
     return Case(f"{Path(__file__)}:{layer.__name__}", 24, 64, 1, batch_size=2, mode=mode, **axes)
 
@@ -177,3 +221,18 @@ def test_reentrant_checkpoints_have_no_backward_pass_alone(runner: Executor) -> 
         "mode=backward needs checkpoint(…, use_reentrant=False): write it in the layer, or give mode=train"
     )
     assert runner.run("verify", own(Reentrant, "train")).status == "ok"
+
+
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_a_backward_pass_that_reaches_nothing_is_no_training(runner: Executor, mode: str) -> None:
+    outcome = runner.run("verify", own(WithoutGradient, mode))
+    assert (outcome.status, outcome.reason) == (
+        "unsupported",
+        "its backward pass passes no gradient to any input or weight",
+    )
+
+
+def test_what_torchscript_takes_to_compile_is_no_memory_of_a_call(runner: Executor) -> None:
+    facts = runner.run("facts", own(Scripted, "train")).values
+    assert facts["peak_bytes"] == facts["peak_traced_bytes"]
+    assert facts["peak_resident_bytes"] < 2**20

@@ -285,7 +285,7 @@ def test_a_path_that_does_not_exist_is_not_confirmed(depth: Cost, order: str) ->
     claims = json.dumps({"path": order, "depth": order})
     of = measured("their:Layer", depth=depth, claims=claims)
     assert verdict("path", of).verdict == CONFIRMED
-    why = "at n = 2048 no path leads from the first token to the last output"
+    why = "at n = 2048 the last output has no gradient by the first token"
     cut = [replace(line, facts_unknown=f"flops: no formula; path: {why}; more") for line in of]
     assert verdict("depth", cut).verdict == CONFIRMED
     one = verdict("path", [*of[:-1], cut[-1]])

@@ -260,13 +260,14 @@ def _memory_of_calls(case: Case, work: Workload, others: after_call.OtherThreads
     after = after_call.reachable()
     grown, _ = after_call.memory_of_layer(work)
     held_before = before.size + device.size_of(grown) - device.size_of(weights) + device.bytes_of(tensors_of(y))
+    kept = partial(after_call.kept_by_further_calls, work, after)
+    kept_bytes, is_uneven, after = after_call.told(kept, "kept_bytes", unknown) or (None, False, after)
     resident, works_again = None, False  # a GPU's driver has threads of its own
-    if kind == "cpu":  # before the profiler starts a thread, which wakes now and then
+    # After the calls in which TorchScript compiles, and before the profiler starts a thread, which wakes now and then.
+    if kind == "cpu":
         resident, works_again = others.work_during(lambda: call_memory.resident_peak(work.call))
     has_threads &= works_again
     work.forget()
-    kept = partial(after_call.kept_by_further_calls, work, after)
-    kept_bytes, is_uneven, after = after_call.told(kept, "kept_bytes", unknown) or (None, False, after)
     if after.untold > before.untold:
         unknown.append(
             "peak_bytes, first_call_bytes, kept_bytes: this torch does not tell what the graphs that it keeps hold"

@@ -60,6 +60,12 @@ _NOT_FOLLOWED = """
 """
 
 
+_PADS = """
+    reflection_pad1d.self reflection_pad2d.self reflection_pad3d.self
+    replication_pad1d.self replication_pad2d.self replication_pad3d.self
+"""
+
+
 def _mark_indexed(part: Tensor, indices: Any, **_: Any) -> None:
     part[tuple(slice(None) if index is None else index.cpu() for index in indices)] = True
 
@@ -121,7 +127,9 @@ _SURE: _Marks = [
         _ATTENTION,
         lambda part, query, is_causal, **_: part[..., : query.shape[-2] if is_causal else None, :].fill_(True),
     ),
-    ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),  # a negative pad crops
+    # A negative pad crops.
+    ("constant_pad_nd.self", lambda part, pad, **_: min(pad) < 0 or part.fill_(True)),
+    (_PADS, lambda part, padding, **_: min(padding) < 0 or part.fill_(True)),
     (
         "native_batch_norm_backward.running_mean native_batch_norm_backward.running_var",
         lambda part, train, **_: train or part.fill_(True),

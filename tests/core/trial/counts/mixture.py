@@ -182,6 +182,19 @@ class Cropped(Parts):
         return nn.functional.pad(self.table, (0, 0, 0, 1 - ROWS))
 
 
+class Reflected(Parts):
+    """All but the last two rows are cropped."""
+
+    mode = "reflect"
+
+    def of_table(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(self.table.t()[None], (2 - ROWS, 0), mode=self.mode)[0].sum(1)
+
+
+class Replicated(Reflected):
+    mode = "replicate"
+
+
 class Widened(Parts):
     def of_table(self, x: Tensor) -> Tensor:
         return nn.functional.pad(self.table, (0, 0, 0, 1)).sum(0)

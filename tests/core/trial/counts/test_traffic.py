@@ -129,6 +129,8 @@ def test_of_a_table_only_the_rows_that_are_used_are_read(layer: str, between: in
         ("Pooled", 0),
         ("Reduced", 0),
         ("Cropped", 0),
+        ("Reflected", 0),
+        ("Replicated", 0),
         ("Widened", 4 * ROWS * D),
         ("OneClass", 8 * ROWS),  # the numbers of the classes
     ],
