@@ -1,7 +1,7 @@
 """Formulas for FLOPs and bytes that problem files declare, judged at each case that was measured."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,26 +18,25 @@ from .problem_directory import directory_of
 from .sizes import value_of
 
 
-def declared_findings(config: Mapping[str, Any], lines: Sequence[CaseResult]) -> Any:
+def declared_findings(config: Mapping[str, Any], lines: list[CaseResult]) -> Any:
     """The formulas that the problem files of a run declare, as `MoreFindings`; None if they declare nothing.
 
     A sentence has the verdict on one formula for one layer.
     """
-    layers = grouped(lines, attrgetter("impl"))
-    sentences = [sentence for layer, cases in layers.items() for sentence in _sentences(layer, cases)]
+    layers = grouped(lines, attrgetter("impl")).items()
+    sentences = [sentence for layer, cases in layers for sentence in _sentences(layer, cases)]
     sentences.sort(reverse=True)  # refuted, not tested, confirmed
-    if not sentences:
-        return None
-    return SimpleNamespace(
+    findings = SimpleNamespace(
         title="Declared",
         kind="declared formula",
         sentences=sentences,
         tables={},
         section=lambda hardware: Section("Declared formulas", [sentences]),
     )
+    return findings if sentences else None
 
 
-def _sentences(layer: str, cases: Sequence[CaseResult]) -> Iterator[str]:
+def _sentences(layer: str, cases: list[CaseResult]) -> Iterator[str]:
     name = layer.removeprefix("problem-file:")
     if name == layer:
         return
@@ -66,7 +65,7 @@ def _sentences(layer: str, cases: Sequence[CaseResult]) -> Iterator[str]:
         )
 
 
-def _verdict(name: str, formula: str, column: str, names: Mapping[str, str], cases: Sequence[CaseResult]) -> str:
+def _verdict(name: str, formula: str, column: str, names: Mapping[str, str], cases: list[CaseResult]) -> str:
     """The verdict on a formula, and the reason. `names` has the axis of each size."""
     places = []
     for case in cases:

@@ -34,8 +34,7 @@ def directory_of(file: Path) -> Directory:
     try:
         content = yaml.safe_load(read_text(settings, 2**16)) if settings else {}
         if shapes:
-            names = dict(assigned(read_tree(shapes)))
-            content["SHAPES"] = ast.literal_eval(names["SHAPES"])
+            content["SHAPES"] = ast.literal_eval(dict(assigned(read_tree(shapes)))["SHAPES"])
         return checked(Directory, content)
     except (OSError, LookupError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UsageError(

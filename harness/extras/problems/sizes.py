@@ -144,8 +144,11 @@ def value_of(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
             return sizes.get(name)
         case ast.BinOp(op=sign) if type(sign) in _OPERATORS:
             left, right = value_of(node.left, sizes), value_of(node.right, sizes)
-            if left is None or not right or (isinstance(sign, ast.Pow) and right not in range(65)):
+            if left is None or right is None or (isinstance(sign, ast.Pow) and right not in range(65)):
                 return None
-            result = _OPERATORS[type(sign)](left, right)
+            try:
+                result = _OPERATORS[type(sign)](left, right)
+            except ZeroDivisionError:
+                return None
             return result if max(abs(result.numerator), result.denominator) < _MOST else None
     return None
