@@ -26,14 +26,15 @@ def declared_findings(config: Mapping[str, Any], lines: list[CaseResult]) -> Any
     layers = grouped(lines, attrgetter("impl")).items()
     sentences = [sentence for layer, cases in layers for sentence in _sentences(layer, cases)]
     sentences.sort(reverse=True)  # refuted, not tested, confirmed
-    findings = SimpleNamespace(
+    if not sentences:
+        return None
+    return SimpleNamespace(
         title="Declared",
         kind="declared formula",
         sentences=sentences,
         tables={},
         section=lambda hardware: Section("Declared formulas", [sentences]),
     )
-    return findings if sentences else None
 
 
 def _sentences(layer: str, cases: list[CaseResult]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def directory_of(file: Path) -> Directory:
     """What is beside `reference.py`, by default nothing. Raises UsageError for a file that cannot be read."""
     settings, shapes = beside(file, "problem.yaml"), beside(file, "shapes.py")
     try:
-        content = yaml.safe_load(read_text(settings, 2**16)) if settings else {}
+        content = yaml.safe_load(read_text(settings, 65_536)) if settings else {}
         if shapes:
             content["SHAPES"] = ast.literal_eval(dict(assigned(read_tree(shapes)))["SHAPES"])
         return checked(Directory, content)

@@ -35,7 +35,7 @@ _OPERATORS: Mapping[type, Any] = {
     ast.Pow: operator.pow,
 }
 # Beyond this, a short formula could fill the memory.
-_MOST = 2**200
+_MOST = 1e60
 
 
 def read_tree(path: Path) -> ast.Module:
