@@ -157,3 +157,8 @@ def test_sizes_of_one_statement_are_axes(runner: Executor) -> None:
     assert ([" ".join(one.shape) for one in layer.inputs], layer.output) == (["b n d"], ("b", "n", "d"))
     impl = f"problem-file:{FILES / 'tuple_of_sizes.py'}"
     assert runner.run("verify", Case(impl, seq_len=24, d_model=4, num_heads=1, batch_size=3)).ok
+
+
+def test_a_file_without_integers_has_no_size_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    config(f"impl={FILES / 'any_name.py'}")
+    assert capsys.readouterr().err.endswith("any_name.py: no size to change\n")
