@@ -7,3 +7,4 @@ are axes. A definition of FlashInfer Trace is JSON and has axes of its own. The 
 
 LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of")]
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
+FINDINGS = ["harness.extras.problems.declared:declared_findings"]

@@ -1,16 +1,19 @@
 """Problems that are Python modules: those of KernelBench, and those of its relatives.
 
-A module has a class `Model` and the functions `get_inputs` and `get_init_inputs`. A solution has `ModelNew` or `Model`.
+A module has a class `Model`, or one of another name, and the functions `get_inputs` and `get_init_inputs`. A solution
+has `ModelNew` or `Model`. In a directory, the problem is `reference.py` and a solution `solution.py`.
 """
 
 from pathlib import Path
 
 from harness.core.model.errors import UsageError
+from harness.core.model.sweep_axes import AXES
 
 from .formats import FileAxes, Format
-from .sizes import AXIS_OF, integers, names_in, read_tree
+from .problem_directory import beside, directory_of
+from .sizes import AXIS_OF, integers, models_in, names_in, read_tree
 
-_PARTS = {"Model", "get_inputs"}
+_PARTS = {"get_inputs", "get_init_inputs"}
 _SOLUTIONS = ("ModelNew", "Model")
 
 
@@ -20,12 +23,18 @@ class Modules(Format):
     problem = "harness.extras.problems.trials.module_problem:ModuleProblem"
 
     def file_at(self, path: Path) -> Path | None:
-        """The module itself."""
-        return path if path.suffix == ".py" and path.is_file() and names_in(read_tree(path)) >= _PARTS else None
+        """The module itself, or that of a directory."""
+        file = path / "reference.py" if path.is_dir() else path
+        return file if file.suffix == ".py" and file.is_file() and names_in(read_tree(file)) >= _PARTS else None
 
     def axes(self, file: Path) -> FileAxes:
-        """Each integer of the module."""
-        stated = integers(read_tree(file))
+        """Each integer of the module. Raises UsageError if several classes may be its model."""
+        tree = read_tree(file)
+        models, stated = models_in(tree), integers(tree)
+        if len(models) != 1:
+            raise UsageError(
+                f"{file} has no class Model, and {' or '.join(models) or 'none'} may be it: rename the one to measure"
+            )
         named = {axis: name for name, axis in reversed(AXIS_OF.items()) if name in stated}
         axis_of = {name: name for name in stated} | {name: axis for axis, name in named.items()}
         return FileAxes(axis_of, {axis_of[name]: size for name, size in stated.items()})
@@ -40,14 +49,31 @@ class Modules(Format):
         return True
 
     def solutions(self, file: Path) -> list[Path]:
-        """The module itself if it has `ModelNew` too."""
-        return [file] if "ModelNew" in names_in(read_tree(file)) else []
+        """The module itself if it has `ModelNew` too, and that of its directory."""
+        both = file if "ModelNew" in names_in(read_tree(file)) else None
+        return [*filter(None, (both, beside(file, "solution.py")))]
+
+    def usual(self, file: Path) -> list[str]:
+        """The shapes of its directory as points."""
+        axes = self.axes(file)
+        points = []
+        for shape in directory_of(file).SHAPES:
+            sizes = axes.sizes | {axes.axis_of.get(name, f"{name}_of_shapes_py"): size for name, size in shape.items()}
+            # Without a width of its own, any multiple of the heads will do.
+            sizes.setdefault("d_model", sizes.get("num_heads", 1))
+            along = (f"{axis if axis in AXES else 'layer.' + axis}:{size}" for axis, size in sizes.items())
+            points.append(f"{{{','.join(along)}}}")
+        return [f"points=[{','.join(points)}]"] if points else []
+
+    def told(self, file: Path) -> str:
+        """Whose sizes are measured."""
+        return "; without a size given, those of shapes.py" if beside(file, "shapes.py") else ""
 
     def why_not(self, path: Path) -> str:
         """The names that a problem has, and those of the file."""
         if path.suffix != ".py":
             return ""
-        return f"a problem has a class Model and a function get_inputs{_what_it_has(names_in(read_tree(path)))}"
+        return f"a problem has the functions get_inputs and get_init_inputs{_what_it_has(names_in(read_tree(path)))}"
 
 
 def _what_it_has(names: set[str]) -> str:

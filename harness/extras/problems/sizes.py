@@ -1,5 +1,7 @@
 """The sizes of a problem file: the integers of its module, which are read and changed in its syntax tree.
 
+The integer defaults of `get_inputs` and `get_init_inputs` are sizes too.
+
 A file is changed before it runs. An integer that is computed from others then follows them, and so does everything that
 the model's constructor and the inputs share. Nothing here runs the file, so the driver may call it.
 """
@@ -9,7 +11,9 @@ import copy
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_bytes
@@ -22,7 +26,16 @@ AXIS_OF = {
     **dict.fromkeys(("num_heads", "n_head", "n_heads", "nhead", "heads", "H"), "num_heads"),
     **dict.fromkeys(("batch_size", "B"), "batch_size"),
 }
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+_OPERATORS: Mapping[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: Fraction,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+# Beyond this, a short formula could fill the memory.
+_MOST = 1e60
 
 
 def read_tree(path: Path) -> ast.Module:
@@ -40,29 +53,47 @@ def names_in(tree: ast.Module) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
+def models_in(tree: ast.Module) -> list[str]:
+    """The classes that may be the model: `Model`, or else those with a base that nothing else in the file uses."""
+    definitions = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    used = {
+        inner.id
+        for node in definitions
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and inner.id != node.name
+    }
+    derived = [node.name for node in definitions if getattr(node, "bases", None)]
+    return ["Model"] if "Model" in derived else [name for name in derived if name not in used]
+
+
 def integers(tree: ast.Module) -> dict[str, int]:
-    """The names that the module binds once, to a positive integer that depends on no other name, with their values.
+    """The names that the file binds to one positive integer that depends on no other name, with their values.
 
     Names of the sweep's own axes that mean something else, such as `threads`, keep their values.
     """
-    names = (node for node in _of_module(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    times_bound = Counter(node.id for node in names)
-    values = {name: _value(node) for name, node in _assigned(tree) if name in AXIS_OF or name not in AXES}
-    return {name: value for name, value in values.items() if value is not None and times_bound[name] == 1}
+    times_bound = Counter(_bound_in(tree))
+    values = dict[str, set[Any]]()
+    for name, node in assigned(tree):
+        if times_bound[name] < 2 and (name in AXIS_OF or name not in AXES):
+            values.setdefault(name, set()).add(value_of(node, {}))
+    return {name: value for name, (value, *more) in values.items() if not more and type(value) is int and value > 0}
 
 
-def _of_module(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below `node` that are in no function and no class, whose names are their own."""
+def _bound_in(node: ast.AST) -> Iterator[str]:
+    """The names that are bound below `node`, but for those in functions and classes, whose names are their own."""
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield child
-            yield from _of_module(child)
+        match child:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+        yield from _bound_in(child)
 
 
 def at_sizes(tree: ast.Module, sizes: Mapping[str, int]) -> ast.Module:
     """A copy of the tree in which the integers of these names have other values."""
     changed = copy.deepcopy(tree)
-    nodes = {id(node): sizes[name] for name, node in _assigned(changed) if name in sizes}
+    nodes = {id(node): sizes[name] for name, node in assigned(changed) if name in sizes}
     _Replaced(nodes).visit(changed)
     return changed
 
@@ -79,29 +110,45 @@ class _Replaced(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """The names that the statements of the module bind, each with its value: of `a = 4` and of `a, b = 4, 8`."""
+def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """The names that the module binds, each with its value: of `a = 4`, of `a, b = 4, 8` and of `get_inputs(a=4)`.
+
+    A default that is a name follows what has that name.
+    """
     for statement in tree.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                yield name, value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
                 yield name, value
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
                 for target, value in zip(targets, values, strict=False):
                     if isinstance(target, ast.Name):
                         yield target.id, value
+            case ast.FunctionDef(
+                name="get_inputs" | "get_init_inputs", args=ast.arguments(args=names, defaults=values)
+            ):
+                # Each parameter has a default, as both are called without arguments.
+                for parameter, value in zip(names, values, strict=False):
+                    if not isinstance(value, ast.Name):
+                        yield parameter.arg, value
 
 
-def _value(node: ast.expr) -> int | None:
-    """The value of an integer, or of an expression of integers alone; None for anything else, and for 0 or less."""
-    if isinstance(node, ast.Constant):
-        value = node.value
-    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _value(node.left), _value(node.right)
-        if left is None or right is None:
-            return None
-        value = _OPERATORS[type(node.op)](left, right)
-    else:
-        return None
-    return value if type(value) is int and value > 0 else None
+def value_of(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    """The exact value of an expression of numbers and sizes, an int or a Fraction; None for anything else."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if number < _MOST:
+            return number if isinstance(number, int) else Fraction(str(number))
+        case ast.Name(id=name):
+            return sizes.get(name)
+        case ast.BinOp(op=sign) if type(sign) in _OPERATORS:
+            left, right = value_of(node.left, sizes), value_of(node.right, sizes)
+            if left is None or right is None or (isinstance(sign, ast.Pow) and right not in range(65)):
+                return None
+            try:
+                result = _OPERATORS[type(sign)](left, right)
+            except ZeroDivisionError:
+                return None
+            return result if max(abs(result.numerator), result.denominator) < _MOST else None
+    return None

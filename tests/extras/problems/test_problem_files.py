@@ -202,7 +202,10 @@ def test_points_are_not_cut_down_to_the_sizes_of_the_file() -> None:
     ("overrides", "said"),
     [
         (["impl=block.py", "impl=both.py"], "impl is given twice"),
-        (["problem=no_problem.py"], "a problem has a class Model and a function get_inputs, and this file has Model"),
+        (
+            ["problem=no_problem.py"],
+            "a problem has the functions get_inputs and get_init_inputs, and this file has Model",
+        ),
         (["problem=block.py", "impl=test.py"], "test.py cannot be read: No such file or directory"),
         (["problem=block.py", "layer.widht=4"], "the problem has no integer 'widht'"),
         (["impl=block.py,recurrent.py"], "have other integers: measure each by itself"),

@@ -27,6 +27,13 @@ def tree(text: str) -> ast.Module:
         ("n = 4\ndef f(x):\n    n = x.shape[0]", {"n": 4}),  # another n
         ("n = 0\nm = -1\np = 0.5\nq = True\ns = 'x'", {}),
         ("a = b = 4", {}),
+        ("n = 2 ** 10", {"n": 1024}),
+        ("n = 4 // 0\nm = 8 / 2", {}),
+        ("def get_inputs(n=4, p=0.5): pass\ndef get_init_inputs(n=4, d=8): pass", {"n": 4, "d": 8}),
+        ("def get_inputs(n=4): pass\ndef get_init_inputs(n=8): pass", {}),  # which of both is the size?
+        ("n = 4\ndef get_inputs(n=n): pass", {"n": 4}),  # follows n
+        ("n = 4\ndef get_inputs(n=8): pass", {}),
+        ("def forward(n=4): pass", {}),
     ],
 )
 def test_integers_that_depend_on_nothing_are_sizes(text: str, found: dict[str, int]) -> None:

@@ -8,20 +8,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.extras.problems.sizes import at_sizes, integers, names_in, read_tree
+from harness.extras.problems.sizes import at_sizes, integers, models_in, names_in, read_tree
 
 from .probe import shapes_of
 from .problem import Problem, Shapes, Sizes
 
 
 class ModuleProblem(Problem):
-    """A problem of KernelBench. What is measured is its `Model`, or `ModelNew` of a solution."""
+    """A problem of KernelBench. What is measured is its model, or `ModelNew` or `Model` of a solution."""
 
     @property
     def model(self) -> str:
         """The name of the class that is measured."""
-        is_new = self.solution and "ModelNew" in names_in(read_tree(Path(self.solution)))
-        return "ModelNew" if is_new else "Model"
+        if not self.solution:
+            return models_in(read_tree(Path(self.file)))[0]
+        return "ModelNew" if "ModelNew" in names_in(read_tree(Path(self.solution))) else "Model"
 
     @property
     def module_names(self) -> list[str]:
