@@ -81,10 +81,14 @@ def _with_solutions(path: str, layers: Sequence[str]) -> list[str]:
     found = problem_at(Path(path))
     file = str(found[1]) if found else path
     problem_format = format_of(file)
-    solutions = [str(solution) for solution in problem_format.solutions(Path(file))]
-    solutions += [layer for layer in layers if problem_format.is_solution(layer)]
-    others = [layer for layer in layers if layer not in solutions]
-    return [f"{_SOURCE}{file}", *(f"{_SOURCE}{file}+{solution}" for solution in solutions), *others]
+    solutions, others = problem_format.solutions(Path(file)), []
+    for layer in layers:
+        if problem_format.is_solution(layer):
+            solutions.append(Path(layer))
+        else:
+            others.append(layer)
+    named = (f"{_SOURCE}{file}+{solution}" for solution in dict.fromkeys(solutions))
+    return [f"{_SOURCE}{file}", *named, *others]
 
 
 def _axes_of_all(files: Sequence[str]) -> FileAxes:
