@@ -32,8 +32,8 @@ from .formats import files_of
 
 # The bytes of a file, the number of its cases, and a sentence for each thing that the format cannot hold.
 Exported = tuple[bytes, int, list[str]]
-# What a template knows of a case, by name.
-Described = dict[str, Any]
+# What a template knows of each case, by name.
+Cases = list[dict[str, Any]]
 
 
 def export_liger(stored: StoredRun) -> Exported:
@@ -54,8 +54,12 @@ def export_hud(stored: StoredRun) -> Exported:
 
 def export_huggingface(stored: StoredRun) -> Exported:
     """Export the times of trials as `kernels benchmark` writes those of calls."""
-    cases = [case for case in _described(stored, "ok") if case["values_s"]]
-    return _exported(stored, "huggingface-kernels", cases, "iterations are trials in rows/; the estimate is left out")
+    return _exported(
+        stored,
+        "huggingface-kernels",
+        [case for case in _described(stored, "ok") if case["values_s"]],
+        "an iteration is a trial in the run's rows; the estimate and its 95 % interval are left out",
+    )
 
 
 def export_flashinfer(stored: StoredRun) -> Exported:
@@ -88,7 +92,7 @@ def export_flashinfer(stored: StoredRun) -> Exported:
     )
 
 
-def _exported(stored: StoredRun, name: str, cases: list[Described], notice: str) -> Exported:
+def _exported(stored: StoredRun, name: str, cases: Cases, notice: str) -> Exported:
     """The text of a template at these cases. Raises UsageError without a case."""
     left_out = f"{counted(len(stored.lines) - len(cases), 'case')} failed, suspect or without what {name} holds"
     if not cases:
@@ -102,17 +106,20 @@ def _exported(stored: StoredRun, name: str, cases: list[Described], notice: str)
         began=_began(stored.path),
         np=np,
     )
-    return f"{content}\n".encode(), len(cases), notices
+    return content.encode(), len(cases), notices
 
 
 def _began(run: Path) -> str:
     """When the first row was written, in ISO format; `unknown` without a whole one."""
-    with suppress(OSError, ValueError, TypeError, LookupError, ArithmeticError), row_paths(run)[0][0].open() as file:
+    with (
+        suppress(OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError),
+        row_paths(run)[0][0].open() as file,
+    ):
         return datetime.fromtimestamp(json.loads(file.readline(16_000_000))["at"], UTC).isoformat()
     return "unknown"
 
 
-def _described(stored: StoredRun, *statuses: str) -> list[Described]:
+def _described(stored: StoredRun, *statuses: str) -> Cases:
     """The cases of these statuses without a suspect time: the line, its finite columns, and its trials in seconds."""
     trials = read_resume_state(stored.path)[0].trials if (stored.path / "rows").is_dir() else {}
     cases = []
