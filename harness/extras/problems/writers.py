@@ -88,7 +88,10 @@ def export_flashinfer(stored: StoredRun) -> Exported:
         }
         cases.append(case)
     return _exported(
-        stored, "flashinfer-trace", cases, "traces are of solutions of a definition, where their files are"
+        stored,
+        "flashinfer-trace",
+        cases,
+        "traces are of solutions of a definition, where their files are; errors of elements and offsets are left out",
     )
 
 
