@@ -20,6 +20,10 @@ def _export(parser: argparse.ArgumentParser) -> None:
       github-action-benchmark   time and peak memory, as its tool customSmallerIsBetter reads them
       script                    one case, or two that differ in the layer, as Python without the harness: your own
                                 files, a check, a timer, and the measured figures as a comment
+      liger-csv                 time, its interval and memory as rows of Liger's benchmark table
+      pytorch-hud               time, peak memory, FLOPs and depth as records of PyTorch's HUD, version 3
+      huggingface-kernels       the times of trials, as `kernels benchmark` writes those of calls
+      flashinfer-trace          a trace, one a line, for each case of a solution of a FlashInfer definition
 
     examples:
       python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json

@@ -8,3 +8,9 @@ are axes. A definition of FlashInfer Trace is JSON and has axes of its own. The 
 LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of")]
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
 FINDINGS = ["harness.extras.problems.declared:declared_findings"]
+FORMATS = [
+    ("liger-csv", ".csv", "harness.extras.problems.writers:export_liger"),
+    ("pytorch-hud", ".json", "harness.extras.problems.writers:export_hud"),
+    ("huggingface-kernels", ".json", "harness.extras.problems.writers:export_huggingface"),
+    ("flashinfer-trace", ".jsonl", "harness.extras.problems.writers:export_flashinfer"),
+]

@@ -100,6 +100,7 @@ class Spec(OpenModel):
 class Solution(OpenModel):
     """The parts of a solution that are read."""
 
+    name: str = ""
     spec: Spec
     sources: list[Source]
 

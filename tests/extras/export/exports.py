@@ -7,10 +7,11 @@ from typing import Any
 
 from harness.core.results.columns import table
 from harness.core.results.stored_run import read_run_directory
-from harness.extras.export.formats import FORMATS, Exported, export
+from harness.extras.export import FORMATS
+from harness.extras.export.formats import Exported, export
 
-# The formats of a whole run.
-WHOLE_RUN = [name for name in FORMATS if name != "script"]
+# The formats of a whole run that are not those of another extra.
+WHOLE_RUN = [name for name, _, _ in FORMATS if name != "script"]
 
 
 def publish(run: Path, path: Path) -> Path:
