@@ -7,3 +7,7 @@ are axes. A definition of FlashInfer Trace is JSON and has axes of its own. The 
 
 LAYER_SOURCES = [("problem-file", "harness.extras.problems.trials.layer:layer_of")]
 OVERRIDES = ["harness.extras.problems.overrides:with_problems"]
+FORMATS = [
+    ("kernelbench", ".py", "harness.extras.problems.writing:export_problem"),
+    ("flashinfer-definition", ".json", "harness.extras.problems.writing:export_definition"),
+]
