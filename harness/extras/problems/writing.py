@@ -70,7 +70,7 @@ def _written(line: CaseResult, template: str) -> Written:
     notices = {
         f"{line.case} is {line.status} in this run: {line.reason}": line.status != "ok",
         f"the file imports {place}, which must be found where the file is used": not place.startswith("impls."),
-        "the file calls the layer's `prepare` in every call: the run does so outside the clock": layer["prepares"],
+        "every call of the file includes `prepare`, and no call of the run does: their costs differ": layer["prepares"],
     }
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), trim_blocks=True, lstrip_blocks=True
