@@ -11,7 +11,7 @@ from harness.core.model.formatting import counted
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
-    """Write a run in another tool's format, or a case of it as a script for an issue. Measures nothing.
+    """Write a run in another tool's format, or a case of it as a script or a problem. Measures nothing.
 
     formats:
       pytest-benchmark          as --benchmark-json writes it, for pytest-benchmark compare; this harness reads it too
@@ -24,6 +24,8 @@ def _export(parser: argparse.ArgumentParser) -> None:
       pytorch-hud               time, peak memory, FLOPs and depth as records of PyTorch's HUD, version 3
       huggingface-kernels       the times of trials, as `kernels benchmark` writes those of calls
       flashinfer-trace          a trace, one a line, for each case of a solution of a FlashInfer definition
+      kernelbench               the layer of a case as a problem file of KernelBench
+      flashinfer-definition     a layer without weights as a definition of FlashInfer Trace
 
     examples:
       python -m harness export results/latest --format pytest-benchmark -o .benchmarks/0001_layers.json
@@ -35,7 +37,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     names = ", ".join(name for name, _, _ in entries("FORMATS"))
     parser.add_argument("--format", required=True, metavar="FORMAT", help=f"one of {names}")
-    about = "with script: words of the case's name, such as the layer; give it twice to compare two layers"
+    about = "with script or a problem: words of the case's name; give it twice to compare two layers in a script"
     parser.add_argument("--case", action="append", default=[], metavar="'LAYER n=N …'", help=about)
     add_out(parser, "a file to write or replace; default: standard output", "FILE")
 
@@ -49,8 +51,8 @@ def run_export(options: argparse.Namespace) -> int:
     name, out = options.format, options.out
     if name not in FORMATS:
         raise UsageError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}")
-    if options.case and name != "script":
-        raise UsageError("--case chooses the cases of a script: give --format script, or leave it out")
+    if options.case and name not in ("script", "kernelbench", "flashinfer-definition"):
+        raise UsageError("--case chooses the cases of a script or problem: give such a --format, or leave it out")
     stored = read_run_directory(options.run)
     exported = export(stored, name, options.case)
     if out is None and b"\0" in exported.content and sys.stdout.isatty():

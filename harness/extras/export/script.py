@@ -18,7 +18,7 @@ from harness.core.config.machine import part
 from harness.core.layers.layer_lookup import source_of
 from harness.core.model import formatting, own_axes
 from harness.core.model.errors import UsageError, did_you_mean
-from harness.core.model.layer_options import NO_OPTIONS, options_of
+from harness.core.model.layer_options import NO_OPTIONS, OPTION, options_of
 from harness.core.model.sweep_axes import AXES, DEFAULTS, LETTERS, Case, device_kind, present_axis
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import StoredRun
@@ -94,21 +94,17 @@ def _fits(line: CaseResult, word: str, layers: Collection[str]) -> bool:
         is_part = line.impl in whole if whole else word in line.impl and word not in _VALUES
         return is_part or any(getattr(line, axis) == word for axis in AXES)
     axis = present_axis(name)
-    return str(getattr(line, axis)) == value if axis in AXES else _option(word) in _options(line).split("+")
+    return str(getattr(line, axis)) == value if axis in AXES else word.removeprefix(OPTION) in _options(line).split("+")
 
 
 def _options(line: CaseResult) -> str:
     return own_axes.stated_options(line.own_axes, line.options)
 
 
-def _option(word: str) -> str:
-    return word.removeprefix("layer.")
-
-
 def _check_keys(words: Iterable[str], lines: Iterable[CaseResult]) -> None:
     options = list(dict.fromkeys(name for line in lines for name in options_of(_options(line))))
     for word in words:
-        name = _option(word).partition("=")[0]
+        name = word.removeprefix(OPTION).partition("=")[0]
         if "=" in word and present_axis(name) not in AXES and name not in options:
             raise UsageError(f"--case has no key '{name}'{did_you_mean(name, [*options, *AXES, *LETTERS])}")
 
@@ -118,7 +114,7 @@ def _is_usual(line: CaseResult, fitting: Sequence[CaseResult], words: Sequence[s
 
     The name of a case leaves defaults out.
     """
-    names = (present_axis(_option(word).partition("=")[0]) for word in words if "=" in word)
+    names = (present_axis(word.removeprefix(OPTION).partition("=")[0]) for word in words if "=" in word)
     named = {name if name in AXES else "options" for name in names}
     varied = [axis for axis in AXES if len({getattr(other, axis) for other in fitting}) > 1 and axis not in named]
     return all(getattr(line.case, axis) == DEFAULTS.get(axis) or str(getattr(line, axis)) in words for axis in varied)

@@ -13,4 +13,6 @@ FORMATS = [
     ("pytorch-hud", ".json", "harness.extras.problems.writers:export_hud"),
     ("huggingface-kernels", ".json", "harness.extras.problems.writers:export_huggingface"),
     ("flashinfer-trace", ".jsonl", "harness.extras.problems.writers:export_flashinfer"),
+    ("kernelbench", ".py", "harness.extras.problems.writing:export_problem"),
+    ("flashinfer-definition", ".json", "harness.extras.problems.writing:export_definition"),
 ]

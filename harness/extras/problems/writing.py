@@ -1,0 +1,79 @@
+"""A layer of a run as a problem file of KernelBench, or as a definition of FlashInfer Trace.
+
+Both call a layer with x (b, n, d) and nothing else. The templates have their texts, which import the layer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from harness.core.model.errors import UsageError
+from harness.core.model.formatting import listed
+from harness.core.results.columns import CaseResult
+from harness.core.results.stored_run import StoredRun
+from harness.core.run.executor import short_executor
+
+# The bytes of a file, its number of cases, and what the user should know.
+Written = tuple[bytes, int, list[str]]
+
+
+def export_problem(stored: StoredRun, cases: Sequence[str] = ()) -> Written:
+    """The problem file of a case, whose sizes are its integers.
+
+    Raises UsageError if no case or several are described, and if the layer takes more than x.
+    """
+    return _written(_chosen(stored, cases), "problem.py.jinja")
+
+
+def export_definition(stored: StoredRun, cases: Sequence[str] = ()) -> Written:
+    """The definition of a case, in which only the batch and the length vary.
+
+    Raises UsageError as `export_problem` does, and for a layer that is not known to have no weights.
+    """
+    line = _chosen(stored, cases)
+    if line.weights_bytes is None:
+        raise UsageError(f"the run does not know whether {line.impl} has weights: give --format kernelbench")
+    if line.weights_bytes:
+        raise UsageError(f"{line.impl} has weights, and a definition has none: give --format kernelbench")
+    return _written(line, "definition.json.jinja")
+
+
+def _chosen(stored: StoredRun, texts: Sequence[str]) -> CaseResult:
+    """The case whose name has all these words. Of several, it is the one whose own words are in the names of all."""
+    words = {*" ".join(texts).split()}
+    lines = {frozenset(str(line.case).split()): line for line in stored.lines}
+    fitting = sorted((name for name in lines if words <= name), key=len)
+    if not fitting or not all(fitting[0] <= name for name in fitting):
+        names = listed([f"'{lines[name].case}'" for name in fitting or lines], "case")
+        raise UsageError(f"{stored.path} has {len(fitting)} such cases: give the name of one by --case, of {names}")
+    return lines[fitting[0]]
+
+
+def _written(line: CaseResult, template: str) -> Written:
+    with short_executor() as executor:
+        described = executor.ask("describe_call", replace(line.case, mode="forward", device="cpu"))
+    if not described.ok:
+        raise UsageError(f"{line.impl} cannot be exported: {described.reason}")
+    call = described.values
+    layer, has_source = call["layer"], call["inputs"] is not None or call["source_len"]
+    refusals = {
+        "a problem has no mode=decode": line.mode == "decode",
+        "it takes other inputs than one x": has_source,
+        "its mask is a tensor, which no problem has: give mask=none": "attn_mask" in layer["keywords"],
+    }
+    for reason, holds in refusals.items():
+        if holds:
+            raise UsageError(f"{line.case} cannot be exported: {reason}")
+    place, _, name = layer["target"].rpartition(":")
+    notices = {
+        f"{line.case} is {line.status} in this run: {line.reason}": line.status != "ok",
+        f"the file imports {place}, which must be found where the file is used": not place.startswith("impls."),
+        "every call of the file includes `prepare`, and no call of the run does: their costs differ": layer["prepares"],
+    }
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), trim_blocks=True, lstrip_blocks=True
+    )
+    text = templates.get_template(template).render(line=line, place=place, name=name, call=call, **layer)
+    return text.encode() + b"\n", 1, [notice for notice, holds in notices.items() if holds]
