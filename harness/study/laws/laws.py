@@ -184,6 +184,35 @@ class KnownCost(Protocol):
         """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
 
 
+# The known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
+_MOST_KNOWN = 0.9
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of points, `values` of shape (points,), at their `sizes`.
+
+    The relative standard errors of the costs are `errors`, if known. A part of the costs may be `known` beforehand.
+    """
+
+    sizes: Sizes
+    values: Floats
+    errors: Floats | None = None
+    known: KnownCost | None = None
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> "Costs":
+        """The costs of some of the points."""
+        errors = None if self.errors is None else self.errors[which]
+        return Costs(self.sizes[which], self.values[which], errors, self.known)
+
+    def known_part(self) -> tuple[Floats, Floats | None]:
+        """Return the known part of each cost, at most nine tenths of it, and the errors with its uncertainty added."""
+        if self.known is None:
+            return np.zeros(len(self.values)), self.errors
+        added = np.minimum(self.known(self.sizes), _MOST_KNOWN * self.values)
+        return added, None if self.errors is None else np.hypot(self.errors, self.known.error * added / self.values)
+
+
 def position_of(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
     """Return the n of each size, or its largest memory block in bytes if that is known, (points,)."""
     return known.largest_memory_block(sizes) if known is not None and along_memory else sizes.n
