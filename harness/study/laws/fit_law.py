@@ -360,7 +360,7 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     scale = np.linalg.norm(columns, axis=0)
     unit = columns / scale
     inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
-    covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
+    covariance = noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf)
     quantile = laws.reach(freedom)
     half_width = quantile * np.sqrt(np.diag(covariance))
     order = sorted(range(len(terms)), key=terms.__getitem__)

@@ -142,9 +142,9 @@ class Predictor:
         """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b, own)])
         fitted, of_law = self._averaged(size)
-        expected = least = most = of_known = 0.0
+        expected = most = of_known = 0.0
         if self.law.known is not None:
-            expected, least, most = (float(part[0]) for part in self.law.known.unmeasured(size))
+            expected, most = (float(part[0]) for part in self.law.known.unmeasured(size))
             of_known = self.law.known.error * float(self.law.known(size)[0])
         value = fitted + expected
         if value == 0:
@@ -152,7 +152,7 @@ class Predictor:
         deviation = math.hypot(of_law, self.scatter, self.drift * self.outside(size), of_known / value)
         half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
         hidden_down, hidden_up = self._hidden(size)
-        down = math.hypot(half_width, math.log(value / (fitted + least)), hidden_down)
+        down = math.hypot(half_width, math.log(value / fitted), hidden_down)
         up = math.hypot(half_width, math.log((fitted + most) / value), hidden_up)
         return Range(value, value * math.exp(-down), value * math.exp(up))
 
