@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
 
-
 # A prediction says nothing if its interval exceeds this factor to either side.
 SAYS_NOTHING = 100.0
 # This many doublings or more outside the measured sizes, a prediction is a guess.
@@ -394,10 +393,26 @@ def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
 
 _FIRST = ("mode", "dtype", "device", "mask")
 LAW_COLUMNS = (
-    *("impl", *_FIRST, "metric", "law", "terms"),
-    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
-    *("cv_error", "holdout_error", "determined"),
-    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
+    "impl",
+    *_FIRST,
+    "metric",
+    "law",
+    "terms",
+    "exponent_n",
+    "exponent_n_lo",
+    "exponent_n_hi",
+    "exponent_d",
+    "exponent_d_lo",
+    "exponent_d_hi",
+    "cv_error",
+    "holdout_error",
+    "determined",
+    "reason",
+    "exact",
+    "breaks",
+    "points",
+    "seq_len_min",
+    "seq_len_max",
     *(name for name in SETTINGS if name not in _FIRST),
     "own_exponents",
 )

@@ -100,8 +100,11 @@ def claims_overview(verdicts: Sequence[ClaimVerdict]) -> Table:
 
 
 _ORDERS = {
-    **{"complexity": "complexity per layer", "sequential": "sequential operations", "path": "maximum path length"},
-    **{"training": "training a layer", "per_token": "one token at inference"},
+    "complexity": "complexity per layer",
+    "sequential": "sequential operations",
+    "path": "maximum path length",
+    "training": "training a layer",
+    "per_token": "one token at inference",
 }
 
 
