@@ -24,7 +24,7 @@ from study.laws.test_foreign_laws import COUNTS, LINEAR, RANGES, fitted, is_with
 
 from harness.core.model.polynomial import Term
 from harness.study.laws.fit_law import fit_law
-from harness.study.laws.laws import Floats, Law, Sizes, exponent_of
+from harness.study.laws.laws import Costs, Floats, Law, Sizes, exponent_of
 from harness.study.laws.piecewise import fit_pieces
 
 DRAWS = int(os.environ.get("HARNESS_BENCH_DRAWS", "100"))
@@ -59,7 +59,7 @@ def test_attention() -> None:
         for noise in (0.0, 0.01, 0.03):
             errors, logs, determined = [], 0, 0
             for seed in range(10 * DRAWS):
-                law = fit_law(sizes, noisy(attention(sizes), noise, seed))
+                law = fit_law(Costs(sizes, noisy(attention(sizes), noise, seed)))
                 found = {c.term: c.value for c in law.coefficients}
                 errors.append(
                     max(abs(found.get(Term(n=1, d=2), 0) / 8e-13 - 1), abs(found.get(Term(n=2, d=1), 0) / 4e-13 - 1))
@@ -85,7 +85,7 @@ def test_few_sizes() -> None:
             n = np.array(sizes, dtype=float)
             costs = 8e-5 + slope * term(_sizes(n))
             laws = [
-                fit_law(_sizes(n), noisy(costs, noise, draw), np.full(len(n), noise), (Term(), term))
+                fit_law(Costs(_sizes(n), noisy(costs, noise, draw), np.full(len(n), noise)), (Term(), term))
                 for draw in range(DRAWS)
             ]
             _print_wrong(
@@ -109,7 +109,7 @@ def test_foreign() -> None:
         for noise in (0.0, 0.005, 0.02, 0.05):
             errors = np.full(points, max(noise, 0.002))
             draws = range(-(-DRAWS // 5) if noise else 1)
-            laws = [fit_pieces(_sizes(n), noisy(1e-6 * curve(n), noise, draw), errors) for draw in draws]
+            laws = [fit_pieces(Costs(_sizes(n), noisy(1e-6 * curve(n), noise, draw), errors)) for draw in draws]
             truth = exponent(n[-1])
             _print_wrong(
                 f"{title}, {points} sizes, noise {noise:.1%}", laws, lambda law, n=n, truth=truth: _holds(law, n, truth)
@@ -154,7 +154,7 @@ def test_several_widths() -> None:
         for noise in (0.005, 0.01, 0.02, 0.05):
             costs, errors = 1e-9 * sizes.n**power * sizes.d, np.full(len(sizes), noise)
             terms = (Term(), Term(n=1, d=1), Term(n=2, d=1))
-            laws = [fit_pieces(sizes, noisy(costs, noise, draw), errors, terms) for draw in range(DRAWS)]
+            laws = [fit_pieces(Costs(sizes, noisy(costs, noise, draw), errors), terms) for draw in range(DRAWS)]
             _print_wrong(
                 f"n^{power}·d, {title}, noise {noise:.1%}",
                 laws,
@@ -201,7 +201,7 @@ def _outcome(named: str | Term, truth: tuple[Term, ...]) -> str:
 
 
 def _harness(n: Floats, costs: Floats) -> str:
-    return law_name(fit_law(_sizes(n), costs))
+    return law_name(fit_law(Costs(_sizes(n), costs)))
 
 
 def _google_benchmark(n: Floats, costs: Floats) -> Term:

@@ -42,12 +42,12 @@ def with_stated_sizes(lines: Sequence[CaseResult]) -> list[CaseResult]:
     Lines that differ in these sizes alone are in their order.
     """
     varied = own_axes.varied_of_layers(lines)
-    stated = (own_axes.stated_options(one.own_axes, one.options, varied.get(one.impl, frozenset())) for one in lines)
-    found = [
-        one if one.options == text else replace(one, options=text) for one, text in zip(lines, stated, strict=True)
+    stated = [
+        replace(line, options=own_axes.stated_options(line.own_axes, line.options, varied.get(line.impl, frozenset())))
+        for line in lines
     ]
-    in_order = sorted(found, key=lambda line: (replace(line.case, options=line.series.options), line.own_size))
-    return in_order if any(varied.values()) else found
+    in_order = sorted(stated, key=lambda line: (replace(line.case, options=line.series.options), line.own_size))
+    return in_order if any(varied.values()) else stated
 
 
 def with_speeds(lines: Sequence[CaseResult], machine_roofs: Sequence[Roof]) -> list[CaseResult]:

@@ -122,7 +122,7 @@ def measure_comparison(
         stack.enter_context(run_directory.Lock(out))
         machines = _describe_machines(request, opened)
         if request.sides is not None:
-            opened.properties |= _compare_references(pairs[0][0], opened)
+            opened.properties |= _compare_references(pairs[0].base, opened)
         past = _begin(request, opened, out, machines[1])
         most = f"at most {formatting.duration(60 * request.minutes)}" if math.isfinite(request.minutes) else "no limit"
         pairs_text = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
@@ -148,7 +148,7 @@ def measure_comparison(
         timed = [number for number, (a, b) in enumerate(pairs) if a in ready[0] and b in ready[1]]
         measured = MeasuredBlocks([], {})
         if timed:
-            chosen, limit_s = [Pair(*pairs[number]) for number in timed], 60 * request.minutes
+            chosen, limit_s = [pairs[number] for number in timed], 60 * request.minutes
             labels = [pair_label(pair.head, pair.base) for pair in chosen]
             screen = stack.enter_context(ComparisonScreen(labels, request.rules, limit_s, console))
             seed, log = request.config.seed, _blocks(out).append
@@ -247,7 +247,7 @@ def _blocks(out: Path) -> Log:
     return Log(out / BLOCKS, lambda _, row: is_block_row(row))
 
 
-def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, Case]]:
+def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[Pair]:
     """The pairs of cases to compare, base and head.
 
     Raises UsageError if both sides of a pair are the same, and for an option that a layer lacks. Of two commits, the
@@ -266,9 +266,9 @@ def _pairs(request: ComparisonRequest, opened: _OpenSides) -> list[tuple[Case, C
     pairs = []
     points = list(product(*(request.config.axes[axis] for axis in AXES if axis != "impl")))
     for (base, head), point in product(impls, points):
-        pair = measured(0, Case(base, *point)), measured(1, Case(head, *point))
-        if request.sides and opened.sides.interchangeable and pair[0] == pair[1]:
-            raise UsageError(f"both sides are the same case, {pair[0]}: let another setting differ")
+        pair = Pair(measured(0, Case(base, *point)), measured(1, Case(head, *point)))
+        if request.sides and opened.sides.interchangeable and pair.base == pair.head:
+            raise UsageError(f"both sides are the same case, {pair.base}: let another setting differ")
         pairs.append(pair)
     return list(dict.fromkeys(pairs))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -206,8 +206,7 @@ class ComparisonScreen(LiveOnTerminal):
 _CASES_PER_CONTROL = 4
 
 
-@dataclass(frozen=True, order=True)
-class Pair:
+class Pair(NamedTuple):
     """The two cases of a comparison: is `head` slower or faster than `base`?"""
 
     base: Case

@@ -24,7 +24,7 @@ from harness.core.stats.interval import NORMAL
 
 from . import laws
 from .enough_sizes import coupling, curves_near, too_few_sizes, too_many_powers
-from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Floats, KnownCost, Law, Sizes
+from .laws import LAW_ERROR, REJECTED_BELOW, ROUNDING, Costs, Floats, Law, Sizes
 
 MOST_TERMS = 4
 # A term below this share of the cost at every point is dropped.
@@ -196,46 +196,37 @@ _MOST_BENT, _CLEAR = 3, 0.7
 MOST_UNKNOWN_EXPONENT = 0.5
 # A hidden term that is at most this share of the cost at every point changes no result.
 _EMPTY = 0.02
-# A known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
-_MOST_KNOWN = 0.9
 # The best rivals are kept with a law, up to this number. They widen the intervals of exponents and predictions.
 MOST_RIVALS = 12
 
 
-def fit_law(
-    sizes: Sizes,
-    costs: Floats,
-    errors: Floats | None = None,
-    expected: Sequence[Term] = (),
-    known: KnownCost | None = None,
-) -> Law:
-    """Fit the law of `costs`, each above 0, at `sizes`. The terms are fitted to what the `known` cost leaves.
+def fit_law(costs: Costs, expected: Sequence[Term] = ()) -> Law:
+    """Fit the law of `costs`, each above 0. The terms are fitted to what the known cost leaves.
 
-    The relative standard errors of the costs are `errors`, if known. The terms that a cost of this kind should
-    consist of are `expected`: those of a layer's exact FLOPs, operations and bytes, for example. A law of these terms
-    alone is used if it fits the points to within their errors and 2 %, or plausibly as well as any law. It may lie
-    three times as far off if only a law of as many terms as points is better. No other term is then considered. This
-    is what distinguishes n² from n log n with few points. Next come laws of any terms that grow with n no faster than
-    the fastest expected one, if one of them is plausible beside any law.
+    The terms that a cost of this kind should consist of are `expected`: those of a layer's exact FLOPs, operations and
+    bytes, for example. A law of these terms alone is used if it fits the points to within their errors and 2 %, or
+    plausibly as well as any law. It may lie three times as far off if only a law of as many terms as points is better.
+    No other term is then considered. This is what distinguishes n² from n log n with few points. Next come laws of any
+    terms that grow with n no faster than the fastest expected one, if one of them is plausible beside any law.
 
     Raises ValueError without points, or for a cost that is not positive.
     """
-    costs = np.asarray(costs, dtype=float)
-    if not len(costs) or not (costs > 0).all():
+    values = costs.values
+    if not len(values) or not (values > 0).all():
         raise ValueError("a law needs points, and every cost above zero")
-    axes = laws.varying_axes(sizes)
+    axes = laws.varying_axes(costs.sizes)
     terms = laws.candidate_terms(axes)
     if expected:
-        law = _fit(_Problem(sizes, costs, errors, tuple(dict.fromkeys(expected)), known, presumed=True), axes)
-        every = _Problem(sizes, costs, errors, tuple(dict.fromkeys((*terms, *law.terms))), known)
+        law = _fit(_Problem(costs, tuple(dict.fromkeys(expected)), presumed=True), axes)
+        every = _Problem(costs, tuple(dict.fromkeys((*terms, *law.terms))))
         rivals = [set(every.terms_of(which)) for which in every.rivals]
-        most_off = FAR_OFF * LAW_ERROR if every.fits.size[every.fits.best] >= len(costs) else LAW_ERROR
+        most_off = FAR_OFF * LAW_ERROR if every.fits.size[every.fits.best] >= len(values) else LAW_ERROR
         if law.noise <= most_off or any(set(law.terms) >= rival for rival in rivals):
             return law
         slower = tuple(term for term in terms if term.growth() <= leading(expected, "n"))
         if any(rival <= set(slower) for rival in rivals):
             terms = slower
-    return _fit(_Problem(sizes, costs, errors, terms, known), axes)
+    return _fit(_Problem(costs, terms), axes)
 
 
 class _Problem:
@@ -245,29 +236,21 @@ class _Problem:
     cost should consist of them.
     """
 
-    def __init__(
-        self,
-        sizes: Sizes,
-        costs: Floats,
-        errors: Floats | None,
-        terms: tuple[Term, ...],
-        known: KnownCost | None,
-        presumed: bool = False,
-    ) -> None:
-        self.sizes, self.costs, self.errors, self.terms, self.known = sizes, costs, errors, terms, known
-        self.presumed = presumed
-        added, uncertain = known_at(sizes, costs, errors, known)
-        raw = laws.design(terms, sizes)
-        weights = laws.weights_of(costs, uncertain)
+    def __init__(self, costs: Costs, terms: tuple[Term, ...], presumed: bool = False) -> None:
+        self.sizes, self.costs, self.terms, self.presumed = costs.sizes, costs, terms, presumed
+        added, uncertain = costs.known_part()
+        fitted = costs.values - added
+        raw = laws.design(terms, costs.sizes)
+        weights = laws.weights_of(costs.values, uncertain)
         # Errors are relative first to the measured costs, then to the law. Relative to the measured costs alone,
         # costs that are low by chance would weigh more.
         for _ in range(2):
-            fits = all_subsets(raw * weights[:, None], (costs - added) * weights)
+            fits = all_subsets(raw * weights[:, None], fitted * weights)
             weights = laws.weights_of(fits.predicted(fits.best, raw) + added, uncertain)
-        self.weights, self.whole = weights, costs * weights
-        self.columns, self.target = raw * weights[:, None], (costs - added) * weights
+        self.weights, self.whole = weights, costs.values * weights
+        self.columns, self.target = raw * weights[:, None], fitted * weights
         self.fits = all_subsets(self.columns, self.target)
-        most_off = FAR_OFF * LAW_ERROR if errors is not None else np.inf
+        most_off = FAR_OFF * LAW_ERROR if costs.errors is not None else np.inf
         self.rivals = minimal_plausible(self.fits, most_off if presumed else None)
 
     def columns_of(self, which: int) -> Floats:
@@ -277,18 +260,8 @@ class _Problem:
         return [self.terms[i] for i in self.fits.terms_of(which)]
 
 
-def known_at(
-    sizes: Sizes, costs: Floats, errors: Floats | None, known: KnownCost | None
-) -> tuple[Floats, Floats | None]:
-    """Return the known part of each cost, at most nine tenths of it, and the errors with its uncertainty added."""
-    if known is None:
-        return np.zeros(len(costs)), errors
-    added = np.minimum(known(sizes), _MOST_KNOWN * costs)
-    return added, None if errors is None else np.hypot(errors, known.error * added / costs)
-
-
 def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
-    sizes, costs, errors = problem.sizes, problem.costs, problem.errors
+    sizes, errors, known = problem.sizes, problem.costs.errors, problem.costs.known
     axis = axes[0] if axes else "n"
     fastest = {each: leading(problem.terms, each) for each in axes} if problem.presumed else {}
     groups = np.unique(sizes.axis(axis), return_inverse=True)[1]
@@ -307,9 +280,9 @@ def _fit(problem: _Problem, axes: tuple[str, ...]) -> Law:
     for each in axes[1:]:
         few = coupling(sizes, each) if problem.presumed else too_few_sizes(sizes, each, False)
         untold[each] = few or too_many_powers(law.terms, each, sizes)
-    rivals = tuple(replace(rival, known=problem.known) for rival in law.rivals)
-    law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=problem.known)
-    off = float(np.sqrt(np.mean((law(sizes) / costs - 1) ** 2)))
+    rivals = tuple(replace(rival, known=known) for rival in law.rivals)
+    law = replace(law, hidden=_hidden(problem, law), rivals=rivals, known=known)
+    off = float(np.sqrt(np.mean((law(sizes) / problem.costs.values - 1) ** 2)))
     reason = _undetermined(problem, axis, law.hidden) or _missed(off, cv_error, errors)
     reason = reason or _unknown_exponent(law, axis, sizes)
     # The points of one size may lie far off without much effect on all. At the smallest, a floor may be left out.
@@ -387,7 +360,7 @@ def _law(problem: _Problem, which: int, axes: tuple[str, ...]) -> Law:
     scale = np.linalg.norm(columns, axis=0)
     unit = columns / scale
     inverse = np.linalg.pinv(unit.T @ unit) / np.outer(scale, scale)
-    covariance = np.asarray(noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf), dtype=float)
+    covariance = noise**2 * inverse if freedom > 0 else np.full_like(inverse, np.inf)
     quantile = laws.reach(freedom)
     half_width = quantile * np.sqrt(np.diag(covariance))
     order = sorted(range(len(terms)), key=terms.__getitem__)
@@ -422,8 +395,9 @@ def _hidden(problem: _Problem, law: Law) -> tuple[laws.Hidden, ...]:
     """
     freedom, found = len(problem.target) - len(law.terms) - 1, []
     least, most = ROUNDING, np.inf
-    if problem.errors is not None:
-        least = NORMAL * np.median(np.where(problem.errors < 1, problem.errors, LAW_ERROR) * problem.whole)
+    errors = problem.costs.errors
+    if errors is not None:
+        least = NORMAL * np.median(np.where(errors < 1, errors, LAW_ERROR) * problem.whole)
         most = NORMAL * max(LAW_ERROR, law.noise)
     powers = (replace(term, n=power, log=0).along(law.varied) for term in law.terms for power in range(4))
     for term in dict.fromkeys((*problem.terms, *(powers if problem.presumed else ()))):

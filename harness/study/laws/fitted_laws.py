@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 METRICS = ("time", "memory", "flops", "depth")
 COUNTS = ("flops", "depth", "ops", "traffic")
 
-
 # A prediction says nothing if its interval exceeds this factor to either side.
 SAYS_NOTHING = 100.0
 # This many doublings or more outside the measured sizes, a prediction is a guess.
@@ -345,7 +344,7 @@ def _expected(exact: Sequence[Law], heads: bool) -> tuple[Term, ...]:
 
 def _with_law(lines: Sequence[CaseResult], metric: str, expected: Sequence[Term]) -> tuple[Series, Law] | None:
     one = series_of(lines, metric)
-    if one is None or not one.values.any():
+    if one is None or not any(point.value for point in one.points):
         return None
     law = law_of(one, expected)
     if metric == "time" and (reason := _not_comparable(lines)):
@@ -368,20 +367,21 @@ def law_of(one: Series, expected: Sequence[Term] = ()) -> Law:
     Counts and bytes get an exact law if one exists, else a fitted one. Time is fitted with the terms of the layer's
     exact counts, as long as these explain it.
     """
-    if one.values.any() and not one.values.all():
+    costs = one.costs
+    if costs.values.any() and not costs.values.all():
         n = min(point.n for point in one.points if not point.value)
         return Law((), (), False, f"it is 0 at n = {n}, and a law needs costs above 0")
     if one.metric == "time":
-        return fit_pieces(one.sizes, one.values, one.errors, expected, one.faults)
-    law = exact_pieces(one.sizes, [int(point.value) for point in one.points])
+        return fit_pieces(costs, expected)
+    law = exact_pieces(costs.sizes, [int(point.value) for point in one.points])
     if law and law.determined and one.declared:
         return replace(law, trends={}, reason="")
-    return law or fit_pieces(one.sizes, one.values)
+    return law or fit_pieces(costs)
 
 
 def predictor_of(one: Series, law: Law, expected: Sequence[Term]) -> Predictor:
     """Return the predictor of the series at other sizes."""
-    return predictor(one.sizes, one.values, one.errors, expected if one.metric == "time" else (), law)
+    return predictor(one.costs, expected if one.metric == "time" else (), law)
 
 
 def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
@@ -393,10 +393,26 @@ def laws_table(laws: Iterable[FittedLaw]) -> "pd.DataFrame":
 
 _FIRST = ("mode", "dtype", "device", "mask")
 LAW_COLUMNS = (
-    *("impl", *_FIRST, "metric", "law", "terms"),
-    *("exponent_n", "exponent_n_lo", "exponent_n_hi", "exponent_d", "exponent_d_lo", "exponent_d_hi"),
-    *("cv_error", "holdout_error", "determined"),
-    *("reason", "exact", "breaks", "points", "seq_len_min", "seq_len_max"),
+    "impl",
+    *_FIRST,
+    "metric",
+    "law",
+    "terms",
+    "exponent_n",
+    "exponent_n_lo",
+    "exponent_n_hi",
+    "exponent_d",
+    "exponent_d_lo",
+    "exponent_d_hi",
+    "cv_error",
+    "holdout_error",
+    "determined",
+    "reason",
+    "exact",
+    "breaks",
+    "points",
+    "seq_len_min",
+    "seq_len_max",
     *(name for name in SETTINGS if name not in _FIRST),
     "own_exponents",
 )

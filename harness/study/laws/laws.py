@@ -73,12 +73,6 @@ def largest(sizes: Sizes) -> NDArray[np.intp]:
     return np.lexsort((sizes.b, sizes.h, sizes.d, sizes.n))[-1:]
 
 
-def term_exponents(term: Term, axis: str, sizes: Sizes) -> Floats:
-    """Return d log term / d log axis at each point, shape (points,)."""
-    power = np.full(len(sizes), float(term.power(axis)))
-    return power + term.log / np.log(np.maximum(sizes.n, 2.0)) if axis == "n" and term.log else power
-
-
 def varying_axes(sizes: Sizes) -> tuple[str, ...]:
     """Return the axes that take more than one value, lengths first. A law says nothing about the others."""
     axes = sorted((*AXES, *sizes.own), key=lambda axis: axis not in "nm")
@@ -174,14 +168,43 @@ class KnownCost(Protocol):
     def __call__(self, sizes: Sizes) -> Floats:
         """Return the cost at each size, shape (points,)."""
 
-    def unmeasured(self, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
-        """Return what may come on top that no measured size had: expected, least and most at each size, (points,)."""
+    def unmeasured(self, sizes: Sizes) -> tuple[Floats, Floats]:
+        """Return what may come on top that no measured size had: expected and most at each size, (points,)."""
 
     def exponents(self, axis: str, sizes: Sizes) -> Floats:
         """Return d log cost / d log axis at each size, shape (points,)."""
 
     def largest_memory_block(self, sizes: Sizes) -> Floats:
         """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
+
+
+# The known cost takes at most this share of a measured one, whatever its own error: costs are above 0.
+_MOST_KNOWN = 0.9
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of points, `values` of shape (points,), at their `sizes`.
+
+    The relative standard errors of the costs are `errors`, if known. A part of the costs may be `known` beforehand.
+    """
+
+    sizes: Sizes
+    values: Floats
+    errors: Floats | None = None
+    known: KnownCost | None = None
+
+    def __getitem__(self, which: NDArray[np.bool_]) -> "Costs":
+        """The costs of some of the points."""
+        errors = None if self.errors is None else self.errors[which]
+        return Costs(self.sizes[which], self.values[which], errors, self.known)
+
+    def known_part(self) -> tuple[Floats, Floats | None]:
+        """Return the known part of each cost, at most nine tenths of it, and the errors with its uncertainty added."""
+        if self.known is None:
+            return np.zeros(len(self.values)), self.errors
+        added = np.minimum(self.known(self.sizes), _MOST_KNOWN * self.values)
+        return added, None if self.errors is None else np.hypot(self.errors, self.known.error * added / self.values)
 
 
 def position_of(sizes: Sizes, known: KnownCost | None, along_memory: bool) -> Floats:
@@ -320,7 +343,7 @@ def weights_of(costs: Floats, errors: Floats | None) -> Floats:
 def relative_errors_of(lo: Floats, hi: Floats) -> Floats:
     """Return the relative standard errors of 95 % intervals: at most 1, and 1 for an unbounded interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.log(np.asarray(hi, dtype=float) / np.asarray(lo, dtype=float)) / (2 * NORMAL)
+        error = np.log(hi / lo) / (2 * NORMAL)
     return np.where(np.isfinite(error), np.minimum(error, 1.0), 1.0)
 
 

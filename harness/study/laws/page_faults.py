@@ -18,7 +18,7 @@ import numpy as np
 from harness.core.model.polynomial import AXES, Term
 from harness.core.results.columns import RECORDED_SIZES
 
-from .laws import Floats, Sizes, term_exponents, varying_axes
+from .laws import Floats, Sizes, varying_axes
 
 PAGE_BYTES = 4096
 # The price of a page fault is known to this share at best. Threads that fault at the same time wait for each other, and
@@ -58,7 +58,7 @@ def memory_block_laws(sizes: Sizes, blocks: Sequence[Mapping[int, int]]) -> tupl
         Term.of(dict(zip(every, powers, strict=True)))
         for powers in product(*(_POWERS.get(axis, _OWN_POWERS) if axis in axes else (0,) for axis in every))
     ]
-    values = {term: np.broadcast_to(np.asarray(term(sizes), dtype=float), len(sizes)) for term in terms}
+    values = {term: term(sizes) for term in terms}
     left = [dict(of_point) for of_point in blocks]
     smallest = [min(of_point) if len(of_point) >= RECORDED_SIZES else 0 for of_point in blocks]
     largest = max(range(len(left)), key=lambda i: max(left[i], default=0))
@@ -84,7 +84,7 @@ def _number(sizes: Sizes, known: Sequence[int], counts: Sequence[int]) -> tuple[
     """
     fits = []
     for number in _NUMBERS:
-        each = np.array(counts) / np.broadcast_to(np.asarray(number(sizes), dtype=float), len(sizes))[list(known)]
+        each = np.array(counts) / number(sizes)[list(known)]
         alike = int((each == each.min()).sum())
         fits.append((alike, float(each.min()), number))
     _, times, number = max(fits, key=itemgetter(0))
@@ -114,26 +114,24 @@ class PageFaults:
     def exponents(self, axis: str, sizes: Sizes) -> Floats:
         """Return d log(seconds for mapped blocks) / d log axis at each size, shape (points,); 0 without any."""
         seconds = self._seconds(sizes, self.mapped_from, math.inf)
-        powers = [
-            term_exponents(one.size, axis, sizes) + term_exponents(one.number, axis, sizes) for one in self.blocks
-        ]
+        powers = np.array([block.size.power(axis) + block.number.power(axis) for block in self.blocks])
         total = seconds.sum(axis=0)
-        return np.divide((seconds * powers).sum(axis=0), total, out=np.zeros(len(sizes)), where=total > 0)
+        return np.divide(powers @ seconds, total, out=np.zeros(len(sizes)), where=total > 0)
 
-    def unmeasured(self, sizes: Sizes) -> tuple[Floats, Floats, Floats]:
-        """Return the seconds for blocks that are not mapped but larger than any measured: expected, least and most."""
+    def unmeasured(self, sizes: Sizes) -> tuple[Floats, Floats]:
+        """Return the seconds for blocks that are not mapped but larger than any measured: expected and most."""
         every = self._seconds(sizes, max(self.kept_to + 1, KEPT_FROM_BYTES), self.mapped_from).sum(axis=0)
-        return KEPT_SHARE * every, 0 * every, MOST_KEPT_SHARE * every
+        return KEPT_SHARE * every, MOST_KEPT_SHARE * every
 
     def largest_memory_block(self, sizes: Sizes) -> Floats:
         """Return the bytes of the largest memory block that a call allocates at each size, shape (points,)."""
-        return np.max([one.bytes_each * one.size(sizes) + 0 * sizes.n for one in self.blocks], axis=0)
+        return np.max([one.bytes_each * one.size(sizes) for one in self.blocks], axis=0)
 
     def _seconds(self, sizes: Sizes, least: float, below: float) -> Floats:
         """The seconds for all pages of blocks with at least `least` bytes and fewer than `below`, (blocks, points)."""
         found = np.zeros((len(self.blocks), len(sizes)))
         for row, block in zip(found, self.blocks, strict=True):
-            each = np.asarray(block.bytes_each * block.size(sizes), dtype=float)
+            each = block.bytes_each * block.size(sizes)
             number = block.times * block.number(sizes)
             row += np.where((each >= least) & (each < below), each * number, 0.0) * self.page_s / PAGE_BYTES
         return found

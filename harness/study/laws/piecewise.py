@@ -5,31 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtri
 
 from harness.core.model.polynomial import OwnSize, Term, leading
 from harness.core.stats.interval import NORMAL
 
+from . import laws
 from .enough_sizes import FEWEST_SIZES, curves_near
-from .fit_law import all_subsets, fit_law, known_at
-from .laws import (
-    LAW_ERROR,
-    ROUNDING,
-    Break,
-    Floats,
-    KnownCost,
-    Law,
-    Range,
-    Sizes,
-    candidate_terms,
-    design,
-    exponent_at,
-    position_of,
-    reach,
-    varying_axes,
-    weights_of,
-)
+from .fit_law import all_subsets, fit_law
+from .laws import LAW_ERROR, ROUNDING, Break, Costs, Floats, Law, Range, Sizes, design, position_of, reach
 
 # Significance level of a break. It is low and divided by the number of n, because many n are tried.
 _REJECTED_BELOW = 1e-4
@@ -43,13 +27,7 @@ _FEWEST_OF_PIECE = 2
 _MOST_TRIED = 24
 
 
-def fit_pieces(
-    sizes: Sizes,
-    costs: Floats,
-    errors: Floats | None = None,
-    expected: Sequence[Term] = (),
-    known: KnownCost | None = None,
-) -> Law:
+def fit_pieces(costs: Costs, expected: Sequence[Term] = ()) -> Law:
     """Fit the law of the largest sizes: of all points, or of those from the last break on.
 
     At a break, one law ends and another begins. The cause may be another kernel, or memory that the C library returns
@@ -57,68 +35,47 @@ def fit_pieces(
 
     The law's `breaks` lists all breaks. For the arguments see `fit_law`.
     """
-    terms = tuple(dict.fromkeys(expected)) or candidate_terms(varying_axes(sizes))
-    breaks = _breaks(sizes, costs, errors, terms, known, along_memory=False)
-    if known is not None:
+    terms = tuple(dict.fromkeys(expected)) or laws.candidate_terms(laws.varying_axes(costs.sizes))
+    breaks = _breaks(costs, terms, along_memory=False)
+    if costs.known is not None:
         # Where memory blocks grow with the heads, large ones cause a jump at another n for each number of heads.
-        of_memory = _breaks(sizes, costs, errors, terms, known, along_memory=True)
+        of_memory = _breaks(costs, terms, along_memory=True)
         if not breaks or 0 < len(of_memory) < len(breaks):
             breaks = of_memory
     if not breaks:
-        return fit_law(sizes, costs, errors, expected, known)
-    position = position_of(sizes, known, breaks[-1].bytes is not None)
-    law = fit_law(*_chosen(position >= breaks[-1].position, sizes, costs, errors), expected, known)
-    return replace(law, breaks=breaks)
+        return fit_law(costs, expected)
+    position = position_of(costs.sizes, costs.known, breaks[-1].bytes is not None)
+    return replace(fit_law(costs[position >= breaks[-1].position], expected), breaks=breaks)
 
 
-def _chosen(
-    which: NDArray[np.bool_], sizes: Sizes, costs: Floats, errors: Floats | None
-) -> tuple[Sizes, Floats, Floats | None]:
-    return sizes[which], costs[which], None if errors is None else errors[which]
-
-
-def _breaks(
-    sizes: Sizes,
-    costs: Floats,
-    errors: Floats | None,
-    terms: Sequence[Term],
-    known: KnownCost | None,
-    along_memory: bool,
-) -> tuple[Break, ...]:
+def _breaks(costs: Costs, terms: Sequence[Term], along_memory: bool) -> tuple[Break, ...]:
     """Every break in ascending order, found by splitting the points at the best break and searching both sides."""
-    found = find_break(sizes, costs, terms, errors, known, along_memory)
+    found = find_break(costs, terms, along_memory)
     if found is None:
         return ()
-    position = position_of(sizes, known, along_memory)
+    position = position_of(costs.sizes, costs.known, along_memory)
     sides = (position < found.position, position >= found.position)
-    below, above = (_breaks(*_chosen(side, sizes, costs, errors), terms, known, along_memory) for side in sides)
+    below, above = (_breaks(costs[side], terms, along_memory) for side in sides)
     return (*below, found, *above)
 
 
-def find_break(
-    sizes: Sizes,
-    costs: Floats,
-    terms: Sequence[Term],
-    errors: Floats | None = None,
-    known: KnownCost | None = None,
-    along_memory: bool = False,
-) -> Break | None:
+def find_break(costs: Costs, terms: Sequence[Term], along_memory: bool = False) -> Break | None:
     """Find the n, or the size of the largest memory block, at which a second law begins; None if there is no break.
 
     Measured sizes are tried as breaks. A size is a break if two laws explain the points far better than one law, or one
-    curve with a free power, and the cost jumps there instead of bending. Both laws consist of `terms`. For `errors` see
-    `fit_law`.
+    curve with a free power, and the cost jumps there instead of bending. Both laws consist of `terms`.
     """
-    added, errors = known_at(sizes, costs, errors, known)
-    weights = weights_of(costs, errors)
-    columns, target, added = design(terms, sizes) * weights[:, None], (costs - added) * weights, added * weights
+    sizes = costs.sizes
+    added, errors = costs.known_part()
+    weights = laws.weights_of(costs.values, errors)
+    columns, target, added = design(terms, sizes) * weights[:, None], (costs.values - added) * weights, added * weights
     whole = all_subsets(columns, target)
     near = curves_near([terms[i] for i in whole.terms_of(whole.best)], "n", sizes, target, weights)
     smooth = [(curves.rss.min(initial=np.inf), curves.parameters) for curves in near]
     rss_of_one, size_of_one = min([(whole.rss[whole.best], int(whole.size[whole.best])), *smooth])
     whole_cost = target + added
     found: list[tuple[float, Break]] = []
-    position = position_of(sizes, known, along_memory)
+    position = position_of(sizes, costs.known, along_memory)
     distinct = np.unique(position)
     inner = distinct[_FEWEST_OF_PIECE : len(distinct) - _FEWEST_OF_PIECE + 1]
     for start in inner[:: -(-len(inner) // _MOST_TRIED) or 1]:
@@ -127,10 +84,10 @@ def find_break(
             continue
         pieces = [all_subsets(columns[side], target[side]) for side in sides]
         used = sum(int(piece.size[piece.best]) for piece in pieces) + 1  # the break itself is one more parameter
-        spent, freedom = max(used - size_of_one, 1), len(costs) - used
+        spent, freedom = max(used - size_of_one, 1), len(target) - used
         if freedom < 1:
             continue
-        rss = max(sum(piece.rss[piece.best] for piece in pieces), len(costs) * ROUNDING**2)
+        rss = max(sum(piece.rss[piece.best] for piece in pieces), len(target) * ROUNDING**2)
         excess = (rss_of_one - rss) / spent / (rss / freedom)
         chance = fdtri(spent, freedom, 1 - _REJECTED_BELOW / len(distinct))
         below, above = (piece.predicted(piece.best, columns) + added for piece in pieces)
@@ -185,9 +142,9 @@ class Predictor:
         """Return the cost at a size with its 95 % prediction interval."""
         size = Sizes.of([(n, d, h, b, own)])
         fitted, of_law = self._averaged(size)
-        expected = least = most = of_known = 0.0
+        expected = most = of_known = 0.0
         if self.law.known is not None:
-            expected, least, most = (float(part[0]) for part in self.law.known.unmeasured(size))
+            expected, most = (float(part[0]) for part in self.law.known.unmeasured(size))
             of_known = self.law.known.error * float(self.law.known(size)[0])
         value = fitted + expected
         if value == 0:
@@ -195,7 +152,7 @@ class Predictor:
         deviation = math.hypot(of_law, self.scatter, self.drift * self.outside(size), of_known / value)
         half_width = min(reach(self.checks) * deviation, math.log(_FARTHEST))
         hidden_down, hidden_up = self._hidden(size)
-        down = math.hypot(half_width, math.log(value / (fitted + least)), hidden_down)
+        down = math.hypot(half_width, math.log(value / fitted), hidden_down)
         up = math.hypot(half_width, math.log((fitted + most) / value), hidden_up)
         return Range(value, value * math.exp(-down), value * math.exp(up))
 
@@ -219,7 +176,7 @@ class Predictor:
         down, up = float(logs.min()), float(logs.max())
         inside = self._inside(size)
         for axis in self.law.varied:
-            exponent = exponent_at(self.law, axis, inside)
+            exponent = laws.exponent_at(self.law, axis, inside)
             beyond = math.log(size.axis(axis)[0] / inside.axis(axis)[0])
             if exponent and math.isfinite(exponent.hi - exponent.lo):
                 is_hiding = beyond > 0 and leading(self.law.terms, axis)[0] < self.least[axis]
@@ -249,10 +206,10 @@ class Predictor:
         cost = float(self.law(size)[0])
         if self.law.exact or cost <= 0:
             return max(cost, 0.0), 0.0
-        laws = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
-        least = max(min(law.noise for law in laws), ROUNDING)
-        weights = np.array([(least / max(law.noise, least)) ** (len(self.measured) / 2) for law in laws])
-        weights, logs = weights / weights.sum(), np.log([float(law(size)[0]) for law in laws])
+        averaged = [law for law in (self.law, *self.law.rivals) if float(law(size)[0]) > 0]
+        least = max(min(law.noise for law in averaged), ROUNDING)
+        weights = np.array([(least / max(law.noise, least)) ** (len(self.measured) / 2) for law in averaged])
+        weights, logs = weights / weights.sum(), np.log([float(law(size)[0]) for law in averaged])
         mean = float(weights @ logs)
         within = self.law.error(design(self.law.terms, size)[0]) / NORMAL / cost
         return math.exp(mean), math.hypot(within, math.sqrt(float(weights @ (logs - mean) ** 2)))
@@ -263,56 +220,52 @@ class Predictor:
         return sum(abs(math.log2(size.axis(axis)[0] / inside.axis(axis)[0])) for axis in self.law.varied)
 
 
-def predictor(
-    sizes: Sizes, costs: Floats, errors: Floats | None = None, expected: Sequence[Term] = (), law: Law | None = None
-) -> Predictor:
+def predictor(costs: Costs, expected: Sequence[Term] = (), law: Law | None = None) -> Predictor:
     """Return the predictor of a series.
 
     Pass `law` if it is already fitted. For the other arguments see `fit_law`. The measured range starts at the law's
     last break. The drift is estimated from all sizes.
     """
-    law = law or fit_pieces(sizes, costs, errors, expected)
-    own = law.position(sizes) >= law.breaks[-1].position if law.breaks else np.full(len(costs), True)
-    fitted = law(sizes[own])
-    off = np.log(costs[own] / np.where(fitted > 0, fitted, costs[own]))  # a law in n·log n says nothing about n = 1
+    law = law or fit_pieces(costs, expected)
+    least = law.breaks[-1].position if law.breaks else 0.0
+    own = costs[law.position(costs.sizes) >= least]
+    fitted = law(own.sizes)
+    off = np.log(own.values / np.where(fitted > 0, fitted, own.values))  # a law in n·log n says nothing about n = 1
     # An uncertain point says little about the scatter around the law.
-    weights = 1 / (LAW_ERROR**2 + (0.0 if errors is None else errors[own] ** 2) + 0 * off)
+    weights = 1 / (LAW_ERROR**2 + (0.0 if own.errors is None else own.errors**2) + 0 * off)
     # Noise cannot mislead an exact law, so its drift is not estimated: the prior is used as it is.
-    drift, checks = (_EXACT_DRIFT, math.inf) if law.exact else _drift(sizes, costs, errors, expected, law.known)
+    drift, checks = (_EXACT_DRIFT, math.inf) if law.exact else _drift(costs, expected)
     return Predictor(
         law,
         scatter=0.0 if law.exact else float(np.sqrt(weights @ off**2 / weights.sum())),
         drift=drift,
         checks=checks,
-        measured=sizes[own],
+        measured=own.sizes,
         # A layer reads each of its n·d·b inputs, counted or not.
         least={axis: max(axis in "ndmb", leading(expected, axis)[0]) for axis in law.varied},
     )
 
 
-def _drift(
-    sizes: Sizes, costs: Floats, errors: Floats | None, expected: Sequence[Term], known: KnownCost | None
-) -> tuple[float, float]:
+def _drift(costs: Costs, expected: Sequence[Term]) -> tuple[float, float]:
     """The error per doubling of laws fitted to smaller n at the next larger n, and the number of these checks.
 
     This error is taken as the error per doubling of the full law beyond the largest size.
     """
-    drift, checks = (PRIOR_DRIFT, _PRIOR_WEIGHT) if known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
+    drift, checks = (PRIOR_DRIFT, _PRIOR_WEIGHT) if costs.known is not None else (UNKNOWN_DRIFT, _UNKNOWN_WEIGHT)
     total = checks * drift**2
     # A law of fewer sizes fails in other ways than the law of all sizes, so its failures say nothing about it.
-    cuts = np.unique(sizes.n)[FEWEST_SIZES - 1 : -1]
+    lengths = costs.sizes.n
+    cuts = np.unique(lengths)[FEWEST_SIZES - 1 : -1]
     for cut in cuts[:: -(-len(cuts) // _MOST_CUTS) or 1]:
-        kept = sizes.n <= cut
-        tried = (sizes.n > cut) & (sizes.n <= _TESTED_UP_TO * cut)
-        if not tried.any():
+        tried = costs[(lengths > cut) & (lengths <= _TESTED_UP_TO * cut)]
+        if not len(tried.values):
             continue
-        law = fit_pieces(*_chosen(kept, sizes, costs, errors), expected, known)
-        predicted = law(sizes[tried])
+        predicted = fit_pieces(costs[lengths <= cut], expected)(tried.sizes)
         if (predicted <= 0).any():  # a law in n·log n says nothing about n = 1
             continue
-        off, doublings = np.log(costs[tried] / predicted), np.log2(sizes.n[tried] / cut)
+        off, doublings = np.log(tried.values / predicted), np.log2(tried.sizes.n / cut)
         # What the points themselves are uncertain by is no error of the law.
-        excess = np.maximum(off**2 - (0.0 if errors is None else errors[tried] ** 2), 0.0)
+        excess = np.maximum(off**2 - (0.0 if tried.errors is None else tried.errors**2), 0.0)
         total += float(np.mean(excess / np.maximum(doublings, _CLOSEST) ** 2))
         checks += 1
     return math.sqrt(total / checks), checks

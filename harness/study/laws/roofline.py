@@ -109,8 +109,15 @@ def roof_points(lines: Iterable[CaseResult], known: Sequence[Roof]) -> list[Roof
     found = []
     for line in lines:
         roof = roof_of(line, known)
-        if roof is not None and line.time_s and line.flops and line.min_bytes:
-            found.append(_point(line, roof, line.flops, line.flops / line.min_bytes, line.time_s))
+        if roof is None or not (line.time_s and line.flops and line.min_bytes):
+            continue
+        least_s, bound = _least_s(line, roof)
+        allowed, reached = line.flops / least_s, line.flops / line.time_s
+        lo = line.flops / line.time_hi_s if line.time_hi_s else 0.0
+        hi = line.flops / line.time_lo_s if line.time_lo_s else inf
+        shares = reached / allowed, lo / (allowed * roof.noise), hi / allowed
+        per_byte = line.flops / line.min_bytes
+        found.append(RoofPoint(line, Setting.of(line), per_byte, reached, lo, hi, *shares, bound))
     return found
 
 
@@ -203,19 +210,6 @@ def _crossing_bytes(line: CaseResult, cache_bytes: int) -> float:
 
 def _kind(of: CaseResult | Roof) -> tuple[str, str, int]:
     return of.dtype, of.device, of.threads if of.device == "cpu" else 0
-
-
-def _point(line: CaseResult, roof: Roof, flops: int, flops_per_byte: float, time_s: float) -> RoofPoint:
-    least_s, bound = _least_s(line, roof)
-    allowed, reached = flops / least_s, flops / time_s
-    lo = flops / line.time_hi_s if line.time_hi_s else 0.0
-    hi = flops / line.time_lo_s if line.time_lo_s else inf
-    return RoofPoint(
-        *(line, Setting.of(line), flops_per_byte),
-        *(reached, lo, hi),
-        *(reached / allowed, lo / (allowed * roof.noise), hi / allowed),
-        bound,
-    )
 
 
 def _given_bytes(line: CaseResult) -> int:

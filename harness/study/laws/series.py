@@ -14,7 +14,7 @@ from harness.core.model.sweep_axes import MAPPED_FROM_BYTES, Setting
 from harness.core.results.columns import CaseResult
 from harness.core.stats.interval import low_quantile
 
-from .laws import Floats, Sizes, relative_errors_of, shrunken_errors
+from .laws import Costs, Sizes, relative_errors_of, shrunken_errors
 from .page_faults import PageFaults, page_faults
 
 # The median probe time of a case on a quiet machine varies by about 3 %. The log of a larger ratio is a slowdown.
@@ -77,22 +77,15 @@ class Series:
         return self.setting._replace(kv_len=lengths.pop()) if len(lengths) == 1 else self.setting
 
     @property
-    def sizes(self) -> Sizes:
-        """The sizes of the points."""
-        return Sizes.of(point.size for point in self.points)
-
-    @property
-    def values(self) -> Floats:
-        """The costs of the points, shape (points,)."""
-        return np.array([point.value for point in self.points], dtype=float)
-
-    @property
-    def errors(self) -> Floats | None:
-        """The relative standard errors of the points, shape (points,); None if the costs are exact."""
-        if self.metric != "time":
-            return None
-        lo, hi, unlike = np.array([(point.lo, point.hi, point.unlike) for point in self.points]).T
-        return np.minimum(np.hypot(shrunken_errors(relative_errors_of(lo, hi)), unlike), 1.0)
+    def costs(self) -> Costs:
+        """The costs of the points. Only times have errors: other costs are exact."""
+        values, lo, hi, unlike = np.array(
+            [(point.value, point.lo, point.hi, point.unlike) for point in self.points], float
+        ).T
+        errors = None
+        if self.metric == "time":
+            errors = np.minimum(np.hypot(shrunken_errors(relative_errors_of(lo, hi)), unlike), 1.0)
+        return Costs(Sizes.of(point.size for point in self.points), values, errors, self.faults)
 
     @property
     def largest(self) -> Point:

@@ -8,18 +8,11 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.core.model.background_process import search_path
-
-if TYPE_CHECKING:  # only: an early start must not wait for what these imports load
-    from harness.core.config.machine import Machine
-    from harness.core.results.columns import CaseResult
-
-    from .overview import Overview
 
 # A function of `harness.study.report.plots.all_plots`, and its arguments.
 _Order = tuple[str, tuple[Any, ...]]
@@ -43,15 +36,9 @@ class BackgroundPlots:
         for path in self._handed_over:
             path.unlink(missing_ok=True)
 
-    def begin(self, directory: Path, lines: "Sequence[CaseResult]", machine: "Machine") -> None:
-        """Hand over the lines to draw and, for the roofline, the machine's description. Returns at once."""
-        self._hand_over(("draw", (directory, lines, machine)))
-
-    def add_overviews(self, directory: Path, overviews: "Sequence[Overview]") -> None:
-        """Hand over the overviews, which need the run's findings. Returns at once."""
-        self._hand_over(("draw_overviews", (directory, overviews)))
-
-    def _hand_over(self, order: _Order) -> None:
+    def hand_over(self, function: str, *arguments: Any) -> None:
+        """Hand over what a function of `all_plots`, by its name, is to draw. Returns at once."""
+        order = function, arguments
         self._orders.append(order)
         process = self._process
         if process is None or process.stdin is None:

@@ -44,13 +44,13 @@ def build(
         if drawing:
             if (directory / PLOTS).is_symlink():
                 (directory / PLOTS).unlink()
-            drawing.begin(directory / PLOTS, stored.lines, stored.machine)
+            drawing.hand_over("draw", directory / PLOTS, stored.lines, stored.machine)
         findings = analyse(stored.lines, stored.machine, stored.config, laws)
         contents = Contents(stored.lines, findings, provenance, stored.notices, baseline or "")
         if drawing:
             drawn = {setting.name for setting in drawn_settings(contents.settings)}
             overviews = [overview for overview in contents.overviews if overview.name in drawn]
-            drawing.add_overviews(directory / PLOTS, overviews)
+            drawing.hand_over("draw_overviews", directory / PLOTS, overviews)
         texts = {
             "report.html": page(contents),
             "report.md": report_markdown(contents),

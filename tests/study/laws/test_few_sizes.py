@@ -6,7 +6,7 @@ from study.laws.costs import DOUBLING, grid, noisy
 
 from harness.core.model.polynomial import Term
 from harness.study.laws.fit_law import MOST_UNKNOWN_EXPONENT, fit_law
-from harness.study.laws.laws import Law, Range, Sizes, exponent_at
+from harness.study.laws.laws import Costs, Law, Range, Sizes, exponent_at
 
 SQUARE, LINE = (Term(), Term(n=2)), (Term(), Term(n=1))
 
@@ -22,7 +22,7 @@ def exponent_width(law: Law, sizes: Sizes) -> float:
 @pytest.mark.parametrize("times", [(260.22e-6, 798.27e-6, 2974.3e-6), (261.5e-6, 797.0e-6, 2990.0e-6)])
 def test_three_sizes_of_a_constant_and_a_square_are_told_by_the_terms_of_the_counts(times: tuple[float, ...]) -> None:
     points = grid((128, 256, 512))
-    law = fit_law(points, np.array(times), np.full(3, 0.005), SQUARE)
+    law = fit_law(Costs(points, np.array(times), np.full(3, 0.005)), SQUARE)
     assert law.terms == SQUARE
     assert law.determined
     assert law.values == pytest.approx([8e-5, 1.1e-8], rel=0.01)
@@ -40,7 +40,7 @@ def test_few_sizes_are_never_determined_with_a_wrong_leading_term(
     points = grid(sizes)
     for seed in range(25):
         costs = noisy(8e-5 + slope * expected[1](points), noise, seed)
-        law = fit_law(points, costs, np.full(len(sizes), noise), expected)
+        law = fit_law(Costs(points, costs, np.full(len(sizes), noise)), expected)
         assert not law.determined or law.terms[-1] == expected[1]
         assert not law.determined or exponent_width(law, points) <= MOST_UNKNOWN_EXPONENT
 
@@ -49,7 +49,7 @@ def test_few_sizes_are_never_determined_with_a_wrong_leading_term(
 def test_at_half_a_per_cent_of_noise_few_sizes_and_the_counts_determine_a_square(sizes: tuple[int, ...]) -> None:
     points = grid(sizes)
     laws = [
-        fit_law(points, noisy(8e-5 + 1.1e-8 * points.n**2, 0.005, seed), np.full(len(sizes), 0.005), SQUARE)
+        fit_law(Costs(points, noisy(8e-5 + 1.1e-8 * points.n**2, 0.005, seed), np.full(len(sizes), 0.005)), SQUARE)
         for seed in range(20)
     ]
     assert sum(law.determined for law in laws) >= 19
@@ -59,7 +59,7 @@ def test_at_half_a_per_cent_of_noise_few_sizes_and_the_counts_determine_a_square
 def test_a_law_of_as_many_terms_as_sizes_is_undetermined(expected: tuple[Term, ...]) -> None:
     points = grid((64, 128, 256), (64,))
     costs = (1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2) * np.array([1.01, 0.99, 1.005])
-    assert not fit_law(points, costs, np.full(3, 0.005), expected).determined
+    assert not fit_law(Costs(points, costs, np.full(3, 0.005)), expected).determined
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.03])
@@ -71,14 +71,14 @@ def test_without_exact_counts_fewer_than_five_sizes_decide_nothing(
 ) -> None:
     points = grid(lengths, widths)
     costs = noisy(1e-9 * points.n**power * points.d, noise, seed=0)
-    law = fit_law(points, costs, np.full(len(points), max(noise, 0.001)))
+    law = fit_law(Costs(points, costs, np.full(len(points), max(noise, 0.001))))
     assert not law.determined
     assert law.reason.startswith(f"n takes {len(lengths)} values: a law without terms of exact counts needs 5 at least")
 
 
 def test_without_exact_counts_five_sizes_may_determine_a_law() -> None:
     points = grid((128, 256, 512, 1024, 2048))
-    law = fit_law(points, 1e-9 * points.n**2, np.full(5, 0.001))
+    law = fit_law(Costs(points, 1e-9 * points.n**2, np.full(5, 0.001)))
     assert law.terms == (Term(n=2),)
     assert law.determined
 
@@ -86,7 +86,7 @@ def test_without_exact_counts_five_sizes_may_determine_a_law() -> None:
 def test_several_widths_do_not_make_up_for_sizes_along_n() -> None:
     points = grid((64, 128, 256), (64, 128, 256, 512))
     costs = 1e-5 + 3e-7 * points.n + 2.6e-9 * points.n**2
-    law = fit_law(points, costs, np.full(12, 0.005), (Term(), Term(n=1), Term(n=2)))
+    law = fit_law(Costs(points, costs, np.full(12, 0.005)), (Term(), Term(n=1), Term(n=2)))
     assert law.reason == "n takes 3 values, and the law has as many powers of it"
 
 
@@ -111,7 +111,7 @@ def test_an_exponent_along_any_letter_has_an_interval_that_holds_the_truth(
 ) -> None:
     points = sizes_along(letter, LETTERS[letter][:number])
     costs = 1e-9 * points.n * points.axis(letter) ** power
-    law = fit_law(points, costs, None if errors is None else np.full(len(costs), errors))
+    law = fit_law(Costs(points, costs, None if errors is None else np.full(len(costs), errors)))
     exponent = exponent_at(law, letter, points[np.array([-1])])
     assert exponent is not None
     assert exponent.lo <= power <= exponent.hi
@@ -122,13 +122,13 @@ def test_an_exponent_along_any_letter_has_an_interval_that_holds_the_truth(
 
 def test_two_widths_tell_the_exponent_of_terms_of_exact_counts_unless_two_powers_stand_side_by_side() -> None:
     points = grid(d=(64, 128))
-    square = fit_law(points, 1e-9 * points.n * points.d**2, np.full(12, 0.005), (Term(), Term(n=1, d=2)))
+    square = fit_law(Costs(points, 1e-9 * points.n * points.d**2, np.full(12, 0.005)), (Term(), Term(n=1, d=2)))
     exponent = exponent_at(square, "d", points[np.array([-1])])
     assert exponent is not None
     assert (exponent.lo, exponent.hi) == (pytest.approx(2, abs=0.01), pytest.approx(2, abs=0.01))
     assert square.reason == ""
     both = (Term(n=1, d=1), Term(n=1, d=2))
-    law = fit_law(points, 1e-9 * points.n * (points.d**2 + 64 * points.d), np.full(12, 0.005), both)
+    law = fit_law(Costs(points, 1e-9 * points.n * (points.d**2 + 64 * points.d), np.full(12, 0.005)), both)
     assert law.determined
     assert law.reason == "d takes 2 values, and the law has as many powers of it"
     assert exponent_at(law, "d", points[np.array([-1])]) == Range(pytest.approx(5 / 3), -np.inf, np.inf)
@@ -136,6 +136,6 @@ def test_two_widths_tell_the_exponent_of_terms_of_exact_counts_unless_two_powers
 
 def test_a_wide_exponent_is_the_reason_of_an_undetermined_law() -> None:
     points = grid((128, 256, 512))
-    law = fit_law(points, 1e-6 * points.n * np.array([1.0, 0.9, 1.0]), np.full(3, 0.05), LINE)
+    law = fit_law(Costs(points, 1e-6 * points.n * np.array([1.0, 0.9, 1.0]), np.full(3, 0.05)), LINE)
     assert exponent_width(law, points) > MOST_UNKNOWN_EXPONENT
     assert law.reason.startswith("its exponent along n may be")

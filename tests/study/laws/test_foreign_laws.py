@@ -10,7 +10,7 @@ from harness.core.model.polynomial import Term
 from harness.core.model.sweep_axes import Setting
 from harness.study.laws.enough_sizes import curves_near
 from harness.study.laws.fitted_laws import FittedLaw, Prediction, law_of
-from harness.study.laws.laws import Floats, Sizes, exponent_of
+from harness.study.laws.laws import Costs, Floats, Sizes, exponent_of
 from harness.study.laws.page_faults import MemoryBlock, PageFaults
 from harness.study.laws.piecewise import fit_pieces
 from harness.study.laws.series import Point, Series
@@ -44,7 +44,7 @@ def test_the_interval_of_a_determined_law_holds_the_exponent(
     points = grid(sizes)
     for seed in range(2):
         costs = noisy(1e-6 * curve(points.n), noise, seed)
-        law = fit_pieces(points, costs, np.full(len(sizes), max(noise, 0.002)), expected)
+        law = fit_pieces(Costs(points, costs, np.full(len(sizes), max(noise, 0.002))), expected)
         at_largest = exponent_of(law, "n", sizes[-1], 256, 8)
         assert at_largest is not None
         assert not law.determined or at_largest.lo <= exponent(sizes[-1]) <= at_largest.hi
@@ -53,7 +53,7 @@ def test_the_interval_of_a_determined_law_holds_the_exponent(
 @pytest.mark.parametrize("power", [1.5, 1.8, 2.5])
 def test_twelve_exact_sizes_of_a_fractional_power_determine_no_wrong_exponent(power: float) -> None:
     points = grid(TWELVE)
-    law = fit_pieces(points, 1e-6 * points.n**power)
+    law = fit_pieces(Costs(points, 1e-6 * points.n**power))
     at_largest = exponent_of(law, "n", TWELVE[-1], 256, 8)
     assert at_largest is not None
     assert at_largest.lo <= power <= at_largest.hi
@@ -80,7 +80,7 @@ def test_a_change_of_speed_determines_no_exponent_that_excludes_the_one_at_the_e
     (exponent,) = np.diff(np.log(curve(ends))) / np.diff(np.log(ends))
     for seed in range(3):
         costs = noisy(1e-6 * curve(points.n), noise, seed)
-        law = fit_pieces(points, costs, np.full(len(points), noise), expected)
+        law = fit_pieces(Costs(points, costs, np.full(len(points), noise)), expected)
         at_largest = exponent_of(law, "n", sizes[-1], 256, 8)
         assert at_largest is not None
         assert not law.determined or at_largest.lo <= exponent <= at_largest.hi
@@ -101,7 +101,7 @@ def test_ordinary_laws_keep_their_determination(curve: Curve, noise: float) -> N
         points = grid(sizes)
         for seed in range(10):
             law = fit_pieces(
-                points, noisy(curve(points.n), noise, seed), np.full(len(sizes), max(noise, 0.002)), COUNTS
+                Costs(points, noisy(curve(points.n), noise, seed), np.full(len(sizes), max(noise, 0.002))), COUNTS
             )
             assert law.determined
             assert law.terms[-1] == Term(n=2)
@@ -124,7 +124,7 @@ def test_a_power_that_no_count_has_is_in_the_interval_of_a_determined_exponent(
         errors = np.full(len(points), noise)
         for power, share in ((3, 0.0), (3, 0.05), (3, 0.1), (slow + 1, 0.1), (slow + 1, 0.2)):
             costs = 1e-8 * points.d**2 * ((1 - share) * shares**slow + share * shares**power)
-            law = fit_pieces(points, noisy(costs, noise, seed), errors, expected)
+            law = fit_pieces(Costs(points, noisy(costs, noise, seed), errors), expected)
             exponent = exponent_of(law, "n", sizes[-1], 256, 8)
             assert exponent is not None
             if law.determined:
@@ -183,7 +183,7 @@ def test_several_widths_determine_no_wrong_power_of_n(
     truth = power * (1 - constant / costs.max())
     held = []
     for seed in range(8):
-        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), LINE, ROWS))
+        law = fit_pieces(Costs(points, noisy(costs, noise, seed), np.full(len(points), noise)), (Term(), LINE, ROWS))
         exponent = exponent_of(law, "n", points.n.max(), 256, 8)
         assert exponent is not None
         assert not law.breaks
@@ -208,7 +208,9 @@ def test_a_law_that_misses_all_points_of_one_length_is_undetermined_however_many
     filled = 8 * points.n * points.d / 2**21
     costs = 15e-6 + 16e-10 * points.n * points.d * (1 + change * filled**2 / (1 + filled**2))
     for seed in range(8):
-        law = fit_pieces(points, noisy(costs, 0.016, seed), np.full(len(points), 0.016), (Term(), LINE, Term(d=2)))
+        law = fit_pieces(
+            Costs(points, noisy(costs, 0.016, seed), np.full(len(points), 0.016)), (Term(), LINE, Term(d=2))
+        )
         assert not law.determined
 
 
@@ -220,7 +222,9 @@ def test_several_lengths_determine_no_wrong_power_of_d(widths: tuple[int, ...], 
     truth = 1.5 * (1 - 20e-6 / costs.max())
     held = []
     for seed in range(8):
-        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), LINE, Term(n=1, d=2)))
+        law = fit_pieces(
+            Costs(points, noisy(costs, noise, seed), np.full(len(points), noise)), (Term(), LINE, Term(n=1, d=2))
+        )
         exponent = exponent_of(law, "d", 2048, widths[-1], 8)
         assert exponent is not None
         held.append(exponent.lo <= truth <= exponent.hi)
@@ -239,7 +243,7 @@ def test_ordinary_laws_of_several_widths_keep_their_determination(
 ) -> None:
     costs = 20e-6 + sum(value * term(points) for term, value in coefficients.items())
     for seed in range(5):
-        law = fit_pieces(points, noisy(costs, noise, seed), np.full(len(points), noise), (Term(), *coefficients))
+        law = fit_pieces(Costs(points, noisy(costs, noise, seed), np.full(len(points), noise)), (Term(), *coefficients))
         assert law.determined
         assert law.terms[-1] == max(coefficients)
 

@@ -9,7 +9,7 @@ from harness.core.model.errors import UsageError
 from harness.core.model.polynomial import Polynomial, Term, constant, own_letter, parse
 from harness.study.laws.fit_law import fit_law
 from harness.study.laws.integer_laws import exact_law
-from harness.study.laws.laws import Sizes, candidate_terms, exponent_of
+from harness.study.laws.laws import Costs, Sizes, candidate_terms, exponent_of
 from harness.study.laws.page_faults import memory_block_laws
 from harness.study.laws.piecewise import predictor
 
@@ -61,19 +61,19 @@ def test_an_exact_law_has_the_letter_to_the_last_digit(law: dict[Term, int]) -> 
 def test_a_noisy_time_is_fitted_in_the_letter_and_predicted_at_another_window() -> None:
     sizes, noise = Sizes.of(WINDOWS), np.random.default_rng(3).lognormal(0, 0.02, len(WINDOWS))
     costs = (2e-6 + 3e-9 * sizes.n * sizes.own["w"]) * noise
-    law = fit_law(sizes, costs, np.full(len(costs), 0.02), expected=(Term(), Term(n=1), NW))
+    law = fit_law(Costs(sizes, costs, np.full(len(costs), 0.02)), (Term(), Term(n=1), NW))
     assert NW in law.terms
     assert law.determined
     along = exponent_of(law, "w", *WINDOWS[-1])
     assert along is not None
     assert along.lo <= 1 <= along.hi
-    found = predictor(sizes, costs, np.full(len(costs), 0.02), law=law)(4096, 64, 4, 1, (("w", 256),))
+    found = predictor(Costs(sizes, costs, np.full(len(costs), 0.02)), law=law)(4096, 64, 4, 1, (("w", 256),))
     assert found.lo <= 2e-6 + 3e-9 * 4096 * 256 <= found.hi
 
 
 def test_a_law_in_a_letter_alone_needs_three_of_its_values() -> None:
     sizes = Sizes.of([(512, 64, 4, 1, (("w", w),)) for w in (32, 64)])
-    assert "w takes 2 values" in fit_law(sizes, np.array([1.0, 2.0])).reason
+    assert "w takes 2 values" in fit_law(Costs(sizes, np.array([1.0, 2.0]))).reason
 
 
 def test_letters_that_do_not_vary_add_no_terms() -> None:

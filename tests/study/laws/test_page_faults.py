@@ -5,7 +5,7 @@ import pytest
 from study.laws.costs import attention, grid, noisy
 
 from harness.core.model.polynomial import Term
-from harness.study.laws.laws import Floats, Sizes, exponent_of
+from harness.study.laws.laws import Costs, Floats, Sizes, exponent_of
 from harness.study.laws.page_faults import PAGE_BYTES, PageFaults, page_faults
 from harness.study.laws.piecewise import fit_pieces, predictor
 
@@ -69,14 +69,14 @@ def test_the_cost_of_page_faults_is_predicted_from_sizes_that_pay_none() -> None
     costs = noisy(times(SEEN), 0.02, 1)
     errors = np.full(len(SEEN), 0.02)
     size = Sizes.of([(2048, 128, 8, 1)])
-    without, with_faults = (fit_pieces(SEEN, costs, errors, known=known) for known in (None, faults_of(SEEN)))
+    without, with_faults = (fit_pieces(Costs(SEEN, costs, errors, known=known)) for known in (None, faults_of(SEEN)))
     assert without(size) / times(size) - 1 < -0.5
     assert with_faults(size) / times(size) - 1 == pytest.approx(0, abs=0.1)
 
 
 def test_one_law_holds_for_sizes_that_pay_page_faults_and_sizes_that_do_not() -> None:
     costs, errors = noisy(times(ALL), 0.02, 1), np.full(len(ALL), 0.02)
-    without, law = (fit_pieces(ALL, costs, errors, known=known) for known in (None, faults_of(ALL)))
+    without, law = (fit_pieces(Costs(ALL, costs, errors, known=known)) for known in (None, faults_of(ALL)))
     assert not without.determined
     assert law.determined
     assert not law.breaks
@@ -85,7 +85,7 @@ def test_one_law_holds_for_sizes_that_pay_page_faults_and_sizes_that_do_not() ->
 
 
 def test_the_exponent_of_a_time_counts_its_page_faults() -> None:
-    law = fit_pieces(ALL, times(ALL), np.full(len(ALL), 0.01), known=faults_of(ALL))
+    law = fit_pieces(Costs(ALL, times(ALL), np.full(len(ALL), 0.01), known=faults_of(ALL)))
     ends = np.log([float(law(Sizes.of([(n, 128, 8, 1)]))[0]) for n in (2040, 2056)])
     found = exponent_of(law, "n", 2048, 128, 8)
     assert found is not None
@@ -96,9 +96,8 @@ def test_the_exponent_of_a_time_counts_its_page_faults() -> None:
 def test_blocks_larger_than_any_measured_that_are_not_mapped_may_fault_too() -> None:
     costs = attention(SEEN, 1e11)
     errors = np.full(len(SEEN), 0.01)
-    law = fit_pieces(SEEN, costs, errors, known=faults_of(SEEN, 2**33))
-    plain = predictor(SEEN, costs, errors, law=fit_pieces(SEEN, costs, errors))(2048, 128, 8)
-    wary = predictor(SEEN, costs, errors, law=law)(2048, 128, 8)
+    plain = predictor(Costs(SEEN, costs, errors))(2048, 128, 8)
+    wary = predictor(Costs(SEEN, costs, errors, known=faults_of(SEEN, 2**33)))(2048, 128, 8)
     every = 3 * 4 * 8 * 2048**2 / PAGE_BYTES * PAGE_S
     assert wary.value - plain.value == pytest.approx(0.2 * every, rel=0.1)
     assert wary.hi > plain.value + 0.5 * every
@@ -115,9 +114,9 @@ def test_an_allocator_that_keeps_all_memory_pays_nothing() -> None:
 
 def test_without_knowledge_of_page_faults_predictions_are_less_certain() -> None:
     costs, errors = noisy(attention(SEEN, 1e11), 0.02, 1), np.full(len(SEEN), 0.02)
-    unknown = predictor(SEEN, costs, errors)(2048, 128, 2)
+    unknown = predictor(Costs(SEEN, costs, errors))(2048, 128, 2)
     steady = page_faults(SEEN, blocks_of(SEEN), [0] * len(SEEN), (PAGE_S, 0.05), None)
-    known = predictor(SEEN, costs, errors, law=fit_pieces(SEEN, costs, errors, known=steady))(2048, 128, 2)
+    known = predictor(Costs(SEEN, costs, errors, known=steady))(2048, 128, 2)
     assert unknown.hi / unknown.lo > 1.3 * known.hi / known.lo
 
 
@@ -125,7 +124,7 @@ def test_without_knowledge_of_page_faults_predictions_are_less_certain() -> None
 def test_a_jump_of_large_blocks_is_found_along_the_blocks_and_not_along_n(noise: float) -> None:
     scores = 4 * ALL.h * ALL.n**2
     costs = noisy((1e-9 * ALL.h * ALL.n**2 + attention(ALL, 1e11)) * np.where(scores >= 2**23, 2.0, 1.0), noise, 4)
-    law = fit_pieces(ALL, costs, np.full(len(ALL), 0.02), known=faults_of(ALL, 2**40))
+    law = fit_pieces(Costs(ALL, costs, np.full(len(ALL), 0.02), known=faults_of(ALL, 2**40)))
     assert [found.bytes for found in law.breaks] == [2**23]
     assert law.breaks[0].n == 512  # with eight heads; 1024 with two
     beyond = Sizes.of([(512, 128, 8, 1), (512, 128, 2, 1), (1024, 128, 2, 1)])
@@ -136,4 +135,6 @@ def test_a_jump_of_large_blocks_is_found_along_the_blocks_and_not_along_n(noise:
 def test_a_law_that_only_bends_has_no_break_along_its_blocks(noise: float) -> None:
     for seed in range(10):
         costs = noisy(attention(ALL, 1e11), noise, seed)
-        assert fit_pieces(ALL, costs, np.full(len(ALL), max(noise, 0.01)), known=faults_of(ALL, 2**40)).breaks == ()
+        assert (
+            fit_pieces(Costs(ALL, costs, np.full(len(ALL), max(noise, 0.01)), known=faults_of(ALL, 2**40))).breaks == ()
+        )

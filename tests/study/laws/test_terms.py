@@ -5,7 +5,7 @@ import pytest
 from study.laws.costs import grid
 
 from harness.core.model.polynomial import Term
-from harness.study.laws.laws import Sizes, candidate_terms, design, term_exponents, varying_axes
+from harness.study.laws.laws import Sizes, candidate_terms, design, varying_axes
 
 AT = Sizes.of([(1024, 32, 4, 2)])
 
@@ -27,10 +27,10 @@ def test_a_term_has_its_value_and_is_written_as_theory_writes_it(term: Term, val
 
 
 def test_a_terms_exponent_is_its_power_and_a_logarithm_adds_a_little() -> None:
-    assert term_exponents(Term(n=2, d=1), "n", AT)[0] == 2
-    assert term_exponents(Term(n=2, d=1), "d", AT)[0] == 1
+    assert Term(n=2, d=1).exponent("n", 1024) == 2
+    assert Term(n=2, d=1).exponent("d", 1024) == 1
     # d log(n log n) / d log n = 1 + 1 / ln n
-    assert term_exponents(Term(n=1, log=1), "n", AT)[0] == pytest.approx(1 + 1 / np.log(1024))
+    assert Term(n=1, log=1).exponent("n", 1024) == pytest.approx(1 + 1 / np.log(1024))
 
 
 def test_only_axes_with_two_values_vary() -> None:

@@ -25,7 +25,7 @@ def names(directory: Path) -> set[str]:
 def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children()}
     with BackgroundPlots() as drawing:
-        drawing.begin(tmp_path / "plots", usual_lines(), {})
+        drawing.hand_over("draw", tmp_path / "plots", usual_lines(), {})
         drawing.finish()
     assert names(tmp_path / "plots") == NAMES
     assert {child.pid for child in psutil.Process().children()} <= before
@@ -34,8 +34,8 @@ def test_what_was_begun_is_there_when_it_is_finished_and_nothing_remains(tmp_pat
 def test_overviews_follow_when_they_are_known(tmp_path: Path) -> None:
     found = Contents(FEW, analyse(FEW)).overviews
     with BackgroundPlots() as drawing:
-        drawing.begin(tmp_path / "plots", FEW, {})
-        drawing.add_overviews(tmp_path / "plots", found)
+        drawing.hand_over("draw", tmp_path / "plots", FEW, {})
+        drawing.hand_over("draw_overviews", tmp_path / "plots", found)
         drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES | {"overview.png", "overview.svg"}
 
@@ -46,7 +46,7 @@ def test_without_a_second_process_everything_is_drawn_here(tmp_path: Path, monke
 
     monkeypatch.setattr(subprocess, "Popen", refused)
     with BackgroundPlots() as drawing:
-        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.hand_over("draw", tmp_path / "plots", FEW, {})
         drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES
 
@@ -57,7 +57,7 @@ def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
         for child in psutil.Process().children():
             if child.pid not in before:
                 child.kill()
-        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.hand_over("draw", tmp_path / "plots", FEW, {})
         drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES
 
@@ -65,7 +65,7 @@ def test_a_process_that_was_killed_is_made_up_for(tmp_path: Path) -> None:
 def test_what_the_process_could_not_write_is_told_here(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("a file")
     with BackgroundPlots() as drawing:
-        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.hand_over("draw", tmp_path / "plots", FEW, {})
         with pytest.raises(FileExistsError):
             drawing.finish()
 
@@ -82,6 +82,6 @@ def test_without_room_to_hand_it_over_everything_is_drawn_here(tmp_path: Path, m
 
     monkeypatch.setattr("harness.study.report.background_plots.tempfile.NamedTemporaryFile", full)
     with BackgroundPlots() as drawing:
-        drawing.begin(tmp_path / "plots", FEW, {})
+        drawing.hand_over("draw", tmp_path / "plots", FEW, {})
         drawing.finish()
     assert names(tmp_path / "plots") == ITS_NAMES

@@ -55,8 +55,16 @@ def crossover_chart(panel: Panel, crossovers: Iterable[Crossover]) -> Data | Non
 
 # Matplotlib's marker -> plotly's name.
 _SYMBOLS = {
-    **{"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down"},
-    **{"P": "cross", "*": "star", "X": "x", "p": "pentagon", "h": "hexagon"},
+    "o": "circle",
+    "s": "square",
+    "D": "diamond",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "P": "cross",
+    "*": "star",
+    "X": "x",
+    "p": "pentagon",
+    "h": "hexagon",
 }
 # Pixels for each point of a dash's length, for a line as thick as the page's.
 _PIXELS = 2
@@ -92,7 +100,7 @@ def selectors(lines: Iterable[CaseResult], panels: Sequence[Data]) -> list[Data]
     axes = []
     for name in dict.fromkeys((*_SELECTORS, *sorted({name for panel in panels for name in panel["at"]}))):
         values = sorted({panel["at"][name] for panel in panels} - {None}, key=parts.in_order)
-        label, frame = "", None
+        frame = None
         if name in AXES:
             label = AXES[name].label
         else:
@@ -168,7 +176,9 @@ def chart_data(contents: Contents) -> Data:
     overview = overviews.get(opening.name) if opening else None
     return {
         "looks": marker_symbols(looks_of_run(contents.lines)),
-        **{"widest": WIDEST, "noise": PROBE_NOISE, "normal": NORMAL},
+        "widest": WIDEST,
+        "noise": PROBE_NOISE,
+        "normal": NORMAL,
         "axes": selectors(contents.lines, panels),
         "panels": panels,
         "first": opens.index(True) if opens else 0,

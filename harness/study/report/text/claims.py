@@ -1,6 +1,6 @@
 """Claims as text: theory's verdicts, and Table 1."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 
 from harness.core.model import formatting
@@ -54,14 +54,10 @@ def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     """The verdicts as a table with a group for each layer and setting."""
     where = setting_label(claim.setting for claim in verdicts)
     columns = {"layer, quantity": "claim", "verdict": "verdict", "claimed": "formula", "measured": "formula"}
-    undetermined = grouped((claim for claim in verdicts if claim.verdict == UNDETERMINED), attrgetter("reason"))
-    numbers, notes = numbered_notes(
-        {
-            reason: [(claim_name(claim.quantity), claim.impl) for claim in alike]
-            for reason, alike in undetermined.items()
-            if len(alike) > 1
-        }
+    concerned = (
+        (claim.reason, claim_name(claim.quantity), claim.impl) for claim in verdicts if claim.verdict == UNDETERMINED
     )
+    numbers, notes = numbered_notes(concerned, fewest=2)
     groups: Groups = {}
     for claim in verdicts:
         is_noted = claim.verdict == UNDETERMINED and claim.reason in numbers
@@ -71,17 +67,21 @@ def claims_table(verdicts: Sequence[ClaimVerdict]) -> Table:
     return Table({**columns, "why": "why"}, groups=groups, notes=notes)
 
 
-def numbered_notes(quantities_of: Mapping[str, Iterable[tuple[str, str]]]) -> tuple[dict[str, int], list[str]]:
+def numbered_notes(concerned: Iterable[tuple[str, str, str]], fewest: int = 1) -> tuple[dict[str, int], list[str]]:
     """The number of each reason below a table, and the notes: the reason with what it concerns, each layer once.
 
-    `time of rnn.torch, attention.fused` for the quantities `("time", "rnn.torch")` and `("time", "attention.fused")`.
+    `concerned` are a reason, a quantity and a layer each. Reasons with fewer than `fewest` of them have no note.
+    `time of rnn.torch, attention.fused` for the quantities `time` of `rnn.torch` and `time` of `attention.fused`.
     """
+    numbers: dict[str, int] = {}
     notes = []
-    for reason, quantities in quantities_of.items():
-        alike = grouped(dict.fromkeys(quantities), itemgetter(0))
-        text = [f"{name} of {', '.join(impl for _, impl in pairs)}" for name, pairs in alike.items()]
-        notes.append(f"{reason}: {'; '.join(text)}")
-    return {reason: number for number, reason in enumerate(quantities_of, 1)}, notes
+    for reason, members in grouped(concerned, itemgetter(0)).items():
+        if len(members) >= fewest:
+            alike = grouped(dict.fromkeys(members), itemgetter(1))
+            text = [f"{name} of {', '.join(impl for *_, impl in of_name)}" for name, of_name in alike.items()]
+            notes.append(f"{reason}: {'; '.join(text)}")
+            numbers[reason] = len(notes)
+    return numbers, notes
 
 
 def claims_overview(verdicts: Sequence[ClaimVerdict]) -> Table:
@@ -100,8 +100,11 @@ def claims_overview(verdicts: Sequence[ClaimVerdict]) -> Table:
 
 
 _ORDERS = {
-    **{"complexity": "complexity per layer", "sequential": "sequential operations", "path": "maximum path length"},
-    **{"training": "training a layer", "per_token": "one token at inference"},
+    "complexity": "complexity per layer",
+    "sequential": "sequential operations",
+    "path": "maximum path length",
+    "training": "training a layer",
+    "per_token": "one token at inference",
 }
 
 

@@ -10,7 +10,7 @@ from harness.core.model.polynomial import sum_text
 from harness.study.laws.fitted_laws import FittedLaw
 from harness.study.laws.laws import exponent_text
 from harness.study.laws.predict import HeldOut, scores
-from harness.study.report.document import Cell, Groups, Table, grouped
+from harness.study.report.document import Cell, Groups, Table
 
 from .claims import numbered_notes
 from .costs import COST_TEXTS, METRIC_NAMES, setting_label
@@ -55,13 +55,12 @@ def _written(coefficient: str, term: str) -> str:
 def laws_table(laws: Sequence[FittedLaw]) -> Table:
     """The cost models as a table with a group for each metric."""
     where = setting_label(fitted.series.shown_setting for fitted in laws)
-    undetermined = grouped((fitted for fitted in laws if fitted.law.reason), attrgetter("law.reason"))
-    numbers, notes = numbered_notes(
-        {
-            reason: [(METRIC_NAMES[fitted.series.metric], fitted.series.impl) for fitted in alike]
-            for reason, alike in undetermined.items()
-        }
+    concerned = (
+        (fitted.law.reason, METRIC_NAMES[fitted.series.metric], fitted.series.impl)
+        for fitted in laws
+        if fitted.law.reason
     )
+    numbers, notes = numbered_notes(concerned)
     groups: Groups = {}
     for fitted in laws:
         law, error = fitted.law, fitted.law.cv_error
