@@ -4,14 +4,16 @@ Both take a size and one of the run's settings. Neither measures anything.
 """
 
 import argparse
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from harness.core.config.key_value_options import Key, bytes_in, read_keys, whole
 from harness.core.model import formatting
-from harness.core.model.errors import UsageError, notify
+from harness.core.model.errors import UsageError, notify, usage_error_about
 from harness.core.model.sweep_axes import SETTINGS
 from harness.core.results.columns import CaseResult
 from harness.core.results.stored_run import read_run_directory
@@ -35,32 +37,60 @@ _KEYS = (
 _MEMORY = Key(
     "memory", bytes_in, most=2**63, takes=f"bytes from 1 on, or a number with {', '.join(formatting.BYTE_UNITS)}"
 )
+_MIX = Key("mix")
+_WEIGHT = Key("weight", float, least=1e-9, takes="a number above 0, the share of calls of this size")
 
 
-def _read(
-    options: argparse.Namespace, key: Key
-) -> tuple[dict[str, Any], list[CaseResult], list[FittedLaw], list[predict.SizeRequest]]:
-    """The values of the keys, and the run's lines, laws and requested sizes.
+def _read(options: argparse.Namespace, *keys: Key) -> tuple[dict[str, Any], list[CaseResult], list[FittedLaw]]:
+    """The values of the keys, and the run's lines and laws. Each unreadable place of the run is a line on stderr.
 
-    Each unreadable place of the run is a line on stderr, and so is the mode if the run has others and none is given.
     Raises UsageError for an invalid key, and if `run` is not a run.
     """
-    values = read_keys(options.keys, (key, *_KEYS))
+    values = read_keys(options.keys, (*keys, *_KEYS))
     stored = read_run_directory(options.run)
     notify(*stored.notices)
     lines = with_suspects(stored.lines, roofs(stored.machine))
     laws = fit_laws(lines)
-    sizes = predict.sizes_requested(values, laws, options.run)
+    return values, with_times_in_law(lines, laws), laws
+
+
+def _sizes(values: Mapping[str, Any], laws: Sequence[FittedLaw], run: object) -> list[SizeRequest]:
+    """The requested sizes. If the run has several modes and none is given, a line on stderr says which one is taken."""
+    sizes = predict.sizes_requested(values, laws, run)
     taken = sizes[0].setting.mode
     others = {law.series.setting.mode for law in laws if law.series.metric == "time"} - {taken}
     if others and values["mode"] is None:
         notify(f"mode={taken} is taken: the run also has mode={','.join(sorted(others))}")
-    return values, with_times_in_law(lines, laws), laws, sizes
+    return sizes
+
+
+def _mix(values: Mapping[str, Any], laws: Sequence[FittedLaw], run: object) -> predict.Mix:
+    """The sizes of a mix with their weights, in a text such as `64:0.94,4096:0.06` or `decode:0.94,forward:0.06`.
+
+    The name of a CSV file has a column `weight`, and others that are keys. Raises UsageError for any other text.
+    """
+    mix = values["mix"]
+    if mix.endswith(".csv"):
+        with usage_error_about(Path(mix)), open(mix, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    else:
+        pairs = [part.rpartition(":") for part in mix.split(",")]
+        rows = [{"seq_len" if size.isdigit() else "mode": size, "weight": weight} for size, _, weight in pairs]
+    parts = []
+    for row in rows:
+        given = read_keys([f"{name}={text}" for name, text in row.items()], (_WEIGHT, *_KEYS))
+        stated = {name: value for name, value in given.items() if value is not None}
+        sizes = predict.sizes_requested({**values, **stated}, laws, run)
+        if len(sizes) > 1 or "weight" not in stated:
+            raise UsageError(f"mix={mix}: each part takes one seq_len and a weight, as mix=64:0.94,4096:0.06")
+        parts.append((stated["weight"], sizes[0]))
+    return parts
 
 
 def run_predict(options: argparse.Namespace) -> int:
     """Print the cost of a layer at each size."""
-    values, lines, laws, sizes = _read(options, Key("impl", many=True))
+    values, lines, laws = _read(options, Key("impl", many=True))
+    sizes = _sizes(values, laws, options.run)
     requested = predict.laws_requested(values["impl"], laws, sizes[0].setting, options.run)
     predicted = [(where, *predict.predict_each(requested, where, lines)) for where in sizes]
     if not any(of_laws for _, of_laws, _ in predicted):
@@ -71,12 +101,17 @@ def run_predict(options: argparse.Namespace) -> int:
 
 
 def run_recommend(options: argparse.Namespace) -> int:
-    """Print the recommended layer at each size."""
-    values, lines, laws, sizes = _read(options, _MEMORY)
+    """Print the recommended layer at each size, or over a mix of sizes."""
+    values, lines, laws = _read(options, _MEMORY, _MIX)
+    memory, mix = values["memory"], values["mix"]
+    if mix:
+        asked = {f"mix={mix}": _mix(values, laws, options.run)}
+    else:
+        asked = {str(where): [(1.0, where)] for where in _sizes(values, laws, options.run)}
     parts: list[Table | str] = []
-    refused, memory = [], values["memory"]
-    for where in sizes:
-        recommended = predict.recommend(lines, laws, where, memory)
+    refused = []
+    for where, sizes in asked.items():
+        recommended = predict.recommend(lines, laws, sizes, memory)
         if reason := no_recommendation(recommended, memory):
             refused.append(f"At {where}: {reason}.")
         else:
@@ -130,7 +165,7 @@ def no_recommendation(recommended: Recommendation, memory: int | None) -> str:
     return f"no prediction is possible there: {recommended.unknown[0][0]}: {recommended.unknown[0][1]}"
 
 
-def recommendation(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[Table | str]:
+def recommendation(recommended: Recommendation, where: str, memory: int | None) -> list[Table | str]:
     """The recommended layer in words, all layers by their predicted time, and the warnings, each once.
 
     A layer beside others has the probability that it is the fastest.
@@ -156,7 +191,7 @@ def recommendation(recommended: Recommendation, where: SizeRequest, memory: int 
     return [*_recommended(recommended, where, memory), table, *warnings, *recommended.unlike]
 
 
-def _recommended(recommended: Recommendation, where: SizeRequest, memory: int | None) -> list[str]:
+def _recommended(recommended: Recommendation, where: str, memory: int | None) -> list[str]:
     first, share, ratio = recommended.ranked[0], recommended.share, recommended.ratio
     text = [
         f"Use {first.impl} at {where}: {formatting.seconds(first.time.value)} a call "

@@ -90,7 +90,7 @@ def ranked(*times: Prediction) -> Recommendation:
 def printed(found: Recommendation) -> str:
     where = SizeRequest((512, 256, 8, 1), Setting())
     console = terminal()
-    show(recommendation(found, where, None), console)
+    show(recommendation(found, str(where), None), console)
     return text_on(console)
 
 

@@ -355,30 +355,25 @@ class Recommendation:
         return "likely" if self.share >= LIKELY else "too close to call"
 
 
-def recommend(
-    lines: Sequence[CaseResult], laws: Iterable[FittedLaw], where: SizeRequest, memory: int | None
-) -> Recommendation:
-    """Rank the layers of a run at a size in one setting, by predicted time.
+# Sizes of calls, each with its weight: how frequent such calls are.
+Mix = Sequence[tuple[float, SizeRequest]]
 
-    A layer fits if the upper end of its predicted peak bytes is at most `memory`. Layers with unknown memory then do
-    not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are fitted to them.
-    Layers whose laws are not to be relied on there, as after a failure at a smaller size, are not ranked.
+
+def recommend(lines: Sequence[CaseResult], laws: Sequence[FittedLaw], mix: Mix, memory: int | None) -> Recommendation:
+    """Rank the layers of a run by the predicted time of a call, which is a mean over a mix of several sizes.
+
+    A layer fits if the upper end of its predicted peak bytes is at most `memory` at each size. Layers with unknown
+    memory then do not count as fitting. Without `memory`, all layers fit. `lines` are those of the run and `laws` are
+    fitted to them. Layers whose laws are not to be relied on there, as after a failure at a smaller size, are not
+    ranked.
     """
-    fitted = [law for law in laws if law.series.setting == where.setting and law.series.metric in METRICS]
-    predicted, unknown = predict_each(fitted, where, lines)
-    without = layers_without_heads(lines)
-    sizes = {law.series.impl: where.of_layer(law.series, without) for law in fitted}
-    timed = [line for line in lines if line.time_s and line.law_setting == where.setting]
-    timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
-    decisive = {line.impl: line for line in timed}
-    costs = {(law.series.impl, law.series.metric): cost for law, cost in predicted}
-    candidates = []
-    for (impl, metric), time in costs.items():
-        if metric == "time" and impl not in unknown:
-            line = decisive[impl]
-            if time.measured and line.time_in_law_s is not None and (known := line.best_known_time):
-                time = Prediction(*known, True, time.warnings, "smoothed")
-            candidates.append(Candidate(impl, time, costs.get((impl, "memory"))))
+    sizes = [_candidates(lines, laws, where) for _, where in mix]
+    unknown = {impl: reason for _, reasons, _ in sizes for impl, reason in reasons.items()}
+    impls = dict.fromkeys(impl for there, _, _ in sizes for impl in there if impl not in unknown)
+    for there, _, _ in sizes:
+        unknown |= {impl: "it has no law of time at a size of the mix" for impl in impls if impl not in there}
+    weights = [weight for weight, _ in mix]
+    candidates = [_mean([there[impl] for there, _, _ in sizes], weights) for impl in impls if impl not in unknown]
     if memory is not None:
         without_memory = (one.impl for one in candidates if one.memory is None)
         unknown |= dict.fromkeys(without_memory, "it has no law of memory, so whether it fits is not known")
@@ -389,11 +384,50 @@ def recommend(
     if len(ranked) < 2:
         return Recommendation(*found)
     first, second = ((one.time.value, one.time.lo, one.time.hi) for one in ranked[:2])
-    known_by = [decisive[one.impl] for one in ranked]
-    unlike = [unlikeness(known_by[0], line) for line in known_by]
-    shares = probabilities_of_least([one.time for one in ranked], unlike)
-    ratio = Range(*ratio_at(0, second, first, unlike[1]).ratio)
-    return Recommendation(*found, shares, ratio, unlike_conditions([known_by]))
+    known_by = [[decisive[one.impl] for one in ranked] for _, _, decisive in sizes]
+    unlike = [[unlikeness(of_size[0], line) for line in of_size] for of_size in known_by]
+    most_unlike = [max(of_layer) for of_layer in zip(*unlike, strict=True)]
+    shares = probabilities_of_least([one.time for one in ranked], most_unlike)
+    ratio = Range(*ratio_at(0, second, first, most_unlike[1]).ratio)
+    return Recommendation(*found, shares, ratio, unlike_conditions(known_by))
+
+
+def _candidates(
+    lines: Sequence[CaseResult], laws: Iterable[FittedLaw], where: SizeRequest
+) -> tuple[dict[str, Candidate], dict[str, str], dict[str, CaseResult]]:
+    """The layers at one size, why others are unknown there, and the line that tells the conditions of each."""
+    fitted = [law for law in laws if law.series.setting == where.setting and law.series.metric in METRICS]
+    predicted, unknown = predict_each(fitted, where, lines)
+    without = layers_without_heads(lines)
+    sizes = {law.series.impl: where.of_layer(law.series, without) for law in fitted}
+    timed = [line for line in lines if line.time_s and line.law_setting == where.setting]
+    timed.sort(key=lambda line: (line.size == sizes.get(line.impl), line.size))
+    decisive = {line.impl: line for line in timed}
+    costs = {(law.series.impl, law.series.metric): cost for law, cost in predicted}
+    candidates = {}
+    for (impl, metric), time in costs.items():
+        if metric == "time" and impl not in unknown:
+            line = decisive[impl]
+            if time.measured and line.time_in_law_s is not None and (known := line.best_known_time):
+                time = Prediction(*known, True, time.warnings, "smoothed")
+            candidates[impl] = Candidate(impl, time, costs.get((impl, "memory")))
+    return candidates, unknown, decisive
+
+
+def _mean(candidates: Sequence[Candidate], weights: Sequence[float]) -> Candidate:
+    """A layer over several sizes: its mean time, and the memory of the size that may need most.
+
+    The ends of the interval are means too, since a law errs alike at all sizes.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    times = [one.time for one in candidates]
+    value, lo, hi = np.average([(time.value, time.lo, time.hi) for time in times], axis=0, weights=weights).tolist()
+    warnings = dict.fromkeys(warning for time in times for warning in time.warnings)
+    needed = [one.memory for one in candidates if one.memory is not None]
+    most = max(needed, key=lambda memory: memory.hi) if len(needed) == len(candidates) else None
+    mean = Prediction(value, lo, hi, all(time.measured for time in times), tuple(warnings))
+    return Candidate(candidates[0].impl, mean, most)
 
 
 def probabilities_of_least(costs: Sequence[Prediction], unlike: float | Sequence[float] = 0.0) -> tuple[float, ...]:

@@ -56,7 +56,7 @@ def recommended(of: list[CaseResult]) -> Recommendation:
         fitted([line for line in of if line.impl == impl], "time", law({Term(n=1): factor * 1e-6}))
         for impl, factor in ((FAST, 1.0), (SLOW, 1.4))
     )
-    return recommend(of, [first, second], SizeRequest((512, 64, 2, 1), Setting.of(of[0])), None)
+    return recommend(of, [first, second], [(1.0, SizeRequest((512, 64, 2, 1), Setting.of(of[0])))], None)
 
 
 def test_alike_conditions_decide_and_nothing_is_said() -> None:
@@ -84,7 +84,7 @@ def test_unlike_conditions_decide_nothing_and_are_said_beside(conditions: Any, s
     of_run = recommended(unlike)
     assert of_run.how_sure != "sure"
     where = SizeRequest((512, 64, 2, 1), Setting.of(unlike[0]))
-    assert recommendation(of_run, where, None)[-1] == sentence
+    assert recommendation(of_run, str(where), None)[-1] == sentence
     assert of_run.ratio is not None
     assert of_run.ratio.lo < 1 < of_run.ratio.hi
     (picture,) = {one.lo < 0 < one.hi for one in speed_ratios(panel_settings(unlike)[0], SLOW).values()}

@@ -331,7 +331,7 @@ def test_memory_that_padding_may_exceed_is_not_recommended_and_crosses_between_t
     laws = fit_laws([*padded, *plain])
     limit = padded_memory(Case("their:Padded", 520, 64, 1)) - 1
     where = SizeRequest((520, 64, 1, 1), Setting())
-    assert [one.impl for one in recommend([*padded, *plain], laws, where, limit).too_large] == [
+    assert [one.impl for one in recommend([*padded, *plain], laws, [(1.0, where)], limit).too_large] == [
         "their:Padded",
         "their:Plain",
     ]

@@ -31,7 +31,7 @@ def recommend(lines: Any, laws: Any, where: SizeRequest, memory: int | None, pre
     """The recommendation if each law predicts what `predict` returns for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FittedLaw, "predict", predict)
-        return prediction.recommend(lines, laws, where, memory)
+        return prediction.recommend(lines, laws, [(1.0, where)], memory)
 
 
 def within(value: float, share: float) -> Prediction:
