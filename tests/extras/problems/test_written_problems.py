@@ -66,20 +66,20 @@ SIZES = [
     {"seq_len": 40, "d_model": 8},
 ]
 SLOW = [
+    SDPA,
     replace(FUSED, mask="causal"),
     Case("rnn.lstm.torch", 32, 16, 1),
     Case("rnn.linear_scan", 32, 16, 1),
     replace(FUSED, impl="attention.gqa", num_kv_heads=1),
     replace(FUSED, impl="attention.linear.chunked", mask="causal", options="chunk=16"),
     replace(FUSED, impl="linear.ssd.recurrent", options="state=8"),
-    Case("conv.conv1d", 32, 16, 1),
     Case(OWN, 32, 16, 1, options="window=8"),
 ]
 
 
 @pytest.mark.parametrize(
     "case",
-    [SDPA, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
+    [Case("conv.conv1d", 32, 16, 1), *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
     ids=lambda case: case.impl.rpartition("/")[2],
 )
 def test_a_written_layer_has_the_same_facts_at_five_sizes(case: Case, write: Write, runner: Executor) -> None:
