@@ -23,6 +23,7 @@ from harness.core.model.sweep_axes import DTYPES
 
 _LAST = re.compile(r"(?m)^(\w+) *== *(\w+)\[-1\]\.item\(\)$")
 _ONE_MORE = re.compile(r"(?m)^(\w+) *== *([^\W\d]\w*) *\+ *1$")
+_NAME = re.compile(r"[^\W\d]\w*")
 # Solutions in these languages run in this process.
 _LANGUAGES = ("python", "pytorch", "triton")
 # The dtypes of inputs and outputs, with their names in the format safetensors.
@@ -132,7 +133,7 @@ class Definition(OpenModel):
     @property
     def comparisons(self) -> list[str]:
         """The constraints on axes alone."""
-        return [text for text in self.constraints if _names(text) <= self.axes.keys()]
+        return [text for text in self.constraints if {*_NAME.findall(text)} <= self.axes.keys()]
 
     @property
     def dtype(self) -> str:
@@ -193,7 +194,7 @@ def read_definition(path: Path) -> Definition:
     for text in definition.constraints:
         if text in definition.comparisons:
             computed(text, dict.fromkeys(definition.axes, 1))
-        elif not _LAST.fullmatch(text) and not _names(text).isdisjoint(definition.variable):
+        elif not _LAST.fullmatch(text) and not {*_NAME.findall(text)}.isdisjoint(definition.variable):
             raise UsageError(
                 f"{path} has the constraint '{text}', which is not read: comparisons of axes and A == B[-1].item() are"
             )
@@ -201,10 +202,6 @@ def read_definition(path: Path) -> Definition:
         if stated.optional and name not in named_inputs(path):
             stated.shape = None
     return definition
-
-
-def _names(formula: str) -> set[str]:
-    return {*re.findall(r"[^\W\d]\w*", formula)}
 
 
 def read_solution(path: Path) -> Solution:

@@ -75,7 +75,8 @@ class DefinitionProblem(Problem):
         for constraint in self.definition.comparisons:
             if not computed(constraint, every):
                 raise Unsupported(f"its constraint '{constraint}' does not hold: give other sizes")
-        arguments, made = arguments_at(Path(self.file), every), _made(self, every)
+        arguments = arguments_at(Path(self.file), every)
+        made = _made(self, every)
         return [_input(self, name, every, arguments.get(name), made) for name in self.definition.inputs]
 
     def refusal(self, case: Case) -> str | None:
@@ -204,7 +205,8 @@ def _read_tensor(problem: DefinitionProblem, argument: Argument, shape: list[int
 def _input(
     problem: DefinitionProblem, name: str, sizes: Mapping[str, int], argument: Argument | None, made: Any
 ) -> Any:
-    definition, stated = problem.definition, problem.definition.inputs[name]
+    definition = problem.definition
+    stated = definition.inputs[name]
     if argument and argument.type == "scalar":
         return argument.value
     if stated.shape is None:
