@@ -59,18 +59,18 @@ _Formula = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, max_
 _Size = Annotated[int, pydantic.Field(gt=0, lt=2**31)]
 
 
-def computed(formula: str, sizes: Mapping[str, int]) -> int:
+def computed(formula: str, sizes: Mapping[str, int]) -> Any:
     """Whether a comparison of sums and products of sizes holds, and the value of a sum or product alone.
 
     Raises UsageError for any other formula.
     """
     try:
         return _computed(ast.parse(formula, mode="eval").body, sizes)
-    except (SyntaxError, ValueError, KeyError, ZeroDivisionError) as error:
+    except Exception as error:  # of any kind: a constraint may be any text
         raise UsageError(f"'{formula}' is no sum, product or comparison of axes") from error
 
 
-def _computed(node: ast.AST, sizes: Mapping[str, int]) -> int:
+def _computed(node: ast.AST, sizes: Mapping[str, int]) -> Any:
     match node:
         case ast.Constant(int(number)):
             return number
@@ -78,7 +78,7 @@ def _computed(node: ast.AST, sizes: Mapping[str, int]) -> int:
             return sizes[name]
         case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
             function = getattr(operator, _SIGNS[type(sign).__name__])
-            return int(function(_computed(left, sizes), _computed(right, sizes)))
+            return function(_computed(left, sizes), _computed(right, sizes))
     raise ValueError
 
 
@@ -107,6 +107,8 @@ class Definition(OpenModel):
     reference: str
     # The source of a function that makes the inputs.
     init: str | None = None
+    # Of SOL-ExecBench, which names a function of the reference here: not read.
+    custom_inputs_entrypoint: None = None
     constraints: list[_Formula] = pydantic.Field(default_factory=list)
 
     @property
@@ -207,7 +209,8 @@ def read_definition(path: Path) -> Definition:
 def read_solution(path: Path) -> Solution:
     """The solution in the file. Raises UsageError if it is none, or in a language that does not run here."""
     solution: Solution = _checked(Solution, path)
-    languages = [solution.spec.language] if solution.spec.language else solution.spec.languages
+    spec = solution.spec
+    languages = [spec.language] if spec.language else spec.languages
     if {*languages}.isdisjoint(_LANGUAGES):
         raise UsageError(f"{path} is in {', '.join(languages)}: solutions in {', '.join(_LANGUAGES)} can be measured")
     return solution
@@ -243,14 +246,18 @@ class Workload(OpenModel):
     """Sizes of the variable axes, and how inputs are made at these."""
 
     axes: dict[str, _Size]
-    inputs: dict[str, Argument] = pydantic.Field(default_factory=dict)
+    inputs: Mapping[str, Argument] = {}
 
 
 def workload_file(path: Path) -> Path | None:
     """The file with workloads beside the definition, or where a data set has it, if there is one."""
     folder, name = path.absolute().parent, f"{path.stem}.jsonl"
-    of_data_set = folder.parent.parent / "workloads" / folder.name / name  # of definitions/KIND/NAME.json
-    files = [folder / "workload.jsonl", folder / "workloads" / name, of_data_set]
+    files = [
+        folder / "workload.jsonl",
+        folder / "workloads" / name,
+        # Of definitions/KIND/NAME.json in a data set.
+        folder.parent.parent / "workloads" / folder.name / name,
+    ]
     return next(filter(Path.is_file, files), None)
 
 
@@ -263,7 +270,7 @@ def workloads_of(path: Path) -> list[Workload]:
     try:
         lines = [json.loads(line) for line in read_text(file).splitlines() if line.strip()]
         return [checked(Workload, line.get("workload", line)) for line in lines]
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except Exception as error:  # of any kind: a line may be any JSON
         raise UsageError(f"{file} has a line that is no workload: {error}") from error
 
 
@@ -273,7 +280,7 @@ def named_inputs(path: Path, kind: str = "") -> set[str]:
     return {name for name, argument in arguments if kind in argument.type}
 
 
-def arguments_at(path: Path, sizes: Mapping[str, int]) -> dict[str, Argument]:
+def arguments_at(path: Path, sizes: Mapping[str, int]) -> Mapping[str, Argument]:
     """The inputs of the workload of these sizes. At other sizes, the numbers of the first workload count."""
     workloads = workloads_of(path)
     for workload in workloads:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .definition_file import is_definition, named_inputs, read_definition, read_solution, workload_file, workloads_of
+from .definition_file import is_definition, named_inputs, read_definition, read_solution, workloads_of
 from .formats import FileAxes, Format
 
 # The axis of the sweep that an axis of this name is.
@@ -25,7 +25,8 @@ class Definitions(Format):
 
     def axes(self, file: Path) -> FileAxes:
         """Its variable axes, with the sizes of the first workload beside it."""
-        definition, workloads = read_definition(file), workloads_of(file)
+        definition = read_definition(file)
+        workloads = workloads_of(file)
         seen = workloads[0].axes if workloads else {}
         axis_of, sizes = dict[str, str](), dict[str, int]()
         for name in definition.variable:
@@ -49,12 +50,16 @@ class Definitions(Format):
 
     def told(self, file: Path) -> str:
         """Which workload has the sizes, and what is assumed because no workload says it."""
-        workloads, named = workloads_of(file), named_inputs(file)
+        definition = read_definition(file)
+        workloads = workloads_of(file)
         assumed = [] if workloads else [f"sizes of {_USUAL}"]
-        for name, stated in read_definition(file).inputs.items():
-            if stated.shape is None and name not in named:
-                assumed.append(f"{name} = {None if stated.optional else 1}")
+        for name, stated in definition.inputs.items():
+            if stated.shape is None and name not in named_inputs(file):
+                if stated.optional:
+                    assumed.append(f"{name} = None")
+                elif not definition.init:
+                    assumed.append(f"{name} = 1")
         place = ""
         if len(workloads) > 1:
-            place = f"; these are the sizes of workload 1 of {len(workloads)} in {workload_file(file)}"
-        return place + (f"; assumed, as no workload says it: {', '.join(assumed)}" if assumed else "")
+            place = f"; these are the sizes of workload 1 of {len(workloads)}"
+        return f"{place}; assumed, as no workload says it: {', '.join(assumed)}" if assumed else place

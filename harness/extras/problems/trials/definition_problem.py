@@ -183,10 +183,8 @@ def _read_tensor(problem: DefinitionProblem, argument: Argument, shape: list[int
     Its path is relative to a folder above the definition. Raises Unsupported for a file that is absent or a pointer of
     Git LFS, and for another shape or dtype.
     """
-    for folder in Path(problem.file).absolute().parents:
-        file = folder / argument.path
-        if file.is_file():
-            break
+    # The nearest one that is there.
+    file = max((folder / argument.path for folder in Path(problem.file).absolute().parents), key=Path.is_file)
     try:
         content = read_bytes(file)
         if content.startswith(b"version https://git-lfs"):
@@ -194,9 +192,10 @@ def _read_tensor(problem: DefinitionProblem, argument: Argument, shape: list[int
         start = 8 + int.from_bytes(content[:8], "little")
         entry = json.loads(content[8:start])[argument.tensor_key]
         first, end = entry["data_offsets"]
-        if first < 0 or [entry["dtype"], entry["shape"]] != [DTYPE_NAMES[dtype], shape]:
-            raise ValueError(f"it is no {dtype} of the shape {shape}")
         numbers = bytearray(content[start + first : start + end])
+        described = entry["dtype"], entry["shape"], end - first
+        if first < 0 or described != (DTYPE_NAMES[dtype], shape, len(numbers)):
+            raise ValueError(f"it is no {dtype} of the shape {shape} inside the file")
         return torch.frombuffer(numbers, dtype=getattr(torch, dtype)).reshape(shape)
     except Exception as error:  # of any kind: the file may hold anything
         raise Unsupported(f"'{argument.tensor_key}' cannot be read from {argument.path}: {error}") from error
@@ -214,10 +213,10 @@ def _input(
     shape, dtype = [sizes[axis] for axis in stated.shape], getattr(torch, stated.dtype)
     if argument and argument.type == "safetensors":
         return _read_tensor(problem, argument, shape, stated.dtype)
-    if definition.init:
-        if name not in made:
-            raise Unsupported(f"its init makes no input '{name}'")
+    if name in made:
         return made[name]
+    if definition.init:
+        raise Unsupported(f"its init makes no input '{name}'")
     if dtype.is_floating_point:
         return torch.randn(shape).to(dtype)
     if name in definition.totals:  # sequences, or their pages, one after another, as equal as they can be

@@ -74,7 +74,8 @@ class ProblemLayer(FunctionLayer):
         Raises Unsupported if a shape is not the one that was found for these sizes.
         """
         inputs = [argument for argument in cls.problem.inputs_at(cls.sizes_of(case)) if isinstance(argument, Tensor)]
-        letters, drawn = letters_at(cls, case), []
+        letters = letters_at(cls, case)
+        drawn = []
         for tensor, described in zip(inputs, cls.inputs, strict=True):
             shape = size_at(described.name, described.shape, case, *letters)
             if tensor.shape != shape:
