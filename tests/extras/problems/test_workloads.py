@@ -181,7 +181,10 @@ ENTRY = {"dtype": "I64", "shape": [3], "data_offsets": [0, 24]}
 )
 def test_a_header_that_does_not_fit_the_file_is_refused(entry: Any, said: str, data_set: Path) -> None:
     safetensors(data_set.parents[2] / "blob" / "a.safetensors", {"positions": entry}, bytes(24))
-    with pytest.raises(Unsupported, match=f"'positions' cannot be read from ./blob/a.safetensors: .*{said}"):
+    with pytest.raises(
+        Unsupported,
+        match=f"'positions' cannot be read from ./blob/a.safetensors .bring it, or give other sizes.: .*{said}",
+    ):
         DefinitionProblem(str(data_set)).inputs_at({"num_tokens": 3})
 
 
@@ -201,7 +204,10 @@ def test_a_header_that_does_not_fit_the_file_is_refused(entry: Any, said: str, d
 def test_a_file_that_holds_no_tensors_is_refused(content: bytes | None, said: str, data_set: Path) -> None:
     file = data_set.parents[2] / "blob" / "a.safetensors"
     file.unlink() if content is None else file.write_bytes(content)
-    with pytest.raises(Unsupported, match=f"'positions' cannot be read from ./blob/a.safetensors: .*{said}"):
+    with pytest.raises(
+        Unsupported,
+        match=f"'positions' cannot be read from ./blob/a.safetensors .bring it, or give other sizes.: .*{said}",
+    ):
         DefinitionProblem(str(data_set)).inputs_at({"num_tokens": 3})
 
 

@@ -198,7 +198,9 @@ def _read_tensor(problem: DefinitionProblem, argument: Argument, shape: list[int
             raise ValueError(f"it is no {dtype} of the shape {shape} inside the file")
         return torch.frombuffer(numbers, dtype=getattr(torch, dtype)).reshape(shape)
     except Exception as error:  # of any kind: the file may hold anything
-        raise Unsupported(f"'{argument.tensor_key}' cannot be read from {argument.path}: {error}") from error
+        raise Unsupported(
+            f"'{argument.tensor_key}' cannot be read from {argument.path} (bring it, or give other sizes): {error}"
+        ) from error
 
 
 def _input(
