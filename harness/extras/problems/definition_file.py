@@ -1,42 +1,100 @@
-"""A definition of FlashInfer Trace and a solution of it, read from JSON without running them.
+"""A definition of FlashInfer Trace, its workloads and a solution of it, read from JSON without running them.
 
 A definition names its axes, the shapes of its inputs and outputs in them, and the source of a reference, whose function
 `run` takes the inputs in their order. Axes of the type `var` are sizes to sweep, and those of the type `const` stay.
-A file `workload.jsonl` beside the definition has sizes that were seen in practice: the first ones are the default.
+A file of workloads beside the definition has sizes that were seen in practice: the first ones are the default.
 """
 
+import ast
 import json
+import operator
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import read_json, read_text
-from harness.core.model.file_validation import Damaged, OpenModel, checked
+from harness.core.model.file_validation import Damaged, OpenModel, checked, one_of
 from harness.core.model.sweep_axes import DTYPES
 
-_LAST = re.compile(r"(\w+)\s*==\s*(\w+)\[-1\]\.item\(\)")
-_ONE_MORE = re.compile(r"(\w+)\s*==\s*(\w+)\s*\+\s*1")
+_LAST = re.compile(r"(?m)^(\w+) *== *(\w+)\[-1\]\.item\(\)$")
+_ONE_MORE = re.compile(r"(?m)^(\w+) *== *([^\W\d]\w*) *\+ *1$")
+_NAME = re.compile(r"[^\W\d]\w*")
 # Solutions in these languages run in this process.
 _LANGUAGES = ("python", "pytorch", "triton")
+# The dtypes of inputs and outputs, with their names in the format safetensors.
+DTYPE_NAMES = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+# The signs of a formula, as the module ast calls them, with their names in the module operator.
+_SIGNS = {
+    "Add": "add",
+    "Sub": "sub",
+    "Mult": "mul",
+    "FloorDiv": "floordiv",
+    "Mod": "mod",
+    "Eq": "eq",
+    "NotEq": "ne",
+    "Lt": "lt",
+    "LtE": "le",
+    "Gt": "gt",
+    "GtE": "ge",
+}
+# So long, a formula cannot be nested too deeply, and its numbers stay small.
+_Formula = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, max_length=200)]
+_Size = Annotated[int, pydantic.Field(gt=0, lt=2**31)]
+
+
+def computed(formula: str, sizes: Mapping[str, int]) -> Any:
+    """Whether a comparison of sums and products of sizes holds, and the value of a sum or product alone.
+
+    Raises UsageError for any other formula.
+    """
+    try:
+        return _computed(ast.parse(formula, mode="eval").body, sizes)
+    except Exception as error:  # of any kind: a constraint may be any text
+        raise UsageError(f"'{formula}' is no sum, product or comparison of axes") from error
+
+
+def _computed(node: ast.AST, sizes: Mapping[str, int]) -> Any:
+    match node:
+        case ast.Constant(int(number)):
+            return number
+        case ast.Name(name):
+            return sizes[name]
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
+            function = getattr(operator, _SIGNS[type(sign).__name__])
+            return function(_computed(left, sizes), _computed(right, sizes))
+    raise ValueError
 
 
 class Axis(OpenModel):
     """One axis: a constant with its value, or a variable one."""
 
     type: Literal["const", "var"]
-    value: int | None = pydantic.Field(default=None, gt=0, lt=2**31)
+    value: _Size | None = None
 
 
 class Tensor(OpenModel):
     """An input or an output: its axes, None for a number, and its dtype."""
 
     shape: list[str] | None
-    dtype: str
+    dtype: Annotated[str, one_of(DTYPE_NAMES)]
+    optional: bool = False
 
 
 class Definition(OpenModel):
@@ -47,7 +105,11 @@ class Definition(OpenModel):
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
     reference: str
-    constraints: list[str] = pydantic.Field(default_factory=list)
+    # The source of a function that makes the inputs.
+    init: str | None = None
+    # Of SOL-ExecBench, which names a function of the reference here: not read.
+    custom_inputs_entrypoint: None = None
+    constraints: list[_Formula] = pydantic.Field(default_factory=list)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -55,16 +117,25 @@ class Definition(OpenModel):
         return {name: axis.value for name, axis in self.axes.items() if axis.value is not None}
 
     @property
+    def variable(self) -> list[str]:
+        """The axes that have any value."""
+        return [name for name, axis in self.axes.items() if axis.type == "var"]
+
+    @property
     def one_more(self) -> dict[str, str]:
         """The axes that are one longer than another, by a constraint `len_indptr == batch_size + 1`."""
-        pairs = (found.groups() for text in self.constraints if (found := _ONE_MORE.fullmatch(text.strip())))
-        return {longer: axis for longer, axis in pairs if longer in self.axes and axis in self.axes}
+        return dict(_ONE_MORE.findall("\n".join(self.comparisons)))
 
     @property
     def totals(self) -> dict[str, str]:
         """The inputs that are offsets, each with the axis that its last one is, by a constraint."""
-        pairs = (found.groups() for text in self.constraints if (found := _LAST.fullmatch(text.strip())))
+        pairs = _LAST.findall("\n".join(self.constraints))
         return {offsets: axis for axis, offsets in pairs if axis in self.axes and offsets in self.inputs}
+
+    @property
+    def comparisons(self) -> list[str]:
+        """The constraints on axes alone."""
+        return [text for text in self.constraints if {*_NAME.findall(text)} <= self.axes.keys()]
 
     @property
     def dtype(self) -> str:
@@ -104,10 +175,11 @@ class Solution(OpenModel):
     spec: Spec
     sources: list[Source]
 
-    @property
-    def language(self) -> str:
-        """The languages that it is written in, as one text."""
-        return self.spec.language or ", ".join(self.spec.languages)
+
+def last_function(source: str) -> str:
+    """The name of the function `run` of a source, or of its last function."""
+    names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return "run" if "run" in names else ["run", *names][-1]
 
 
 def is_definition(path: Path) -> bool:
@@ -117,23 +189,31 @@ def is_definition(path: Path) -> bool:
 
 @cache
 def read_definition(path: Path) -> Definition:
-    """The definition in the file. Raises UsageError if it is none, or has a constraint on sizes that is not read."""
+    """The definition in the file. An optional input that no workload has is None, as if it were a number.
+
+    Raises UsageError if it is none, or has a constraint on sizes that is not read.
+    """
     definition: Definition = _checked(Definition, path)
-    free = [name for name, axis in definition.axes.items() if axis.type == "var"]
     for text in definition.constraints:
-        is_read = _ONE_MORE.fullmatch(text.strip()) or _LAST.fullmatch(text.strip())
-        if not is_read and not {*re.findall(r"\w+", text)}.isdisjoint(free):
+        if text in definition.comparisons:
+            computed(text, dict.fromkeys(definition.axes, 1))
+        elif not _LAST.fullmatch(text) and not {*_NAME.findall(text)}.isdisjoint(definition.variable):
             raise UsageError(
-                f"{path} has the constraint '{text}', which is not read: A == B + 1 and A == B[-1].item() are"
+                f"{path} has the constraint '{text}', which is not read: comparisons of axes and A == B[-1].item() are"
             )
+    for name, stated in definition.inputs.items():
+        if stated.optional and name not in named_inputs(path):
+            stated.shape = None
     return definition
 
 
 def read_solution(path: Path) -> Solution:
     """The solution in the file. Raises UsageError if it is none, or in a language that does not run here."""
-    solution = _checked(Solution, path)
-    if solution.spec.language not in _LANGUAGES and {*solution.spec.languages}.isdisjoint(_LANGUAGES):
-        raise UsageError(f"{path} is in {solution.language}: solutions in {', '.join(_LANGUAGES)} can be measured")
+    solution: Solution = _checked(Solution, path)
+    spec = solution.spec
+    languages = [spec.language] if spec.language else spec.languages
+    if {*languages}.isdisjoint(_LANGUAGES):
+        raise UsageError(f"{path} is in {', '.join(languages)}: solutions in {', '.join(_LANGUAGES)} can be measured")
     return solution
 
 
@@ -154,24 +234,58 @@ def _content(path: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+class Argument(OpenModel):
+    """How a workload makes an input."""
+
+    type: Literal["random", "scalar", "safetensors"]
+    value: Any = 1
+    path: str = ""
+    tensor_key: str = ""
+
+
+class Workload(OpenModel):
+    """Sizes of the variable axes, and how inputs are made at these."""
+
+    axes: dict[str, _Size]
+    inputs: Mapping[str, Argument] = {}
+
+
 def workload_file(path: Path) -> Path | None:
-    """The file with workloads beside the definition, if there is one."""
-    files = [path.with_name("workload.jsonl"), path.parent / "workloads" / f"{path.stem}.jsonl"]
+    """The file with workloads beside the definition, or where a data set has it, if there is one."""
+    folder, name = path.absolute().parent, f"{path.stem}.jsonl"
+    files = [
+        folder / "workload.jsonl",
+        folder / "workloads" / name,
+        # Of definitions/KIND/NAME.json in a data set.
+        folder.parent.parent / "workloads" / folder.name / name,
+    ]
     return next(filter(Path.is_file, files), None)
 
 
 @cache
-def workload_of(path: Path) -> dict[str, Any]:
-    """The first workload beside the definition: its `axes`, and its `inputs`; empty without one.
-
-    Raises UsageError for a workload that cannot be read.
-    """
+def workloads_of(path: Path) -> list[Workload]:
+    """The workloads of the definition, in their order. Raises UsageError if one cannot be read."""
     file = workload_file(path)
     if file is None:
-        return {}
+        return []
     try:
-        first = json.loads(read_text(file).split("\n", 1)[0])
-        workload = first.get("workload", first)
-        return {"axes": dict(workload["axes"]), "inputs": dict(workload.get("inputs", {}))}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{file} has no workload in its first line: {error}") from error
+        lines = [json.loads(line) for line in read_text(file).splitlines() if line.strip()]
+        return [checked(Workload, line.get("workload", line)) for line in lines]
+    except Exception as error:  # of any kind: a line may be any JSON
+        raise UsageError(f"{file} has a line that is no workload: {error}") from error
+
+
+def named_inputs(path: Path, kind: str = "") -> set[str]:
+    """The inputs that some workload of the definition has, by default of any type."""
+    arguments = (argument for workload in workloads_of(path) for argument in workload.inputs.items())
+    return {name for name, argument in arguments if kind in argument.type}
+
+
+def arguments_at(path: Path, sizes: Mapping[str, int]) -> Mapping[str, Argument]:
+    """The inputs of the workload of these sizes. At other sizes, the numbers of the first workload count."""
+    workloads = workloads_of(path)
+    for workload in workloads:
+        if workload.axes.items() <= sizes.items():
+            return workload.inputs
+    inputs = workloads[0].inputs if workloads else {}
+    return {name: argument for name, argument in inputs.items() if argument.type == "scalar"}

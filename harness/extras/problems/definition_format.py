@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .definition_file import is_definition, read_definition, read_solution, workload_of
+from .definition_file import is_definition, named_inputs, read_definition, read_solution, workloads_of
 from .formats import FileAxes, Format
 
 # The axis of the sweep that an axis of this name is.
@@ -25,14 +25,16 @@ class Definitions(Format):
 
     def axes(self, file: Path) -> FileAxes:
         """Its variable axes, with the sizes of the first workload beside it."""
-        definition, seen = read_definition(file), workload_of(file).get("axes", {})
+        definition = read_definition(file)
+        workloads = workloads_of(file)
+        seen = workloads[0].axes if workloads else {}
         axis_of, sizes = dict[str, str](), dict[str, int]()
-        for name, axis in definition.axes.items():
-            if axis.type == "const" or name in definition.one_more:
+        for name in definition.variable:
+            if name in definition.one_more:
                 continue
             meant = AXIS_OF.get(name, name)
             axis_of[name] = name if meant in axis_of.values() else meant
-            sizes[axis_of[name]] = int(seen.get(name, _USUAL))
+            sizes[axis_of[name]] = seen.get(name, _USUAL)
         return FileAxes(axis_of, sizes)
 
     def is_solution(self, layer: str) -> bool:
@@ -47,9 +49,17 @@ class Definitions(Format):
         return [f"dtype={read_definition(file).dtype}", "mode=forward"]
 
     def told(self, file: Path) -> str:
-        """What is assumed because no workload says it."""
-        seen, definition = workload_of(file), read_definition(file)
-        numbers = [name for name, stated in definition.inputs.items() if stated.shape is None]
-        ones = [f"{name} = 1" for name in numbers if name not in seen.get("inputs", {})]
-        texts = [*([] if seen else [f"sizes of {_USUAL}"]), *ones]
-        return f"; assumed, as no workload says it: {', '.join(texts)}" if texts else ""
+        """Which workload has the sizes, and what is assumed because no workload says it."""
+        definition = read_definition(file)
+        workloads = workloads_of(file)
+        assumed = [] if workloads else [f"sizes of {_USUAL}"]
+        for name, stated in definition.inputs.items():
+            if stated.shape is None and name not in named_inputs(file):
+                if stated.optional:
+                    assumed.append(f"{name} = None")
+                elif not definition.init:
+                    assumed.append(f"{name} = 1")
+        place = ""
+        if len(workloads) > 1:
+            place = f"; these are the sizes of workload 1 of {len(workloads)}"
+        return f"{place}; assumed, as no workload says it: {', '.join(assumed)}" if assumed else place

@@ -1,6 +1,7 @@
 """A definition of FlashInfer Trace at some sizes: its reference or a solution, and inputs that fit its constraints."""
 
 import hashlib
+import json
 import linecache
 import sys
 from collections.abc import Callable, Mapping
@@ -13,15 +14,21 @@ import torch
 from torch import nn
 
 from harness.core.model.errors import UsageError
+from harness.core.model.file_io import read_bytes
 from harness.core.model.sweep_axes import Case
 from harness.core.trial.layer_inputs import Input
 from harness.core.trial.workload import Unsupported
 from harness.extras.problems.definition_file import (
+    DTYPE_NAMES,
+    Argument,
     Definition,
+    arguments_at,
+    computed,
+    last_function,
+    named_inputs,
     read_definition,
     read_solution,
     workload_file,
-    workload_of,
 )
 
 from .probe import drawn_by_the_file
@@ -60,9 +67,17 @@ class DefinitionProblem(Problem):
         return every | {longer: every[axis] + 1 for longer, axis in self.definition.one_more.items()}
 
     def inputs_at(self, sizes: Sizes) -> list[Any]:
-        """Draw the inputs. Raises Unsupported for whole numbers that no constraint and no workload determines."""
+        """Draw the inputs; those that are left out are None.
+
+        Raises Unsupported if a constraint does not hold, and for whole numbers that nothing determines.
+        """
         every = self.all_sizes(sizes)
-        return [_input(self, name, every) for name in self.definition.inputs]
+        for constraint in self.definition.comparisons:
+            if not computed(constraint, every):
+                raise Unsupported(f"its constraint '{constraint}' does not hold: give other sizes")
+        arguments = arguments_at(Path(self.file), every)
+        made = _made(self, every)
+        return [_input(self, name, every, arguments.get(name), made) for name in self.definition.inputs]
 
     def refusal(self, case: Case) -> str | None:
         """Why the case cannot run: a definition has one dtype, and no backward pass."""
@@ -75,13 +90,16 @@ class DefinitionProblem(Problem):
         definition = self.definition
         words = {name: str(value) for name, value in definition.constants.items()} | dict(letters)
         words |= {longer: f"{words[axis]}+1" for longer, axis in definition.one_more.items()}
+        files = named_inputs(Path(self.file), "safetensors")
         inputs = []
         for name, stated in definition.inputs.items():
             if stated.shape is not None:
                 shape = tuple(words[axis] for axis in stated.shape)
-                is_float = getattr(torch, stated.dtype).is_floating_point
+                kind = getattr(torch, stated.dtype)
+                is_float = kind.is_floating_point
                 dtype = "" if stated.dtype == definition.dtype else stated.dtype
-                fill = "normal" if is_float and getattr(torch, stated.dtype).itemsize > 1 else drawn_by_the_file
+                is_random = not definition.init and name not in files
+                fill = "normal" if is_float and kind.itemsize > 1 and is_random else drawn_by_the_file
                 inputs.append(Input(name, shape, dtype, is_float, fill))
         output = next(iter(definition.outputs.values())).shape or ()
         return Shapes(tuple(inputs), tuple(words[axis] for axis in output))
@@ -96,8 +114,7 @@ class _Function(nn.Module):
         self.first = next(iter(problem.definition.outputs))
         outputs = problem.definition.outputs.values()
         self.outputs = [([sizes[axis] for axis in out.shape or ()], getattr(torch, out.dtype)) for out in outputs]
-        spec = read_solution(Path(problem.solution)).spec if problem.solution else None
-        self.passes = spec is not None and spec.passes_destinations
+        self.passes = problem.solution and read_solution(Path(problem.solution)).spec.passes_destinations
 
     def forward(self, *inputs: Any) -> Any:
         if not self.passes:
@@ -110,8 +127,8 @@ class _Function(nn.Module):
 
 
 def _function(problem: DefinitionProblem) -> Callable[..., Any]:
-    """The function `run` of the reference, or the entry point of a solution. Raises UsageError without it."""
-    name = "run"
+    """The function of the reference, or the entry point of a solution. Raises UsageError without it."""
+    name = last_function(problem.definition.reference)
     if problem.solution:
         name = read_solution(Path(problem.solution)).spec.entry_point.rpartition("::")[2]
     function = getattr(_module(problem.source, not problem.solution), name, None)
@@ -149,11 +166,59 @@ def _empty_module(file: str) -> ModuleType:
     return module
 
 
-def _input(problem: DefinitionProblem, name: str, sizes: Mapping[str, int]) -> Any:
-    definition, stated = problem.definition, problem.definition.inputs[name]
+def _made(problem: DefinitionProblem, sizes: Mapping[str, int]) -> Any:
+    """What the definition's own function makes: its inputs by name; nothing without one."""
+    definition = problem.definition
+    if not definition.init:
+        return {}
+    module = _empty_module(problem.file)
+    exec(definition.init, vars(module))
+    function = getattr(module, last_function(definition.init))
+    return function(**{name: sizes[name] for name in definition.variable}, device="cpu", seed=torch.initial_seed())
+
+
+def _read_tensor(problem: DefinitionProblem, argument: Argument, shape: list[int], dtype: str) -> torch.Tensor:
+    """The tensor of a file in the format safetensors: 8 bytes of length, a header in JSON, and numbers.
+
+    Its path is relative to a folder above the definition. Raises Unsupported for a file that is absent or a pointer of
+    Git LFS, and for another shape or dtype.
+    """
+    # The nearest one that is there.
+    file = max((folder / argument.path for folder in Path(problem.file).absolute().parents), key=Path.is_file)
+    try:
+        content = read_bytes(file)
+        if content.startswith(b"version https://git-lfs"):
+            raise ValueError("it is a pointer of Git LFS: run `git lfs pull`")
+        start = 8 + int.from_bytes(content[:8], "little")
+        entry = json.loads(content[8:start])[argument.tensor_key]
+        first, end = entry["data_offsets"]
+        numbers = bytearray(content[start + first : start + end])
+        described = entry["dtype"], entry["shape"], end - first
+        if first < 0 or described != (DTYPE_NAMES[dtype], shape, len(numbers)):
+            raise ValueError(f"it is no {dtype} of the shape {shape} inside the file")
+        return torch.frombuffer(numbers, dtype=getattr(torch, dtype)).reshape(shape)
+    except Exception as error:  # of any kind: the file may hold anything
+        raise Unsupported(
+            f"'{argument.tensor_key}' cannot be read from {argument.path} (bring it, or give other sizes): {error}"
+        ) from error
+
+
+def _input(
+    problem: DefinitionProblem, name: str, sizes: Mapping[str, int], argument: Argument | None, made: Any
+) -> Any:
+    definition = problem.definition
+    stated = definition.inputs[name]
+    if argument and argument.type == "scalar":
+        return argument.value
     if stated.shape is None:
-        return _number(problem, name)
+        return None if stated.optional else made.get(name, 1)
     shape, dtype = [sizes[axis] for axis in stated.shape], getattr(torch, stated.dtype)
+    if argument and argument.type == "safetensors":
+        return _read_tensor(problem, argument, shape, stated.dtype)
+    if name in made:
+        return made[name]
+    if definition.init:
+        raise Unsupported(f"its init makes no input '{name}'")
     if dtype.is_floating_point:
         return torch.randn(shape).to(dtype)
     if name in definition.totals:  # sequences, or their pages, one after another, as equal as they can be
@@ -165,11 +230,3 @@ def _input(problem: DefinitionProblem, name: str, sizes: Mapping[str, int]) -> A
     if name == "kv_last_page_len" and "page_size" in sizes:
         return torch.full(shape, sizes["page_size"], dtype=dtype)
     raise Unsupported(f"its input '{name}' holds whole numbers that no constraint of the definition determines")
-
-
-def _number(problem: DefinitionProblem, name: str) -> float | int:
-    """The number in the first workload, or 1, of the kind that the definition states."""
-    stated = workload_of(Path(problem.file)).get("inputs", {}).get(name, {})
-    value = stated.get("value", 1) if isinstance(stated, dict) else 1
-    is_whole = "int" in problem.definition.inputs[name].dtype
-    return int(value) if is_whole else float(value)

@@ -68,18 +68,21 @@ class ProblemLayer(FunctionLayer):
 
     @classmethod
     def draw_inputs(cls, case: Case) -> list[Tensor]:
-        """The tensors that the file's `get_inputs` draws. Numbers with a fraction get the precision of the case.
+        """The tensors that the file's `get_inputs` draws. Numbers with a fraction get the precision of the case,
+        unless their dtype is stated.
 
         Raises Unsupported if a shape is not the one that was found for these sizes.
         """
         inputs = [argument for argument in cls.problem.inputs_at(cls.sizes_of(case)) if isinstance(argument, Tensor)]
         letters = letters_at(cls, case)
+        drawn = []
         for tensor, described in zip(inputs, cls.inputs, strict=True):
             shape = size_at(described.name, described.shape, case, *letters)
             if tensor.shape != shape:
                 raise Unsupported(f"get_inputs makes {tuple(tensor.shape)}, which grows otherwise than {shape}")
-        dtype = getattr(torch, case.dtype)
-        return [tensor.to(case.device, in_precision(tensor, dtype)) for tensor in inputs]
+            dtype = getattr(torch, described.dtype or case.dtype)
+            drawn.append(tensor.to(case.device, in_precision(tensor, dtype)))
+        return drawn
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Take the weights of a layer with the same names and shapes.
