@@ -1,6 +1,7 @@
 """Torch's devices, a class for each kind: which are available, their memory, and what the sampler needs of a GPU.
 
-What that is, `harness.core.trial.device_contract` says.
+The sampler needs one queue, its events, its caches, its clock rate and its gauge: the methods of `TorchDevice` that are
+no class methods. Whoever adds a device writes a subclass, and its line of `GPU_KINDS`.
 
 Intel's and Apple's have not been run on such a device yet: tests simulate them. They have no kernel of a known
 duration. A product of matrices holds the queue instead, repeated as often as needed. Whether that was long enough is
@@ -16,8 +17,7 @@ from typing import Any
 import torch
 
 from .device import EVENTS, WAITS, is_rocm
-from .device_contract import NoGauge
-from .nvml import NvmlGauge, addresses
+from .nvml import NoGauge, NvmlGauge, addresses
 from .workload import Call, Remake, Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
@@ -87,6 +87,9 @@ class TorchDevice:
     """Torch's current CUDA device: its current stream, executed in order. A test's device simulates time.
 
     ROCm has the same functions. But the cycles of its spin are those of a counter whose rate does not follow the clock.
+
+    All methods but `sync` and `capture` return before the GPU does the work. `lacks` holds the parts of
+    `timed_trial.NEEDED_FOR` that are missing, and why. Their methods are not called.
 
     Create the device before the samples, because it allocates buffers. Raises Unsupported if the environment makes
     every launch wait, because then neither GPU nor host could be timed.
@@ -185,7 +188,7 @@ class TorchDevice:
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
             raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.gauge: Any = NvmlGauge(addresses(properties))
+        self.gauge: NvmlGauge | NoGauge = NvmlGauge(addresses(properties))
         if not self.gauge.is_open:
             self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
         return int(properties.L2_cache_size)
@@ -207,7 +210,7 @@ class TorchDevice:
         return float(start.elapsed_time(end)) / 1e3
 
     def mark(self) -> Any:
-        """Enqueue an event and return it."""
+        """Enqueue an event, a point in the queue, and return it. `query` says whether the GPU has reached it."""
         event = EVENTS[self.kind](enable_timing=True)
         event.record()
         return event
@@ -250,8 +253,9 @@ class TorchDevice:
         """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
 
         The calls before the capture are on its stream, because torch makes workspaces for each stream. With `remake`,
-        the call is one that it makes on this stream (see `Device.capture`). Raises what the call raises while it is
-        captured: a call that waits for the GPU or copies from the host cannot be captured.
+        the call is one that it makes on this stream. A backward pass needs this, because autograd runs it on the stream
+        of its forward pass. Raises what the call raises while it is captured: a call that waits for the GPU or copies
+        from the host cannot be captured.
         """
         gpu = self.module()
         graph, stream, before = getattr(gpu, self.graph)(), gpu.Stream(), gpu.current_stream()

@@ -173,6 +173,27 @@ class NvmlGauge:
         return [reading[name] for reading in self._readings if reading[name] is not None]
 
 
+class NoGauge:
+    """The gauge of a device of which nothing is read, and why."""
+
+    is_open = False
+    sm_clock_max_mhz: int | None = None
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def read(self) -> None:
+        """Read nothing."""
+
+    def energy_j(self) -> float | None:
+        """None: unknown."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing but the reason."""
+        return {"gauge_note": self._why}
+
+
 # Facts of a GPU that decide how fast it is, and the NVML function and constant that tell each.
 _GPU_STATE = {
     "power_limit_mw": ("nvmlDeviceGetPowerManagementLimit",),

@@ -9,7 +9,7 @@ from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.device_contract import Device
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.environment import warm_up
 
 from . import sampler
@@ -132,7 +132,7 @@ class Sampling:
     """
 
     call: Callable[[], Any]
-    device: Device
+    device: TorchDevice
     clock: Clock = time.perf_counter
     renew: Callable[[], None] = lambda: None
     clock_s: float = 0.0

@@ -16,11 +16,11 @@ from time import perf_counter
 import torch
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial import device_kinds, environment, reuse_between_calls
+from harness.core.trial import environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
-from harness.core.trial.device_contract import Device, missing
+from harness.core.trial.device_kinds import GPU_KINDS, TorchDevice
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
 from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
@@ -144,12 +144,12 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
     return samples, {"probe_s": median([*readings, *environment.probe_readings()]), "cpu_mhz": environment.cpu_mhz()}
 
 
-def open_device(case: Case) -> Device:
+def open_device(case: Case) -> TorchDevice:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    return device_kinds.GPU_KINDS[case.device]()
+    return GPU_KINDS[case.device]()
 
 
-def as_graph(device: Device, work: Workload, case: Case) -> Call:
+def as_graph(device: TorchDevice, work: Workload, case: Case) -> Call:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
     Raises OutOfMemoryError if the GPU has no room for the graph, which has memory of its own. Raises WrongResult if the
@@ -201,9 +201,20 @@ def remade_for_capture(work: Workload, case: Case) -> Remake | None:
     return work.remake if case.mode == "backward" else None
 
 
+# The parts that a device may lack, and the columns that need each of them.
+NEEDED_FOR = {
+    "hold": ("time_s", "hot_gpu_s", "clean_gpu_s", "graph_s"),
+    "flush": ("time_s, hot_gpu_s and graph_s unless cache=hot", "clean_gpu_s"),
+    "spin": ("sm_clock_mhz", "throttled_share"),
+    "capture": ("graph_s",),
+    "gauge": ("energy_j",),
+}
+
+
 def missing_parts(case: Case) -> list[str]:
     """A line for each part that the case's device lacks: the columns that stay empty, and why."""
-    return [] if case.device == "cpu" else missing(open_device(case).lacks)
+    lacks = {} if case.device == "cpu" else open_device(case).lacks
+    return [f"{', '.join(NEEDED_FOR[part])}: {why}" for part, why in lacks.items()]
 
 
 def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]:
