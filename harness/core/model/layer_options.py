@@ -26,7 +26,7 @@ def options_of(text: str) -> Mapping[str, Any]:
 
     Raises UsageError for another text.
     """
-    values: dict[str, Any] = {}
+    values = {}
     for part in [] if text == NO_OPTIONS else text.split("+"):
         pair = _PAIR.fullmatch(part)
         if pair is None or pair[1] in values:
@@ -90,7 +90,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     Values are quoted for Hydra's grammar if `is_quoted`. Raises UsageError for an option without a value, and for
     options that are given in both ways.
     """
-    kept: list[str] = []
+    kept = []
     of_layer: dict[str, list[str]] = {}
     for override in overrides:
         key, _, value = override.partition("=")

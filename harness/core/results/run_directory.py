@@ -98,7 +98,7 @@ class Lock:
                     f"if it has, remove {self._path}"
                 )
             self.left_by = _holder_text(holder)
-        me: _Holder = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         me["boot"] = file_io.read_setting(_BOOT)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)

@@ -348,7 +348,7 @@ def give_notice(pipe: int) -> None:
             sys.meta_path.remove(finder)
             os.write(pipe, sandbox.NOTICE)
 
-    finder: Any = SimpleNamespace(find_spec=find_spec)  # it finds no module, so that other finders do
+    finder = SimpleNamespace(find_spec=find_spec)  # it finds no module, so that other finders do
     sys.meta_path.insert(0, finder)
 
 

@@ -215,7 +215,7 @@ def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
     A tensor may have further ones as attributes, as a weight its scale, and around its hooks.
     """
     things = [value]
-    seen: dict[int, Any] = {}  # kept, as another object could get the number of a freed one
+    seen = {}  # kept, as another object could get the number of a freed one
     while things:
         thing = things.pop()
         kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning

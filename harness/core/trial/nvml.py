@@ -44,7 +44,7 @@ def addresses(properties: Any) -> list[Address]:
     NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its UUID, or
     by its PCI address.
     """
-    found: list[Address] = []
+    found = []
     uuid = str(getattr(properties, "uuid", "")).removeprefix("GPU-")
     if uuid:
         found.append(("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}"))
@@ -128,7 +128,7 @@ class NvmlGauge:
         except self._nvml.NVMLError as error:
             self._notes["nvmlInit"] = str(error)
             return
-        failed: dict[str, str] = {}
+        failed = {}
         for function, value in where:
             try:
                 self._handle = getattr(self._nvml, function)(value)

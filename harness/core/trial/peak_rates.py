@@ -236,7 +236,7 @@ def page_fault_s() -> float:
 
 def last_cache_bytes(root: Path = Path("/")) -> int | None:
     """Return the total size of the machine's last-level caches in bytes, or None if the kernel does not report it."""
-    caches: dict[tuple[int, str], int] = {}
+    caches = {}
     for index in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
         files = (index / name for name in ("level", "type", "size", "shared_cpu_list"))
         texts = {file.name: file.read_text().strip() if file.is_file() else "" for file in files}

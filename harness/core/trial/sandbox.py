@@ -241,7 +241,7 @@ def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise failure
 
-    handler: Any = signal.signal(signal.SIGALRM, end)
+    handler = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
     try:
         yield

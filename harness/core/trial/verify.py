@@ -63,7 +63,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
 
 def _of_tokens(work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None) -> _Hidden:
     """Views of the inputs along tokens, from token `start` on, and how much of each changes: 1, or `padding`."""
-    found: _Hidden = []
+    found = []
     for tensor, one in zip(work.inputs, work.described, strict=True):
         at = one.dimension(*letters)
         if at is None or not one.is_free or (padding is not None and "b" not in one.shape):
@@ -131,7 +131,7 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
             except Exception:  # of any kind, because a kernel compiler defines its own exceptions
                 continue
             free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
-            changes: list[_Change] = []
+            changes = []
             for changed in {0, batch_size // 2, batch_size - 1}:
                 hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
                 rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)

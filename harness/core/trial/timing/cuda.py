@@ -38,7 +38,6 @@ import gc
 import time
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
 from harness.core.trial.device_kinds import TorchDevice
@@ -204,7 +203,7 @@ def _pair_s(device: TorchDevice) -> float:
         if "hold" not in device.lacks:
             device.hold(_EMPTY_HOLD_S)
         released = device.mark()
-        pairs: list[Any] = []  # the events of the round before are free now
+        pairs = []  # the events of the round before are free now
         pairs += [(device.mark(), device.mark(), released.query()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
         for start, end, is_late in pairs:

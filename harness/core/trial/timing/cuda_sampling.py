@@ -147,7 +147,7 @@ class Sampling:
         They are whole samples, because the kernels of a flush and of a change of the input are loaded on first use too.
         """
         clock = self.clock
-        hosts: list[float] = []
+        hosts = []
         rates: list[tuple[float, float]] = []
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
@@ -390,8 +390,8 @@ class Sampling:
         and power are unknown if that is more than `_IDLE_SHARE` of the time.
         """
         clock, gauge = self.clock, self.device.gauge
-        renewals: list[tuple[int, float, float]] = []
-        second_half: list[tuple[int, Any, Any]] = []
+        renewals = []
+        second_half = []
         part, last = math.ceil(_LOAD_PART_S / warm_s), gauge.energy_j()
         self.device.sync()
         begin = now = due_s = clock()

@@ -320,7 +320,7 @@ def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, flo
     for _ in range(again):
         call()
     sync()
-    samples: list[float] = []
+    samples = []
     begin = end = perf_counter()
     while end - begin < turn_s:
         layer.renewal()
