@@ -24,14 +24,38 @@ from harness.core.model.sweep_axes import device_kind
 from .key_value_options import usable_cpus
 
 _LIBRARIES = (
-    *("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core"),
-    *("seaborn", "matplotlib", "rich", "psutil"),
+    "attn-harness",
+    "torch",
+    "numpy",
+    "scipy",
+    "pandas",
+    "hydra-core",
+    "seaborn",
+    "matplotlib",
+    "rich",
+    "psutil",
 )
 # Beginnings of the names of environment variables that may change times.
 _VARIABLES = (
-    *("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_"),
-    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
-    *("CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "ROCR_", "HSA_", "ZE_"),
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "GOMP_",
+    "ATEN_",
+    "TORCH_",
+    "PYTORCH_",
+    "CUDA_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "CUBLAS",
+    "CUDNN_",
+    "NVIDIA_",
+    "TRITON_",
+    "HIP_",
+    "ROCR_",
+    "HSA_",
+    "ZE_",
 )
 # Entries of the trial's answer that do not describe torch.
 _NOT_OF_TORCH = ("harness", "python", "packages", "devices")
