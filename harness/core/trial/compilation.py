@@ -268,25 +268,22 @@ def preload_compiler(device: str) -> None:
                 import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 
-def keep_cache_in(directory: str | None) -> None:
-    """Keep compiled code in this directory, created when first needed. With None, torch's own choice stays."""
-    if directory is not None:
-        os.environ[_DIRECTORY] = directory
-        os.environ["TRITON_CACHE_DIR"] = str(Path(directory, "triton"))
-
-
 # Triton's own driver of a GPU, which the C compiler makes in a second or two, the same for all layers.
 _STUBS = ("cuda_utils*.so", "hip_utils*.so")
 
 
-def lend_stubs(directory: str | None) -> None:
-    """Give the case's directory of Triton the drivers that earlier cases' trials have compiled.
+def keep_cache_in(directory: str | None) -> None:
+    """Keep compiled code in this directory, created when first needed. With None, torch's own choice stays.
 
-    Otherwise each case would compile them anew, and count them as its own compile time.
+    The directory gets the drivers of Triton that earlier cases' trials have compiled. Otherwise each case would compile
+    them anew, and count them as its own compile time.
     """
-    if directory is not None and (kept := Path(directory).parent / "triton-stubs").is_dir():
-        for stub in kept.iterdir():
-            shutil.copytree(stub, Path(directory, "triton", stub.name), dirs_exist_ok=True)
+    if directory is None:
+        return
+    triton = Path(directory, "triton")
+    os.environ[_DIRECTORY], os.environ["TRITON_CACHE_DIR"] = directory, str(triton)
+    for stub in Path(directory).parent.glob("triton-stubs/*"):
+        shutil.copytree(stub, triton / stub.name, dirs_exist_ok=True)
 
 
 def keep_stubs(directory: str | None) -> None:
@@ -332,9 +329,6 @@ def check_compiled(case: Case) -> None:
         raise NotCompiled("its calls made no compiled graph, and it ran as it is written")
 
 
-_NEEDED_BY_COMPILING = "torch._inductor.compile_fx"
-
-
 def give_notice(pipe: int) -> None:
     """Make this process write `NOTICE` to the pipe when it begins to compile.
 
@@ -344,7 +338,7 @@ def give_notice(pipe: int) -> None:
     """
 
     def find_spec(name: str, *_: object) -> None:
-        if name == _NEEDED_BY_COMPILING:
+        if name == "torch._inductor.compile_fx":
             sys.meta_path.remove(finder)
             os.write(pipe, sandbox.NOTICE)
 

@@ -223,7 +223,6 @@ def _measure(request: Request) -> Answer:
         return measure()
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
-    compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = measure()
     workload.check_switches()
