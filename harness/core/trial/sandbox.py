@@ -27,8 +27,6 @@ _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
 )
-# How C++ and Python report that no thread could be started, because memory or processes ran out.
-_NO_THREAD = re.compile(r"RuntimeError: (Resource temporarily unavailable|can't start new thread)")
 # The size of a thread's stack if it is not limited: glibc's own default.
 _STACK = 2 * 2**20
 # Kept alive because C code calls them.
@@ -72,7 +70,9 @@ def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> A
     `lifted` is the result of `lift_limit`. If a thread could not be started and the memory limit does not explain it,
     the reason names the command that tells the limit on processes.
     """
-    if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
+    # How C++ and Python report that no thread could be started, because memory or processes ran out.
+    no_thread = r"RuntimeError: (Resource temporarily unavailable|can't start new thread)"
+    if outcome["status"] == "error" and re.match(no_thread, outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
             return {**outcome, "reason": f"{outcome['reason']}: no thread could be started: see `ulimit -u`"}
         outcome = {**outcome, "status": "oom"}

@@ -115,7 +115,6 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-_SECOND_BACKWARD = re.compile(r"(Trying to backward through the graph a second time)\b.*")
 _NO_KERNEL = re.compile(
     r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
 )
@@ -153,7 +152,8 @@ def outcome_of_exception(error: BaseException) -> Answer:
 def _failure(error: BaseException) -> tuple[str, str]:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
-    message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
+    twice = r"(Trying to backward through the graph a second time)\b.*"
+    message = re.sub(twice, r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
