@@ -54,7 +54,7 @@ def has_started_cuda() -> bool:
     except OSError:  # not loaded
         return torch.cuda.is_initialized()
     not_initialized = 3
-    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized)
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized
 
 
 def reference_device(device: str) -> str:

@@ -112,7 +112,7 @@ class TorchDevice:
     @classmethod
     def name_of(cls, index: int = 0) -> str:
         """The name of a GPU, such as `NVIDIA H100`."""
-        return str(cls.module().get_device_name(index))
+        return cls.module().get_device_name(index)
 
     @classmethod
     def uuid_of(cls, index: int) -> str | None:
@@ -142,12 +142,12 @@ class TorchDevice:
     @classmethod
     def total_memory(cls) -> int:
         """The bytes of the GPU's memory, or of the part of the machine's that an Apple GPU may use."""
-        return int(cls.module().get_device_properties(torch.device(cls.kind)).total_memory)
+        return cls.module().get_device_properties(torch.device(cls.kind)).total_memory
 
     @classmethod
     def free_memory(cls) -> int:
         """The bytes of the GPU's memory that are free now."""
-        return int(cls.module().mem_get_info()[0])
+        return cls.module().mem_get_info()[0]
 
     @classmethod
     def cache_size(cls) -> int | None:
@@ -166,7 +166,7 @@ class TorchDevice:
     def requested_bytes(cls, which: str = "current") -> int:
         """The bytes of the GPU's memory that are requested now, or their `peak` since `start_peak`."""
         cls.module().synchronize()
-        return int(cls.module().memory_stats()[_REQUESTED + which])
+        return cls.module().memory_stats()[_REQUESTED + which]
 
     @classmethod
     def start_peak(cls) -> int:
@@ -191,7 +191,7 @@ class TorchDevice:
         self.gauge: NvmlGauge | NoGauge = NvmlGauge(addresses(properties))
         if not self.gauge.is_open:
             self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
-        return int(properties.L2_cache_size)
+        return properties.L2_cache_size
 
     def _calibrate(self) -> None:
         """Find out how long a spin takes."""
@@ -207,7 +207,7 @@ class TorchDevice:
             call()
             end = self.mark()
             self.sync()
-        return float(start.elapsed_time(end)) / 1e3
+        return start.elapsed_time(end) / 1e3
 
     def mark(self) -> Any:
         """Enqueue an event, a point in the queue, and return it. `query` says whether the GPU has reached it."""
@@ -376,7 +376,7 @@ class XpuDevice(_HeldByProducts):
     @classmethod
     def is_built(cls) -> bool:
         """Whether this torch is built for the kind."""
-        return bool(torch.xpu._is_compiled())
+        return torch.xpu._is_compiled()
 
     def _look(self) -> int:
         if not hasattr(torch.xpu, self.graph):
@@ -394,7 +394,7 @@ class MpsDevice(_WithoutCounter, _HeldByProducts):
     @classmethod
     def is_built(cls) -> bool:
         """Whether this torch is built for the kind."""
-        return bool(torch.backends.mps.is_built())
+        return torch.backends.mps.is_built()
 
     @classmethod
     def name_of(cls, index: int = 0) -> str:
@@ -404,12 +404,12 @@ class MpsDevice(_WithoutCounter, _HeldByProducts):
     @classmethod
     def total_memory(cls) -> int:
         """The bytes of the machine's memory that the GPU may use."""
-        return int(torch.mps.recommended_max_memory())
+        return torch.mps.recommended_max_memory()
 
     @classmethod
     def free_memory(cls) -> int:
         """The bytes of this memory that are free now."""
-        return cls.total_memory() - int(torch.mps.current_allocated_memory())
+        return cls.total_memory() - torch.mps.current_allocated_memory()
 
     @classmethod
     def cache_size(cls) -> None:

@@ -322,7 +322,7 @@ def output_dtype(layer: Any, dtype: str) -> str:
     declared = getattr(layer, "output_dtype", dtype)
     if declared not in DTYPES:
         raise UsageError(f"output_dtype is {declared!r}: it must be one of {', '.join(DTYPES)}")
-    return str(declared)
+    return declared
 
 
 def allowed_error(layer: Any) -> float:

@@ -124,7 +124,7 @@ def sustained_call_s(call: Call, once_s: float) -> float:
         passed_s = begin.elapsed_time(ends[-2]) / 1000
     torch.cuda.synchronize()
     steady = [end for end in ends if begin.elapsed_time(end) >= 1000 * _FALLING_S]
-    return float(steady[0].elapsed_time(steady[-1])) / 1000 / calls / (len(steady) - 1)
+    return steady[0].elapsed_time(steady[-1]) / 1000 / calls / (len(steady) - 1)
 
 
 def _event() -> Any:
@@ -267,7 +267,7 @@ def _timer(call: Call, device: str) -> _TimedCall:
         call()
         end = _event()
         end.synchronize()
-        return float(start.elapsed_time(end)) / 1000
+        return start.elapsed_time(end) / 1000
 
     def with_a_wait() -> float:
         wait()

@@ -119,7 +119,7 @@ def _steps(call: Arguments) -> int:
     """Return the sequential steps of a recurrent layer's input: (n, b, d), (b, n, d), or packed with `batch_sizes`."""
     if call["batch_sizes"]:
         return len(call["batch_sizes"])
-    return int(call["input"].shape[1 if call["batch_first"] else 0])
+    return call["input"].shape[1 if call["batch_first"] else 0]
 
 
 def _recurrent_depth(call: Arguments) -> int:
@@ -128,16 +128,16 @@ def _recurrent_depth(call: Arguments) -> int:
     The product must wait for the layers below. A step has as many operations as the chain from h_{t-1} to h_t when
     written out. The backward pass has the same depth, and the weights' gradients after its last step.
     """
-    return int(call["num_layers"]) * (_steps(call) * _STEP[call["mode"]] + 1)
+    return call["num_layers"] * (_steps(call) * _STEP[call["mode"]] + 1)
 
 
 def _onednn_depth(call: Arguments) -> int:
     # oneDNN runs one layer in one direction, and its input is (n, b, d). It ignores `num_layers` and `batch_first`.
-    return int(call["input"].shape[0]) * _STEP[call["mode"]] + 1
+    return call["input"].shape[0] * _STEP[call["mode"]] + 1
 
 
 def _tokens(call: Arguments) -> int:
-    return int(call["input"].numel() // call["input"].shape[-1])
+    return call["input"].numel() // call["input"].shape[-1]
 
 
 def _cudnn(call: Arguments) -> Work:

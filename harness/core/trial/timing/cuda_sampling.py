@@ -294,7 +294,7 @@ class Sampling:
 
     def _between(self, start: Any, end: Any, calls: int = 1) -> float:
         """The seconds of each of the `calls` between two events, at least `LEAST_CALL_S`."""
-        seconds = (float(start.elapsed_time(end)) / 1e3 - self.clock_s) / calls - self.launch_s
+        seconds = (start.elapsed_time(end) / 1e3 - self.clock_s) / calls - self.launch_s
         return max(seconds, sampler.LEAST_CALL_S)
 
     def hot(self, budget_s: float, host_s: float, gpu_s: float, most: int) -> float | None:
