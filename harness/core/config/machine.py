@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -180,23 +180,10 @@ def unlike(before: Machine, now: Machine) -> list[str]:
     return differences
 
 
-def unlike_gpus(before: Machine, now: Machine) -> list[str]:
-    """The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`."""
-    return _gpu_differences(before, now, _DECISIVE_OF_GPU)
-
-
-def changed_gpu_settings(before: Machine, now: Machine) -> list[str]:
-    """The differences in the settings of GPUs that may change times: `"ECC mode 1 before and 0 now"`.
-
-    The arguments are as for `unlike`. Times remain comparable with care.
-    """
-    return _gpu_differences(before, now, _NOTED_OF_GPU)
-
-
 def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple[str, str]]) -> list[str]:
     """How the GPUs differ now: each from itself, or from all earlier ones if it was not among them.
 
-    What NVML did not tell is no difference.
+    The machines are as for `unlike`. What NVML did not tell is no difference.
     """
     then, today = gpu_states(before), gpu_states(now)
     differences = []
@@ -209,6 +196,12 @@ def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple
                 text = f"{' or '.join(values)}{unit} before and {_shown(state[key])}{unit} now"
                 differences.append(f"GPU {name}{of} {text}")
     return differences
+
+
+# The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`.
+unlike_gpus = partial(_gpu_differences, decisive=_DECISIVE_OF_GPU)
+# Those in settings that may change times: `"ECC mode 1 before and 0 now"`. Times remain comparable with care.
+changed_gpu_settings = partial(_gpu_differences, decisive=_NOTED_OF_GPU)
 
 
 def _shown(value: Any) -> str:
