@@ -242,7 +242,7 @@ class Scheduler:
         compiled = self._compiled.intersection(still_open(cases))
         compiles_s = self._past.compiles_s
         for case in compiled & compiles_s.keys():
-            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
+            self._executor.compiling.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
         self._once("compile", compiled - compiles_s.keys())
         self._once("facts", still_open(cases) - self._past.facts)
 
