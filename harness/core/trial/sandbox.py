@@ -15,7 +15,6 @@ from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_DATA, RLIMIT_STACK, getrlimit, setrlimit
 from sys import platform
-from types import FrameType
 from typing import Any
 
 from harness.core.model import file_io, formatting
@@ -238,7 +237,7 @@ def supervise(descriptor: int, directory: Path) -> None:
 def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
     """Raise `failure` in the body after `most_s`, when an operation ends. Call this in the main thread."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, frame: object) -> None:
         raise failure
 
     handler = signal.signal(signal.SIGALRM, end)
