@@ -356,7 +356,7 @@ KINDS = {
             "compiled": none_or(FLAG),
         },
         calls_layer=True,
-        handler="harness.core.trial.trial_kinds:verify_layer",
+        handler="harness.core.trial.verify:verify",
     ),
     "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(

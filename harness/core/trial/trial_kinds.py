@@ -18,7 +18,7 @@ from harness.core.model.extra_tables import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
 
-from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
+from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, workload
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
 from .device_kinds import GPU_KINDS
@@ -180,11 +180,6 @@ def _place(error: BaseException) -> str:
         if layer_protocol.is_of_a_layer(frame.filename):
             return f" ({os.path.basename(frame.filename)}:{frame.lineno})"
     return ""
-
-
-def verify_layer(case: Case, seed: int) -> Answer:
-    """Verify the layer. `compiled` is whether anything was compiled for that."""
-    return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
 
 
 def count_facts(case: Case, seed: int) -> Answer:
