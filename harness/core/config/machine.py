@@ -10,13 +10,12 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from harness.core.model.background_process import PLACE
+from harness.core.model.background_process import PLACE, version_of
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import memory_left, read_setting
 from harness.core.model.sweep_axes import device_kind
@@ -126,8 +125,8 @@ def describe_machine(
         "libc": " ".join(filter(None, platform.libc_ver())),
         "python": torch.get("python") or sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
-        "libraries": {name: _version(name) for name in _LIBRARIES}
-        | {"torch": torch.get("version") or _version("torch")},
+        "libraries": {name: version_of(name) for name in _LIBRARIES}
+        | {"torch": torch.get("version") or version_of("torch")},
         "packages": torch.get("packages", {}),
         "environment": {
             name: value
@@ -341,13 +340,6 @@ def _mhz() -> float | None:
     except (OSError, NotImplementedError):  # hidden by some virtual machines
         return None
     return frequency.current if frequency else None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _commit(directory: Path) -> str | None:

@@ -69,7 +69,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
         "cuda": torch.version.cuda,
         "rocm": torch.version.hip,
         "cudnn": cudnn,
-        "triton": next(filter(None, map(_version, _TRITON)), None),
+        "triton": next(filter(None, map(background_process.version_of, _TRITON)), None),
         "python": platform.python_version(),
         "packages": _distributions(modules),
         "gpu": seen[kind]["names"][0] if kind else None,
@@ -103,16 +103,9 @@ def _distributions(modules: Sequence[str]) -> dict[str, str]:
     versions = {}
     for module in modules:
         for name in holders.get(module, [module]):  # an editable install does not list its modules
-            if version := _version(name):
+            if version := background_process.version_of(name):
                 versions[name] = version
     return versions
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 _NO_KERNEL = re.compile(
