@@ -23,7 +23,7 @@ from harness.core.trial.device import fill_tensors, to_float64
 from harness.core.trial.device_kinds import GPU_KINDS, TorchDevice
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
-from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
+from harness.core.trial.workload import Call, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
 from . import cuda_sampling, sampler
@@ -159,7 +159,7 @@ def as_graph(device: TorchDevice, work: Workload, case: Case) -> Call:
     why = device.lacks.get("capture")
     if why is None:
         try:
-            replay = device.capture(work.call, remade_for_capture(work, case))
+            replay = device.capture(work.call, work.remake)
         except MemoryError:
             raise
         except Exception as error:  # whatever the call raises while it is captured: it has run before
@@ -196,11 +196,6 @@ def as_graph(device: TorchDevice, work: Workload, case: Case) -> Call:
     return replay
 
 
-def remade_for_capture(work: Workload, case: Case) -> Remake | None:
-    """What makes the call anew on the stream of a capture, if its forward pass is not a part of it."""
-    return work.remake if case.mode == "backward" else None
-
-
 # The parts that a device may lack, and the columns that need each of them.
 NEEDED_FOR = {
     "hold": ("time_s", "hot_gpu_s", "clean_gpu_s", "graph_s"),
@@ -232,7 +227,7 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
         renew=layer.renewal,
         cache=case.cache,
         is_graph=is_graph,
-        remake=remade_for_capture(layer.work, case),
+        remake=layer.work.remake,
         before_load=lambda: readings.extend(device.probe_readings()),
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
