@@ -69,18 +69,18 @@ def described(impl: Impl) -> Page:
     source = read_layer_source(impl.target)
     return {
         **{name: getattr(impl, name) for name in ("name", "family", "summary", "kind", "target", "reference")},
-        "file": source.place,
-        "equation": source.equation or read_layer_source(impl.reference).equation,
+        "file": source["place"],
+        "equation": source["equation"] or read_layer_source(impl.reference)["equation"],
         "claims": {claim: text for claim in CLAIMS if (text := getattr(impl, claim))},
         "axes": [[name, *axis] for name, axis in impl.axes.items()],
         "has_heads": impl.has_heads,
-        "modes": source.modes,
-        "masks": source.masks,
-        "takes": source.takes,
-        "causal": source.causal,
+        "modes": source["modes"],
+        "masks": source["masks"],
+        "takes": source["takes"],
+        "causal": source["causal"],
         "compiled": impl.compiled,
         "package": impl.package,
-        "limits": source.limits,
+        "limits": source["limits"],
     }
 
 

@@ -65,11 +65,11 @@ def run_sweep(options: argparse.Namespace) -> int:
         target.check_machine(machine)
         if config.out is None:
             target = replace(target, path=run_directory.make_unused(target.path))
-        with run_directory.Lock(target.path, make=not target.continues) as lock:
+        with run_directory.locked(target.path, make=not target.continues) as left_by:
             for other in launchers():
                 other.check_nobody_measures(target)
-            if lock.left_by:
-                console.out(f"{lock.left_by} has not come to an end there")
+            if left_by:
+                console.out(f"{left_by} has not come to an end there")
             for place in entries("MACHINE_FACTS"):
                 machine |= referenced(place)(machine, config.axes["threads"], config.axes["device"])
             target.begin(machine, session.layers)

@@ -165,7 +165,7 @@ def test_fresh_measures_anew_and_sets_the_old_run_aside(here: Path, capsys: pyte
 
 def test_the_second_of_two_at_once_is_refused(here: Path, capsys: pytest.CaptureFixture) -> None:
     before = files()
-    with run_directory.Lock(Path("run")):
+    with run_directory.locked(Path("run")):
         assert main(["sweep", "seq_len=8,16", *TINY]) == 2
     said = capsys.readouterr().err
     assert "is measuring there: wait for it, or end it" in said

@@ -7,7 +7,7 @@ from attention_run import make_run
 
 from harness.cli.commands import main
 from harness.core.model.errors import UsageError
-from harness.core.results.run_directory import LOCK, Lock
+from harness.core.results.run_directory import LOCK, locked
 
 
 @pytest.mark.parametrize("linked", [["plots"], ["plots/overview.png", "report.md"]])
@@ -30,6 +30,6 @@ def test_a_lock_is_not_written_behind_a_link(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
     (tmp_path / LOCK).symlink_to(mine)
-    with pytest.raises(UsageError), Lock(tmp_path):
+    with pytest.raises(UsageError), locked(tmp_path):
         pass
     assert mine.read_text() == "mine"

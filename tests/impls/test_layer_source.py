@@ -93,4 +93,4 @@ def test_a_layer_without_a_description_names_the_command_that_adds_it() -> None:
     ],
 )
 def test_the_limits_are_those_that_supports_documents(name: str, said: str) -> None:
-    assert read_layer_source(IMPLS[name].target).limits == said
+    assert read_layer_source(IMPLS[name].target)["limits"] == said

@@ -201,7 +201,7 @@ def split(
     A glob chooses among `impls`, by default the registered ones. Raises UsageError for an unparsable override, a
     deletion, and an unknown key or group option. Several values for a setting that is not an axis are an error too.
     """
-    values: Values = {}
+    values = {}
     choices = []
     for argument in arguments:
         name = key_of(argument)
@@ -228,7 +228,7 @@ def split(
 
 def check_unrepeated(overrides: Iterable[str]) -> None:
     """Raise UsageError if two overrides set the same key."""
-    seen = set[str]()
+    seen = set()
     for name in filter(None, map(key_of, overrides)):
         if name in seen:
             several = f": give its values in one list, {name}=A,B" if name in AXES else ""

@@ -122,7 +122,7 @@ def read_keys(texts: Iterable[str], table: Sequence[Key]) -> Values:
     Raises UsageError for another form, an unknown or repeated key, and an invalid value.
     """
     keys = {key.name: key for key in table}
-    values: Values = {}
+    values = {}
     for text in with_options(map(present_option, texts), is_quoted=False):
         name, equals, value = text.partition("=")
         if not equals:

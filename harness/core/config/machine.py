@@ -9,14 +9,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from harness.core.model.background_process import PLACE
+from harness.core.model.background_process import PLACE, version_of
 from harness.core.model.errors import UsageError
 from harness.core.model.file_io import memory_left, read_setting
 from harness.core.model.sweep_axes import device_kind
@@ -24,14 +23,38 @@ from harness.core.model.sweep_axes import device_kind
 from .key_value_options import usable_cpus
 
 _LIBRARIES = (
-    *("attn-harness", "torch", "numpy", "scipy", "pandas", "hydra-core"),
-    *("seaborn", "matplotlib", "rich", "psutil"),
+    "attn-harness",
+    "torch",
+    "numpy",
+    "scipy",
+    "pandas",
+    "hydra-core",
+    "seaborn",
+    "matplotlib",
+    "rich",
+    "psutil",
 )
 # Beginnings of the names of environment variables that may change times.
 _VARIABLES = (
-    *("OMP_", "MKL_", "KMP_", "GOMP_", "ATEN_", "TORCH_", "PYTORCH_", "CUDA_"),
-    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
-    *("CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "ROCR_", "HSA_", "ZE_"),
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "GOMP_",
+    "ATEN_",
+    "TORCH_",
+    "PYTORCH_",
+    "CUDA_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "CUBLAS",
+    "CUDNN_",
+    "NVIDIA_",
+    "TRITON_",
+    "HIP_",
+    "ROCR_",
+    "HSA_",
+    "ZE_",
 )
 # Entries of the trial's answer that do not describe torch.
 _NOT_OF_TORCH = ("harness", "python", "packages", "devices")
@@ -102,8 +125,8 @@ def describe_machine(
         "libc": " ".join(filter(None, platform.libc_ver())),
         "python": torch.get("python") or sys.version.split()[0],
         "torch": {name: value for name, value in torch.items() if name not in _NOT_OF_TORCH},
-        "libraries": {name: _version(name) for name in _LIBRARIES}
-        | {"torch": torch.get("version") or _version("torch")},
+        "libraries": {name: version_of(name) for name in _LIBRARIES}
+        | {"torch": torch.get("version") or version_of("torch")},
         "packages": torch.get("packages", {}),
         "environment": {
             name: value
@@ -156,23 +179,10 @@ def unlike(before: Machine, now: Machine) -> list[str]:
     return differences
 
 
-def unlike_gpus(before: Machine, now: Machine) -> list[str]:
-    """The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`."""
-    return _gpu_differences(before, now, _DECISIVE_OF_GPU)
-
-
-def changed_gpu_settings(before: Machine, now: Machine) -> list[str]:
-    """The differences in the settings of GPUs that may change times: `"ECC mode 1 before and 0 now"`.
-
-    The arguments are as for `unlike`. Times remain comparable with care.
-    """
-    return _gpu_differences(before, now, _NOTED_OF_GPU)
-
-
 def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple[str, str]]) -> list[str]:
     """How the GPUs differ now: each from itself, or from all earlier ones if it was not among them.
 
-    What NVML did not tell is no difference.
+    The machines are as for `unlike`. What NVML did not tell is no difference.
     """
     then, today = gpu_states(before), gpu_states(now)
     differences = []
@@ -185,6 +195,12 @@ def _gpu_differences(before: Machine, now: Machine, decisive: Mapping[str, tuple
                 text = f"{' or '.join(values)}{unit} before and {_shown(state[key])}{unit} now"
                 differences.append(f"GPU {name}{of} {text}")
     return differences
+
+
+# The differences in drivers and power limits, such as `"GPU power limit 700 W before and 500 W now"`.
+unlike_gpus = partial(_gpu_differences, decisive=_DECISIVE_OF_GPU)
+# Those in settings that may change times: `"ECC mode 1 before and 0 now"`. Times remain comparable with care.
+changed_gpu_settings = partial(_gpu_differences, decisive=_NOTED_OF_GPU)
 
 
 def _shown(value: Any) -> str:
@@ -324,13 +340,6 @@ def _mhz() -> float | None:
     except (OSError, NotImplementedError):  # hidden by some virtual machines
         return None
     return frequency.current if frequency else None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _commit(directory: Path) -> str | None:

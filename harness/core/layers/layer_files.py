@@ -13,7 +13,6 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -143,32 +142,21 @@ OF_FUNCTIONS = _OF_BOTH | {
 }
 
 
-@dataclass(frozen=True)
-class LayerSource:
-    """What a class or function of ours allows and says, as its page shows it.
-
-    - `place`: its file and line. `equation`: the first one in its docstrings, or in those of its reference.
-    - `modes`, `masks`: those that it can run, the masks without a source.
-    - `takes`: the further sizes that it takes, and `kv_len` for a source. `causal`: its attribute.
-    - `limits`: what the docstring of `supports` tells.
-    """
-
-    place: str
-    equation: str
-    modes: list[str]
-    masks: list[str]
-    takes: list[str]
-    causal: bool
-    limits: str
-
-
 @cache
 def _descriptions() -> dict[str, dict[str, Any]]:
     return json.loads(_DESCRIPTIONS.read_text(encoding="utf-8"))
 
 
-def read_layer_source(target: str) -> LayerSource:
-    """What is stored of `module:Class` or `module:function`, a layer of ours. Raises UsageError without anything."""
+def read_layer_source(target: str) -> dict[str, Any]:
+    """What a class or function of ours allows and says, as its page shows it, from `module:name`.
+
+    - `place`: its file and line. `equation`: the first one in its docstrings, or in those of its reference.
+    - `modes`, `masks`: those that it can run, the masks without a source.
+    - `takes`: the further sizes that it takes, and `kv_len` for a source. `causal`: its attribute.
+    - `limits`: what the docstring of `supports` tells.
+
+    Raises UsageError if nothing is stored of it.
+    """
     module, _, name = target.partition(":")
     file = f"{module.replace('.', '/')}.py"
     if target not in _descriptions():
@@ -178,7 +166,7 @@ def read_layer_source(target: str) -> LayerSource:
     source = (_DESCRIPTIONS.parents[1] / file).read_text(encoding="utf-8")
     above = re.split(rf"^(?:class|def) {name}\b", source, maxsplit=1, flags=re.MULTILINE)[0]
     line = above.count("\n") + 1
-    return LayerSource(f"{file}:{line}", **_descriptions()[target])
+    return {"place": f"{file}:{line}", **_descriptions()[target]}
 
 
 # One letter off, or two that are swapped, in names of four letters or more.

@@ -353,7 +353,6 @@ EXACT = ("work", "work_train", "work_decode")
 # Claims of an order, so `O(…)` around the formula adds nothing.
 BY_ORDER = ("memory", "depth", "path")
 CLAIMS = EXACT + BY_ORDER
-_BIG_O = re.compile(r"\s*O\((.*)\)\s*")
 # Letters of settings, each with its axis.
 _SETTING_LETTERS = {letter: AXES[name] for letter, name in LETTERS.items() if AXES[name].own}
 
@@ -425,7 +424,7 @@ def claims_of_class(layer_class: Any, at: Any = None) -> dict[str, Polynomial]:
 
 
 def _claimed(claim: str, text: str, letters: Mapping[str, Polynomial]) -> Polynomial:
-    of_order = _BIG_O.fullmatch(text)
+    of_order = re.fullmatch(r"\s*O\((.*)\)\s*", text)
     if of_order and claim not in BY_ORDER:
         raise UsageError(
             f"claims['{claim}'] is '{text}': an order is no count, and work is claimed to the last digit, as "

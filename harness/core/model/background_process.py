@@ -46,6 +46,16 @@ print(json.dumps([sys.version_info[:2], lacking, torch]))
 """
 
 
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None without it."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def interpreter_of(environment: str) -> str:
     """The absolute path of the interpreter of a virtual environment's directory, or of an interpreter given itself.
 

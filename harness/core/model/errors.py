@@ -45,8 +45,6 @@ OPTIONS = {"causal": "mask=causal", "is_causal": "mask=causal"}
 MEANT = {word: name for name, words in _NAMES.items() for word in words.split()}
 MEANT |= {word: value for aliases in VALUES.values() for word, value in aliases.items()}
 
-_WORD = re.compile(r"[A-Za-z]\w*")
-_SIZE = re.compile(r"(?<![\w.])(\d{1,12})([kKmM])(?!\w)")
 _FACTORS = {"k": 2**10, "m": 2**20}
 
 
@@ -124,9 +122,10 @@ def unknown_key(name: str, keys: Collection[str]) -> str:
 
 def our_values(axis: str, text: str) -> str:
     """The text of an option's value with our words for the values of `axis`."""
-    return _WORD.sub(lambda word: VALUES[axis].get(word[0].lower(), word[0]), text)
+    return re.sub(r"[A-Za-z]\w*", lambda word: VALUES[axis].get(word[0].lower(), word[0]), text)
 
 
 def whole_numbers(text: str) -> str:
     """The text with all digits of each number that ends in k or M: `4k` is 4096, `1M` is 1048576."""
-    return _SIZE.sub(lambda match: str(int(match[1]) * _FACTORS[match[2].lower()]), text)
+    number = r"(?<![\w.])(\d{1,12})([kKmM])(?!\w)"
+    return re.sub(number, lambda match: str(int(match[1]) * _FACTORS[match[2].lower()]), text)

@@ -65,7 +65,7 @@ def listed(names: Sequence[str], noun: str = "") -> str:
 
 def flops_rate(value: float) -> str:
     """FLOP/s in powers of 1000: `2.04e11` -> `204 GFLOP/s`."""
-    return _scaled(value, [(scale, f"{prefix}FLOP/s") for scale, prefix in _MULTIPLES])
+    return f"{_scaled(value, _MULTIPLES)}FLOP/s"
 
 
 def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:

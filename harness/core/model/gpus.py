@@ -11,7 +11,7 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -74,9 +74,9 @@ def entry_of(device: str, variables: Mapping[str, str] = os.environ) -> str:
     return listed[int(number or 0)] if listed else number or "0"
 
 
-def entries(kind: str, count: int, variables: Mapping[str, str] = os.environ) -> list[str]:
+def entries(kind: str, count: int) -> list[str]:
     """The first `count` visible GPUs of this kind: the UUID of each if `learn` knows it, or else as `entry_of`."""
-    named = [entry_of(f"{kind}:{number}", variables) for number in range(count)]
+    named = [entry_of(f"{kind}:{number}") for number in range(count)]
     return [_uuids.get((kind, entry), entry) for entry in named]
 
 
@@ -129,14 +129,14 @@ def one_trial_on(device: str, variables: Mapping[str, str] = os.environ) -> Iter
             os.close(descriptor)
 
 
-def take_free_gpu(kind: str, visible: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> int:
+def take_free_gpu(kind: str, visible: Sequence[str]) -> int:
     """Wait for a GPU among `visible` that no other shard has, and take it until this process ends. Return its place."""
     while True:
         for place, entry in enumerate(visible):
             path = _path(f"shard-{kind}", kind, entry)
             if path not in _held and _take(path):
                 return place
-        sleep(_LOOK_EVERY_S)
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _path(what: str, kind: str, entry: str) -> Path:
@@ -145,10 +145,8 @@ def _path(what: str, kind: str, entry: str) -> Path:
 
 def _identity(kind: str, entry: str) -> str:
     """What tells a GPU from all others of this machine: its UUID if known, or its number in this job of Slurm."""
-    if not entry.isdigit():
-        return _uuids.get((kind, entry), entry)  # the entry may be the beginning of a UUID
-    job = os.environ.get("SLURM_JOB_ID", "")
-    return _uuids.get((kind, entry), f"{entry}{job and '-of-job-'}{job}")
+    job = entry.isdigit() and os.environ.get("SLURM_JOB_ID")  # the entry may be the beginning of a UUID too
+    return _uuids.get((kind, entry), f"{entry}-of-job-{job}" if job else entry)
 
 
 def _take(path: Path) -> bool:

@@ -16,7 +16,6 @@ from .errors import UsageError
 NO_OPTIONS = "none"
 # What precedes the name of an option on the command line.
 OPTION = "layer."
-_PAIR = re.compile(r"([^\W\d]\w*)=([\w.:/-]+)")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -26,9 +25,9 @@ def options_of(text: str) -> Mapping[str, Any]:
 
     Raises UsageError for another text.
     """
-    values: dict[str, Any] = {}
+    values = {}
     for part in [] if text == NO_OPTIONS else text.split("+"):
-        pair = _PAIR.fullmatch(part)
+        pair = re.fullmatch(r"([^\W\d]\w*)=([\w.:/-]+)", part)
         if pair is None or pair[1] in values:
             raise UsageError(
                 f"options={text}: it takes name=value, as layer.window=64 or options=page_size=16+window=64"
@@ -90,7 +89,7 @@ def with_options(overrides: Iterable[str], is_quoted: bool = True) -> list[str]:
     Values are quoted for Hydra's grammar if `is_quoted`. Raises UsageError for an option without a value, and for
     options that are given in both ways.
     """
-    kept: list[str] = []
+    kept = []
     of_layer: dict[str, list[str]] = {}
     for override in overrides:
         key, _, value = override.partition("=")

@@ -37,7 +37,7 @@ def read_axes(stated: Any) -> OwnAxes:
     example = "it must be {'window': ('w', 128)}, a letter and a default for each"
     if not isinstance(stated, Mapping):
         raise UsageError(f"axes is {stated!r}: {example}")
-    axes: OwnAxes = {}
+    axes = {}
     reserved = [*LETTERS, "D", "t"]
     for name, axis in stated.items():
         if not (isinstance(axis, tuple | list) and len(axis) == 2 and isinstance(axis[0], str)):

@@ -10,7 +10,6 @@ The shape of such a batch is the same at every n, so its cost can be compared be
 """
 
 import hashlib
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -57,7 +56,7 @@ def digests_of_files(values: Iterable[str]) -> dict[str, str]:
 
 
 def _at_least_1(length: float) -> int:
-    return max(1, math.floor(length + 0.5))
+    return max(1, int(length + 0.5))
 
 
 def _read(file: str) -> list[int]:

@@ -77,8 +77,8 @@ def read_pytest_benchmark(path: Path) -> tuple[list[CaseResult], list[str], _Val
     """
     file = _content(path)
     lines: dict[Case, CaseResult | None] = {}
-    from_rounds: list[Case] = []
-    damaged: list[str] = []
+    from_rounds = []
+    damaged = []
     without = 0
     for benchmark in file.benchmarks:
         try:

@@ -224,7 +224,7 @@ def read_row(row: Any) -> Row:
     is_whole = is_named and isinstance(at, int | float | None) and (has_reason or (is_ok and purpose == "time"))
     if not (is_whole and abs(number) <= MOST_ROUND and _FACT_CHECKS["own_axes"](axes)):
         raise InvalidRow(_INCOMPLETE)
-    value: Any = axes and intern(axes)
+    value = axes and intern(axes)
     if is_ok and purpose in KINDS:
         if reason is not None:
             raise InvalidRow("it is ok, and has a reason why it failed")
@@ -356,7 +356,7 @@ KINDS = {
             "compiled": none_or(FLAG),
         },
         calls_layer=True,
-        handler="harness.core.trial.trial_kinds:verify_layer",
+        handler="harness.core.trial.verify:verify",
     ),
     "reference": TrialKind({"projections": list_of(FINITE)}, handler="harness.core.trial.verify:project_reference"),
     "compile": TrialKind(

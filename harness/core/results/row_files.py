@@ -31,12 +31,11 @@ from harness.core.model.sweep_axes import AXES, Case
 from .row import MOST_ROUND, REOPEN, InvalidRow, Row, StoredRow, check_case, read_row
 
 SCHEMA = 2
-_NUMBERED = re.compile(r"(\d{4,})-")
 
 
 def number_of(path: Path) -> int:
     """The number of the writer that created this file, from 1; 0 if the file name has no number."""
-    number = _NUMBERED.match(path.name)
+    number = re.match(r"(\d{4,})-", path.name)
     return int(number[1]) if number else 0
 
 

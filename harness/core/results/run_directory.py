@@ -7,8 +7,8 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Any
@@ -25,83 +25,80 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK)
 
 
-class Lock:
-    """Context manager that holds the run at `out` for one writer. With `make` it creates the directory if necessary.
+@contextmanager
+def locked(out: Path, make: bool = True) -> Iterator[str | None]:
+    """Hold the run at `out` for one writer. With `make`, create the directory if necessary.
 
     A file in the directory names the holder, and the kernel holds the lock. The kernel releases a lock when its process
     ends, for whatever reason. A file without a lock is therefore stale, unless another machine wrote it: the kernel of
     this machine does not see the locks of others.
 
-    Entering raises UsageError if another process holds the run, or if the directory is not writable. After entering,
-    `left_by` names a holder that ended without releasing the run.
+    Yield the name of a holder that ended without releasing the run, or None. Raises UsageError if another process holds
+    the run, or if the directory is not writable.
     """
-
-    def __init__(self, out: Path, make: bool = True) -> None:
-        self._out, self._path, self._make = out, out / LOCK, make
-        self._file = -1
-        self.left_by: str | None = None
-
-    def __enter__(self) -> "Lock":
-        try:
-            if self._make:
-                self._out.mkdir(parents=True, exist_ok=True)
-            while not self._taken():
-                pass
-        except OSError as error:
-            raise UsageError(
-                f"out={self._out} cannot be written to ({error.strerror}): nothing was measured; "
-                "name another directory, or make this one writable"
-            ) from error
-        try:
-            self._take_over()
-        except BaseException:
-            os.close(self._file)
-            raise
-        return self
-
-    def __exit__(self, *raised: object) -> None:
+    path = out / LOCK
+    try:
+        if make:
+            out.mkdir(parents=True, exist_ok=True)
+        while (file := _open_locked(out)) is None:
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"out={out} cannot be written to ({error.strerror}): nothing was measured; "
+            "name another directory, or make this one writable"
+        ) from error
+    try:
+        left_by = _take_over(out, file)
+    except BaseException:
+        os.close(file)
+        raise
+    try:
+        yield left_by
+    finally:
         # Remove the file, then release the lock. A process that opened the old file then sees that the file is
         # gone, and creates a new one.
         try:
-            if os.path.samestat(self._path.stat(), os.fstat(self._file)):  # another directory may have this name by now
-                self._path.unlink()
+            if os.path.samestat(path.stat(), os.fstat(file)):  # another directory may have this name by now
+                path.unlink()
         except OSError:  # the directory became read-only, or was removed
             with suppress(OSError):
-                os.ftruncate(self._file, 0)  # an empty file names no holder, so none will be reported
-        os.close(self._file)
+                os.ftruncate(file, 0)  # an empty file names no holder, so none will be reported
+        os.close(file)
 
-    def _taken(self) -> bool:
-        """Try to lock the file. Return False if the file was removed or replaced meanwhile: try again."""
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        with ExitStack() as unless_mine:
-            unless_mine.callback(os.close, self._file)
-            try:
-                flock(self._file, LOCK_EX | LOCK_NB)
-            except BlockingIOError as error:
-                who = _holder_text(_read(self._file))
-                raise UsageError(f"out={self._out}: {who} is measuring there: wait for it, or end it") from error
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-            with suppress(FileNotFoundError):  # the previous holder has just removed the file
-                if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
-                    unless_mine.pop_all()
-                    return True
-        return False
 
-    def _take_over(self) -> None:
-        holder = _read(self._file)
-        if holder:
-            if not _of_this_machine(holder):
-                raise UsageError(
-                    f"out={self._out}: {_holder_text(holder)} is measuring there, or has ended without a word; "
-                    f"if it has, remove {self._path}"
-                )
-            self.left_by = _holder_text(holder)
-        me: _Holder = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        me["boot"] = file_io.read_setting(_BOOT)
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(me).encode() + b"\n", 0)
+def _open_locked(out: Path) -> int | None:
+    """Open the file and lock it. Return None if the file was removed or replaced meanwhile: try again."""
+    file = os.open(out / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with ExitStack() as unless_mine:
+        unless_mine.callback(os.close, file)
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError as error:
+            who = _holder_text(_read(file))
+            raise UsageError(f"out={out}: {who} is measuring there: wait for it, or end it") from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        with suppress(FileNotFoundError):  # the previous holder has just removed the file
+            if os.stat(out / LOCK).st_ino == os.fstat(file).st_ino:
+                unless_mine.pop_all()
+                return file
+    return None
+
+
+def _take_over(out: Path, file: int) -> str | None:
+    """Write this process into the file. Return the holder that the file named."""
+    holder = _read(file)
+    if holder and not _of_this_machine(holder):
+        raise UsageError(
+            f"out={out}: {_holder_text(holder)} is measuring there, or has ended without a word; "
+            f"if it has, remove {out / LOCK}"
+        )
+    me = {"host": platform.node(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    me["boot"] = file_io.read_setting(_BOOT)
+    os.ftruncate(file, 0)
+    os.pwrite(file, json.dumps(me).encode() + b"\n", 0)
+    return _holder_text(holder) if holder else None
 
 
 def holder(out: Path) -> tuple[str | None, bool | None]:

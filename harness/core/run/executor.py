@@ -84,7 +84,10 @@ class CompilePolicy:
         return str(self._cache / hashlib.sha256(name.encode()).hexdigest()[:16])
 
     def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
-        """Remember from a trial's outcome whether the layer compiles, and how long that took."""
+        """Remember from a trial's outcome whether the layer compiles, and how long that took.
+
+        The trial may belong to an earlier process.
+        """
         if outcome.values.get("compiled"):
             self._found.add(case.impl)
         if purpose == "compile":
@@ -123,7 +126,7 @@ class Executor:
         self.runtime = runtime
         free = psutil.virtual_memory().available
         self.memory_limit = memory_limit or int((1 - _FREE_SHARE) * min(free, memory_left()))
-        self._compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
+        self.compiling = CompilePolicy(timeout_s, compile_timeout_s, compile_cache)
         self._checked: set[Case] = set()  # cases that a timed trial has shown to keep no results
         self._slow_imports: set[str] = set()  # layers whose module is imported in a separate fork server
         self.code: dict[str, layer_files.Digests] = {}  # the layers' files, none of which may change from now on
@@ -164,8 +167,8 @@ class Executor:
         The copy shares no knowledge about layers, since another path has other layers. Its trials import their layer's
         module themselves, even if it is slow to import.
         """
-        other, limits = copy(self), self._compiling
-        other._compiling = CompilePolicy(limits.timeout_s, limits.compile_timeout_s, compile_cache)
+        other, limits = copy(self), self.compiling
+        other.compiling = CompilePolicy(limits.timeout_s, limits.compile_timeout_s, compile_cache)
         other._path = path
         other._checked, other._slow_imports, other.code = set(), set(), {}
         return other
@@ -198,11 +201,11 @@ class Executor:
         began = monotonic()
         try:
             server = self._warm_server(which)
-            limit_s = self._compiling.limit_s(purpose, case)
+            limit_s = self.compiling.limit_s(purpose, case)
             request = self._request(purpose, case, which, extra or {})
             with gpus.one_trial_on(device, self._variables):
                 began = monotonic()
-                outcome = server.run(request, limit_s, self._compiling.compile_timeout_s)
+                outcome = server.run(request, limit_s, self.compiling.compile_timeout_s)
         except ForkServerLost as error:
             self._drop_server(which)
             outcome = TrialOutcome("killed", str(error))
@@ -213,17 +216,13 @@ class Executor:
                 gpus.learn(kind, seen.get(kind, {}).get("uuids", ()), self._variables)
         if case is not None:
             self._check_code(case)
-            self.learn(purpose, case, outcome)
+            self.compiling.learn(purpose, case, outcome)
             if outcome.values.get("last_call_checked"):
                 self._checked.add(case)
             is_forkable = purpose == "describe" and outcome.values.get("forkable") and self._path is None
             if is_forkable and outcome.values["import_s"] > _SLOW_IMPORT_S:
                 self._slow_imports.add(case.impl)
         return outcome
-
-    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None:
-        """Remember what a trial showed about compiling. The trial may belong to an earlier process."""
-        self._compiling.learn(purpose, case, outcome)
 
     def begin(self, purpose: str, case: Case, extra: Request, start: Callable[..., _Trial]) -> _Trial:
         """Start a trial that the caller ends, and return what `start(server, request, limit_s, ended)` returns.
@@ -238,7 +237,7 @@ class Executor:
         at_end.callback(self._check_code, case)
         at_end.enter_context(gpus.one_trial_on(case.device, self._variables))
         try:
-            server, limit_s = self._warm_server(which), self._compiling.limit_s(purpose, case)
+            server, limit_s = self._warm_server(which), self.compiling.limit_s(purpose, case)
             return start(server, request, limit_s, at_end.close)
         except BaseException as error:
             at_end.close()
@@ -291,7 +290,7 @@ class Executor:
         """The key of the fork server for these trials."""
         slow_layer = case.impl if case is not None and case.impl in self._slow_imports else ""
         environment = self.environments[0] if case is None else case.env
-        return environment, self._compiling.is_due(purpose, case), slow_layer.partition(":")[0]
+        return environment, self.compiling.is_due(purpose, case), slow_layer.partition(":")[0]
 
     def _request(self, purpose: str, case: Case | None, which: _Which, extra: Request) -> Request:
         _, compiles, slow_module = which
@@ -304,7 +303,7 @@ class Executor:
             "memory_limit": None if case and case.device != "cpu" else self.memory_limit,
             "compiles": compiles,
             "own_module": bool(slow_module),
-            "compile_cache": self._compiling.directory(purpose, case),
+            "compile_cache": self.compiling.directory(purpose, case),
             "check_last_call": case not in self._checked,
             "path": self._path,
             **extra,

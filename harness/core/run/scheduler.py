@@ -27,6 +27,7 @@ from harness.core.results.row_files import read_run
 from harness.core.results.summarise import ProbeKind, Trials, duplicate_row_notices, probe_kind
 from harness.core.stats.estimate import Trial, best_probe, is_quiet, stop_reason
 
+from .executor import Executor
 from .outcome import TrialOutcome
 
 Failure = tuple[str, str | None]
@@ -94,13 +95,6 @@ def read_resume_state(run: Path) -> tuple[ResumeState, list[str]]:
     return past, [*notices, *duplicate_row_notices(run, accumulated, timed)]
 
 
-class TrialExecutor(Protocol):
-    """Runs trials: `harness.core.run.executor.Executor`, or any object that returns an outcome for a case."""
-
-    def run(self, purpose: str, case: Case | None = None) -> TrialOutcome: ...
-    def learn(self, purpose: str, case: Case, outcome: TrialOutcome) -> None: ...
-
-
 class RowSink(Protocol):
     """Stores rows."""
 
@@ -136,7 +130,7 @@ class DisturbanceControl:
     environment: another torch has another probe time.
     """
 
-    def __init__(self, precision: Precision, executor: TrialExecutor, sleep: Callable[[float], None]) -> None:
+    def __init__(self, precision: Precision, executor: Executor, sleep: Callable[[float], None]) -> None:
         self._precision, self._executor, self._sleep = precision, executor, sleep
         self._best: dict[ProbeKind, float] = {}  # cached: a search through all trials is slow
 
@@ -181,7 +175,7 @@ class Scheduler:
         cases: Sequence[Case],
         layers: Mapping[str, Layer],
         precision: Precision,
-        executor: TrialExecutor,
+        executor: Executor,
         sink: RowSink,
         watcher: Watcher,
         seed: int = 0,
@@ -248,7 +242,7 @@ class Scheduler:
         compiled = self._compiled.intersection(still_open(cases))
         compiles_s = self._past.compiles_s
         for case in compiled & compiles_s.keys():
-            self._executor.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
+            self._executor.compiling.learn("compile", case, TrialOutcome("ok", values={"compile_s": compiles_s[case]}))
         self._once("compile", compiled - compiles_s.keys())
         self._once("facts", still_open(cases) - self._past.facts)
 

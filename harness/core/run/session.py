@@ -88,7 +88,7 @@ class DescribedLayers:
         places = product(config.axes["impl"], self._executor.environments) if names else ()
         described = [(impl, self.within(impl, env)) for impl, env in places]
         layers = [(impl, layer, layer.options) for impl, layer in described if layer.options is not None]
-        lacked: dict[str, list[str]] = {}
+        lacked = {}
         for name in names:
             lacking = {impl: options for impl, _, options in layers if name not in options}
             with_it = [layer for impl, layer, _ in layers if impl not in lacking]

@@ -153,7 +153,7 @@ def trial_statistics(values_s: Floats, medians_s: Floats, quiet: Flags) -> Trial
     # Relative to the fastest, so that a time equal to the fastest is exact to the last digit.
     logs = np.log(ordered / fastest)
     time_s = fastest[:, 0] * np.exp(low_quantile(logs, numbers))
-    own_distances = np.array(log_distances_to_ends(logs, numbers))
+    own_distances = log_distances_to_ends(logs, numbers)
     return TrialStatistics(time_s, spread(logs, numbers), numbers, own_distances, np.median(medians_s, axis=1))
 
 

@@ -133,8 +133,8 @@ def simulated(number: int) -> tuple[Floats, Floats]:
     return low_quantile(draws) - NormalDist().inv_cdf(LEVEL), spread(draws)
 
 
-def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> tuple[Floats, Floats]:
-    """Distances `(down, up)` from the low quantile to the ends of the 95 % interval, each (cases,).
+def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> Floats:
+    """Distances down and up from the low quantile to the ends of the 95 % interval (2, cases).
 
     The log times (cases, N) ascend along the last axis. Only the first `numbers` (cases,) of them count, or all.
     """
@@ -148,8 +148,7 @@ def log_distances_to_ends(ordered: Floats, numbers: Numbers | None = None) -> tu
         else:
             lo, hi = (_at_rank(ordered[here], np.full(here.sum(), rank)) for rank in end_ranks(each))
             distances[:, here] = PEEKING_INFLATION * np.array([value[here] - lo, hi - value[here]])
-    down, up = distances
-    return down, up
+    return distances
 
 
 def exp_or_inf(log: float) -> float:

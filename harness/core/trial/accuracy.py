@@ -16,7 +16,7 @@ a reference of which the counts promised too much.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -181,8 +181,11 @@ def _measured(work: Workload, case: Case, seed: int, y: Tensor | None, flops: in
             beside = _errors(own, wanted)
         else:
             part_of_plain = part
-        with _limited(threads, _TOO_SLOW):
-            plain = _plain(reference, case, seed, given, part_of_plain, work.gradient)
+        plain: _Side | None = None
+        # A kernel may be missing in half precision, and the reference may take no other dtype than float64.
+        with _limited(threads, _TOO_SLOW), suppress(Exception):
+            in_its_dtype = cast_layer(deepcopy(reference), getattr(torch, case.dtype))
+            plain = _side(in_its_dtype, case, seed, given, part_of_plain, work.gradient)
         of_plain = _errors(plain, wanted, real) if plain else None
     # The gradients of an approximation are not those of its reference.
     allowed = layer_protocol.allowed_error(work.layer)
@@ -362,17 +365,6 @@ def _outputs(module: nn.Module, case: Case, inputs: list[Tensor], part: _Part) -
     else:
         y = module(inputs[0], **keywords, rows=part.rows)
     return y
-
-
-def _plain(
-    reference: nn.Module, case: Case, seed: int, inputs: Sequence[Tensor], part: _Part, gradient: Tensor | None
-) -> _Side | None:
-    """The outputs and gradients of the reference in the dtype of the case; None if it cannot compute in it in time."""
-    try:
-        module = cast_layer(deepcopy(reference), getattr(torch, case.dtype))
-        return _side(module, case, seed, inputs, part, gradient)
-    except Exception:  # a kernel is missing in half precision, or the reference takes no other dtype than float64
-        return None
 
 
 def _errors(got: _Side, want: _Side, real: Tensor | None = None) -> list[float]:

@@ -53,7 +53,7 @@ def allocator_peak(call: Callable[[], Any], device: str, forget: Callable[[], No
         forget()
         gc.collect()
     events = sorted(recorded.kineto_results.events(), key=lambda event: event.start_ns())
-    names: list[str] = []
+    names = []
     ends = dict[str, int]()
     for event in events:
         name = event.name()

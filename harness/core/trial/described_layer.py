@@ -98,7 +98,7 @@ def describe_page(case: Case) -> Answer:
     layer_protocol.check_signature(layer_class)
     _check(layer_class, case)
     is_function = issubclass(layer_class, FunctionLayer)
-    shown: Any = layer_class.function if is_function else layer_class
+    shown = layer_class.function if is_function else layer_class
     signature = signature_of(shown) if is_function else inspect.signature(shown)
     place, axes = _line_of(shown), own_axes.declared_axes(layer_class)
     options = [option for option in own_axes.option_defaults(layer_class) if option not in axes]

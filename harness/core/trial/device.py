@@ -54,7 +54,7 @@ def has_started_cuda() -> bool:
     except OSError:  # not loaded
         return torch.cuda.is_initialized()
     not_initialized = 3
-    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized)
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized
 
 
 def reference_device(device: str) -> str:
@@ -215,7 +215,7 @@ def tensors_in(value: Any, shared: Any = type | ModuleType) -> Iterator[Tensor]:
     A tensor may have further ones as attributes, as a weight its scale, and around its hooks.
     """
     things = [value]
-    seen: dict[int, Any] = {}  # kept, as another object could get the number of a freed one
+    seen = {}  # kept, as another object could get the number of a freed one
     while things:
         thing = things.pop()
         kind = type(thing)  # reading `__class__` of some of torch's objects raises a warning

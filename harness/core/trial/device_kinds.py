@@ -1,6 +1,7 @@
 """Torch's devices, a class for each kind: which are available, their memory, and what the sampler needs of a GPU.
 
-What that is, `harness.core.trial.device_contract` says.
+The sampler needs one queue, its events, its caches, its clock rate and its gauge: the methods of `TorchDevice` that are
+no class methods. Whoever adds a device writes a subclass, and its line of `GPU_KINDS`.
 
 Intel's and Apple's have not been run on such a device yet: tests simulate them. They have no kernel of a known
 duration. A product of matrices holds the queue instead, repeated as often as needed. Whether that was long enough is
@@ -16,8 +17,7 @@ from typing import Any
 import torch
 
 from .device import EVENTS, WAITS, is_rocm
-from .device_contract import NoGauge
-from .nvml import NvmlGauge, addresses
+from .nvml import NoGauge, NvmlGauge, addresses
 from .workload import Call, Remake, Unsupported
 
 # No NVIDIA GPU has a higher clock rate. Used if NVML does not report the highest clock rate of this GPU.
@@ -88,6 +88,9 @@ class TorchDevice:
 
     ROCm has the same functions. But the cycles of its spin are those of a counter whose rate does not follow the clock.
 
+    All methods but `sync` and `capture` return before the GPU does the work. `lacks` holds the parts of
+    `timed_trial.NEEDED_FOR` that are missing, and why. Their methods are not called.
+
     Create the device before the samples, because it allocates buffers. Raises Unsupported if the environment makes
     every launch wait, because then neither GPU nor host could be timed.
     """
@@ -109,7 +112,7 @@ class TorchDevice:
     @classmethod
     def name_of(cls, index: int = 0) -> str:
         """The name of a GPU, such as `NVIDIA H100`."""
-        return str(cls.module().get_device_name(index))
+        return cls.module().get_device_name(index)
 
     @classmethod
     def uuid_of(cls, index: int) -> str | None:
@@ -139,12 +142,12 @@ class TorchDevice:
     @classmethod
     def total_memory(cls) -> int:
         """The bytes of the GPU's memory, or of the part of the machine's that an Apple GPU may use."""
-        return int(cls.module().get_device_properties(torch.device(cls.kind)).total_memory)
+        return cls.module().get_device_properties(torch.device(cls.kind)).total_memory
 
     @classmethod
     def free_memory(cls) -> int:
         """The bytes of the GPU's memory that are free now."""
-        return int(cls.module().mem_get_info()[0])
+        return cls.module().mem_get_info()[0]
 
     @classmethod
     def cache_size(cls) -> int | None:
@@ -163,7 +166,7 @@ class TorchDevice:
     def requested_bytes(cls, which: str = "current") -> int:
         """The bytes of the GPU's memory that are requested now, or their `peak` since `start_peak`."""
         cls.module().synchronize()
-        return int(cls.module().memory_stats()[_REQUESTED + which])
+        return cls.module().memory_stats()[_REQUESTED + which]
 
     @classmethod
     def start_peak(cls) -> int:
@@ -185,10 +188,10 @@ class TorchDevice:
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
             raise Unsupported("CUDA_LAUNCH_BLOCKING makes every launch wait for the GPU: 'unset CUDA_LAUNCH_BLOCKING'")
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.gauge: Any = NvmlGauge(addresses(properties))
+        self.gauge: NvmlGauge | NoGauge = NvmlGauge(addresses(properties))
         if not self.gauge.is_open:
             self.lacks["gauge"] = f"nothing reads the GPU: {self.gauge.facts().get('nvml_note')}"
-        return int(properties.L2_cache_size)
+        return properties.L2_cache_size
 
     def _calibrate(self) -> None:
         """Find out how long a spin takes."""
@@ -204,10 +207,10 @@ class TorchDevice:
             call()
             end = self.mark()
             self.sync()
-        return float(start.elapsed_time(end)) / 1e3
+        return start.elapsed_time(end) / 1e3
 
     def mark(self) -> Any:
-        """Enqueue an event and return it."""
+        """Enqueue an event, a point in the queue, and return it. `query` says whether the GPU has reached it."""
         event = EVENTS[self.kind](enable_timing=True)
         event.record()
         return event
@@ -250,8 +253,9 @@ class TorchDevice:
         """Return a replay of `call` as one CUDA graph: a single launch, whatever the number of its kernels.
 
         The calls before the capture are on its stream, because torch makes workspaces for each stream. With `remake`,
-        the call is one that it makes on this stream (see `Device.capture`). Raises what the call raises while it is
-        captured: a call that waits for the GPU or copies from the host cannot be captured.
+        the call is one that it makes on this stream. A backward pass needs this, because autograd runs it on the stream
+        of its forward pass. Raises what the call raises while it is captured: a call that waits for the GPU or copies
+        from the host cannot be captured.
         """
         gpu = self.module()
         graph, stream, before = getattr(gpu, self.graph)(), gpu.Stream(), gpu.current_stream()
@@ -372,7 +376,7 @@ class XpuDevice(_HeldByProducts):
     @classmethod
     def is_built(cls) -> bool:
         """Whether this torch is built for the kind."""
-        return bool(torch.xpu._is_compiled())
+        return torch.xpu._is_compiled()
 
     def _look(self) -> int:
         if not hasattr(torch.xpu, self.graph):
@@ -390,7 +394,7 @@ class MpsDevice(_WithoutCounter, _HeldByProducts):
     @classmethod
     def is_built(cls) -> bool:
         """Whether this torch is built for the kind."""
-        return bool(torch.backends.mps.is_built())
+        return torch.backends.mps.is_built()
 
     @classmethod
     def name_of(cls, index: int = 0) -> str:
@@ -400,12 +404,12 @@ class MpsDevice(_WithoutCounter, _HeldByProducts):
     @classmethod
     def total_memory(cls) -> int:
         """The bytes of the machine's memory that the GPU may use."""
-        return int(torch.mps.recommended_max_memory())
+        return torch.mps.recommended_max_memory()
 
     @classmethod
     def free_memory(cls) -> int:
         """The bytes of this memory that are free now."""
-        return cls.total_memory() - int(torch.mps.current_allocated_memory())
+        return cls.total_memory() - torch.mps.current_allocated_memory()
 
     @classmethod
     def cache_size(cls) -> None:

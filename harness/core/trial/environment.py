@@ -74,7 +74,7 @@ def warm_up(
     call: Call, sync: Call, until: IsWarm, clock: Callable[[], float] = perf_counter
 ) -> tuple[list[float], float]:
     """Call until `until(seconds of each call, seconds in all)` is true. Return both. `sync` waits for a call's work."""
-    times: list[float] = []
+    times = []
     begin = clock()
     while True:
         start = clock()

@@ -50,7 +50,7 @@ _OF_LAYER = tuple(name for name, axis in AXES.items() if axis.of_layer)
 
 def load(impl: str) -> Any:
     """Return the class of a layer, and import the package that it needs, which some leave until it is called."""
-    layer_class: Any = layer_lookup.load_class(impl)
+    layer_class = layer_lookup.load_class(impl)
     if is_function(layer_class) and hasattr(layer_class, "load_package"):
         layer_class.load_package()
     return layer_class
@@ -122,7 +122,7 @@ def inputs_of(layer: Any, case: Case) -> tuple[Input, ...]:
     Decoding with a function of q, k and v is one query against all keys.
     """
     if is_function(layer):
-        inputs: tuple[Input, ...] = layer.inputs
+        inputs = layer.inputs
         if case.mode != "decode":
             return inputs
         return (replace(inputs[0], shape=_one_token(inputs[0].shape)), *inputs[1:])
@@ -322,7 +322,7 @@ def output_dtype(layer: Any, dtype: str) -> str:
     declared = getattr(layer, "output_dtype", dtype)
     if declared not in DTYPES:
         raise UsageError(f"output_dtype is {declared!r}: it must be one of {', '.join(DTYPES)}")
-    return str(declared)
+    return declared
 
 
 def allowed_error(layer: Any) -> float:

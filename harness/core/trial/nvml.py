@@ -44,7 +44,7 @@ def addresses(properties: Any) -> list[Address]:
     NVML numbers all GPUs of a machine and ignores CUDA_VISIBLE_DEVICES. The GPU is therefore identified by its UUID, or
     by its PCI address.
     """
-    found: list[Address] = []
+    found = []
     uuid = str(getattr(properties, "uuid", "")).removeprefix("GPU-")
     if uuid:
         found.append(("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}"))
@@ -128,7 +128,7 @@ class NvmlGauge:
         except self._nvml.NVMLError as error:
             self._notes["nvmlInit"] = str(error)
             return
-        failed: dict[str, str] = {}
+        failed = {}
         for function, value in where:
             try:
                 self._handle = getattr(self._nvml, function)(value)
@@ -171,6 +171,27 @@ class NvmlGauge:
 
     def _values(self, name: str) -> list[Any]:
         return [reading[name] for reading in self._readings if reading[name] is not None]
+
+
+class NoGauge:
+    """The gauge of a device of which nothing is read, and why."""
+
+    is_open = False
+    sm_clock_max_mhz: int | None = None
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def read(self) -> None:
+        """Read nothing."""
+
+    def energy_j(self) -> float | None:
+        """None: unknown."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing but the reason."""
+        return {"gauge_note": self._why}
 
 
 # Facts of a GPU that decide how fast it is, and the NVML function and constant that tell each.

@@ -23,18 +23,16 @@ from harness.core.model.sweep_axes import Case
 from .layer_inputs import CUMULATIVE, LENGTHS, Input, letters_of
 
 LAYOUT = "thd"  # as TransformerEngine calls it
-_CUMULATIVE = re.compile(r"cu_?seq\w*")
-_LONGEST = re.compile(r"max_(seq_?len\w*|len\w*|q|k|kv)")
 
 
 def is_cumulative(parameter: str) -> bool:
     """Whether a parameter of this name takes the first token of each sequence."""
-    return _CUMULATIVE.fullmatch(parameter) is not None
+    return re.fullmatch(r"cu_?seq\w*", parameter) is not None
 
 
 def is_longest(parameter: str) -> bool:
     """Whether a parameter of this name takes the length of the longest sequence."""
-    return _LONGEST.fullmatch(parameter) is not None
+    return re.fullmatch(r"max_(seq_?len\w*|len\w*|q|k|kv)", parameter) is not None
 
 
 def cumulative_inputs(parameters: Iterable[str]) -> tuple[Input, ...]:

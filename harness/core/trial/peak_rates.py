@@ -124,7 +124,7 @@ def sustained_call_s(call: Call, once_s: float) -> float:
         passed_s = begin.elapsed_time(ends[-2]) / 1000
     torch.cuda.synchronize()
     steady = [end for end in ends if begin.elapsed_time(end) >= 1000 * _FALLING_S]
-    return float(steady[0].elapsed_time(steady[-1])) / 1000 / calls / (len(steady) - 1)
+    return steady[0].elapsed_time(steady[-1]) / 1000 / calls / (len(steady) - 1)
 
 
 def _event() -> Any:
@@ -236,7 +236,7 @@ def page_fault_s() -> float:
 
 def last_cache_bytes(root: Path = Path("/")) -> int | None:
     """Return the total size of the machine's last-level caches in bytes, or None if the kernel does not report it."""
-    caches: dict[tuple[int, str], int] = {}
+    caches = {}
     for index in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
         files = (index / name for name in ("level", "type", "size", "shared_cpu_list"))
         texts = {file.name: file.read_text().strip() if file.is_file() else "" for file in files}
@@ -267,7 +267,7 @@ def _timer(call: Call, device: str) -> _TimedCall:
         call()
         end = _event()
         end.synchronize()
-        return float(start.elapsed_time(end)) / 1000
+        return start.elapsed_time(end) / 1000
 
     def with_a_wait() -> float:
         wait()

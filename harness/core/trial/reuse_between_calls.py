@@ -145,8 +145,8 @@ def _observed(work: Workload, renewals: list[Renewal], seed: int) -> tuple[_OfCa
     Both are empty for calls that cannot be observed. Compiled code dispatches no operations, and the compiler would
     compile the observer too.
     """
-    seen: _OfCalls = defaultdict(list)
-    outside_s: _OfCalls = defaultdict(list)
+    seen = defaultdict(list)
+    outside_s = defaultdict(list)
     try:
         is_compiler_used = compilations() or functions_offered()
         # The order differs from round to round: a layer may do more at every second call.

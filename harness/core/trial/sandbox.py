@@ -15,7 +15,6 @@ from json import dumps  # bound before a layer may replace it
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_DATA, RLIMIT_STACK, getrlimit, setrlimit
 from sys import platform
-from types import FrameType
 from typing import Any
 
 from harness.core.model import file_io, formatting
@@ -27,8 +26,6 @@ _OUT_OF_MEMORY = re.compile(
     r"can't allocate memory|out of memory|bad_alloc|cannot allocate memory|exceeds? the memory|alloc(ation)?_failed",
     re.I,
 )
-# How C++ and Python report that no thread could be started, because memory or processes ran out.
-_NO_THREAD = re.compile(r"RuntimeError: (Resource temporarily unavailable|can't start new thread)")
 # The size of a thread's stack if it is not limited: glibc's own default.
 _STACK = 2 * 2**20
 # Kept alive because C code calls them.
@@ -72,7 +69,9 @@ def explain_failure(outcome: Answer, limit: int | None, lifted: int | None) -> A
     `lifted` is the result of `lift_limit`. If a thread could not be started and the memory limit does not explain it,
     the reason names the command that tells the limit on processes.
     """
-    if outcome["status"] == "error" and _NO_THREAD.match(outcome["reason"]):
+    # How C++ and Python report that no thread could be started, because memory or processes ran out.
+    no_thread = r"RuntimeError: (Resource temporarily unavailable|can't start new thread)"
+    if outcome["status"] == "error" and re.match(no_thread, outcome["reason"]):
         if lifted is None or not _leaves_no_thread(lifted):
             return {**outcome, "reason": f"{outcome['reason']}: no thread could be started: see `ulimit -u`"}
         outcome = {**outcome, "status": "oom"}
@@ -238,10 +237,10 @@ def supervise(descriptor: int, directory: Path) -> None:
 def time_limit(most_s: float, failure: Exception) -> Iterator[None]:
     """Raise `failure` in the body after `most_s`, when an operation ends. Call this in the main thread."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, frame: object) -> None:
         raise failure
 
-    handler: Any = signal.signal(signal.SIGALRM, end)
+    handler = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, most_s, most_s)  # again, if somebody ignores the first
     try:
         yield

@@ -18,7 +18,7 @@ from harness.core.model.extra_tables import referenced
 from harness.core.model.sweep_axes import Case, device_kind
 from harness.core.results.row import kind_of
 
-from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, verify, workload
+from . import compilation, environment, layer_protocol, nvml, result_checks, sandbox, workload
 from .accuracy import measure_accuracy
 from .counts.collect import collect_metrics
 from .device_kinds import GPU_KINDS
@@ -69,7 +69,7 @@ def describe_torch(modules: Sequence[str] = ()) -> Answer:
         "cuda": torch.version.cuda,
         "rocm": torch.version.hip,
         "cudnn": cudnn,
-        "triton": next(filter(None, map(_version, _TRITON)), None),
+        "triton": next(filter(None, map(background_process.version_of, _TRITON)), None),
         "python": platform.python_version(),
         "packages": _distributions(modules),
         "gpu": seen[kind]["names"][0] if kind else None,
@@ -103,19 +103,11 @@ def _distributions(modules: Sequence[str]) -> dict[str, str]:
     versions = {}
     for module in modules:
         for name in holders.get(module, [module]):  # an editable install does not list its modules
-            if version := _version(name):
+            if version := background_process.version_of(name):
                 versions[name] = version
     return versions
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-_SECOND_BACKWARD = re.compile(r"(Trying to backward through the graph a second time)\b.*")
 _NO_KERNEL = re.compile(
     r"no available kernel|no viable backend|not implemented for '|could not run 'aten::\S+ with arguments from", re.I
 )
@@ -153,7 +145,8 @@ def outcome_of_exception(error: BaseException) -> Answer:
 def _failure(error: BaseException) -> tuple[str, str]:
     notes = getattr(error, "__notes__", ())
     words = [*(note for note in notes if note.endswith(" fails:")), *str(error).split()]
-    message = _SECOND_BACKWARD.sub(r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
+    twice = r"(Trying to backward through the graph a second time)\b.*"
+    message = re.sub(twice, r"\1: does the layer keep a tensor of an earlier call?", " ".join(words))
     message = message if len(message) <= 300 else f"{message[:299]}…"
     of_compiling = compilation.compile_failure(error)
     if of_compiling is not None:
@@ -180,11 +173,6 @@ def _place(error: BaseException) -> str:
         if layer_protocol.is_of_a_layer(frame.filename):
             return f" ({os.path.basename(frame.filename)}:{frame.lineno})"
     return ""
-
-
-def verify_layer(case: Case, seed: int) -> Answer:
-    """Verify the layer. `compiled` is whether anything was compiled for that."""
-    return {**verify.verify(case, seed), "compiled": compilation.compilations() > 0}
 
 
 def count_facts(case: Case, seed: int) -> Answer:
@@ -223,7 +211,6 @@ def _measure(request: Request) -> Answer:
         return measure()
     directory = request.get("compile_cache")
     compilation.keep_cache_in(directory)
-    compilation.lend_stubs(directory)
     compilation.prepare_compiler(case)
     outcome = measure()
     workload.check_switches()

@@ -18,6 +18,7 @@ from harness.core.model.sweep_axes import EQUAL, Case
 from impls.attention.reference import softmax_attention
 
 from . import layer_inputs, layer_protocol, result_checks, reuse_between_calls, workload
+from .compilation import compilations
 from .counts.flops import watched_call
 from .device import cast_layer, fill_tensors, has_drawn, reference_device, seed_draws, to_float64, uncompiled_calls
 from .function_layer import FunctionLayer, is_usual_reference, uncompiled
@@ -63,7 +64,7 @@ def check_mask(case: Case, work: Workload, seed: int, limit: float) -> None:
 
 def _of_tokens(work: Workload, letters: tuple[str, ...], start: int = 0, padding: Tensor | None = None) -> _Hidden:
     """Views of the inputs along tokens, from token `start` on, and how much of each changes: 1, or `padding`."""
-    found: _Hidden = []
+    found = []
     for tensor, one in zip(work.inputs, work.described, strict=True):
         at = one.dimension(*letters)
         if at is None or not one.is_free or (padding is not None and "b" not in one.shape):
@@ -131,7 +132,7 @@ def check_batch(case: Case, seed: int, limit: float) -> None:
             except Exception:  # of any kind, because a kernel compiler defines its own exceptions
                 continue
             free = [(x, one.dimension("b")) for x, one in zip(work.inputs, work.described, strict=True) if one.is_free]
-            changes: list[_Change] = []
+            changes = []
             for changed in {0, batch_size // 2, batch_size - 1}:
                 hidden: _Hidden = [(x.narrow(at, changed, 1), 1.0) for x, at in free if at is not None]
                 rest = torch.tensor([place for place in range(batch_size) if place != changed], device=work.x.device)
@@ -216,15 +217,16 @@ _HINT = " (a layer that rounds more declares `allowed_error`)"
 def verify(case: Case, seed: int) -> Answer:
     """Errors of the case as returned by `_verify`. If the layer refuses the case, verify a similar one.
 
-    The value of `verified` is the case that was verified. For a case in half precision, the same case in float32 is
-    verified first, because rounding to half precision could hide an incorrect token. A layer that computes only in half
-    precision has no such twin.
+    The value of `verified` is the case that was verified, and `compiled` is whether anything was compiled. For a
+    case in half precision, the same case in float32 is verified first, because rounding to half precision could
+    hide an incorrect token. A layer that computes only in half precision has no such twin.
     """
     case = layer_protocol.case_to_verify(layer_lookup.load_class(case.impl), case)
     try:
         if case.dtype in result_checks.HALF:
             _verify_twin(replace(case, dtype="float32"), seed)
-        return result_checks.with_either_draws(_verify, case, seed) | {"verified": case.as_dict()}
+        errors = result_checks.with_either_draws(_verify, case, seed)
+        return {**errors, "verified": case.as_dict(), "compiled": compilations() > 0}
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         if layer_lookup.is_foreign(case.impl) and not hasattr(error, "__notes__"):
             error.add_note(_note(case, seed))

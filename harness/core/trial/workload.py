@@ -76,7 +76,7 @@ def step_once(layer: Any, x_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     return result_checks.check_dtype(y, x_t, dtype), answer[1]
 
 
-def _decoded(step: Callable[[Tensor, Any], tuple[Tensor, Any]], token: Tensor, state: Any) -> Tensor:
+def _decoded(step: Callable[..., Any], token: Tensor, state: Any) -> Tensor:
     """The output of a step."""
     return step(token, state)[0]
 
@@ -88,20 +88,19 @@ def returned(call: Call) -> tuple[Any, ...]:
     return (call(),)
 
 
-def decode_call(layer: nn.Module, before: Tensor, token: Tensor, state: Any) -> Call:
+def decode_call(layer: Any, before: Tensor, token: Tensor, state: Any) -> Call:
     """A call that decodes `token` (b, d) and can be repeated. Its last argument is the state before the token.
 
     The preceding tokens `before` (b, n − 1, d) are processed here, outside the call.
     """
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]] = layer.step  # type: ignore[assignment]
     before = before.clone()  # a layer may change its input
     if before.shape[1]:
         if hasattr(layer, "prefill"):
-            state = layer.prefill(before, state)  # type: ignore[operator]
+            state = layer.prefill(before, state)
         else:
             for x_t in before.unbind(1):
                 state = step_once(layer, x_t, state)[1]
-    return partial(_decoded, step, token, state)
+    return partial(_decoded, layer.step, token, state)
 
 
 def real_tokens(case: Case, length: int) -> Tensor:

@@ -128,7 +128,7 @@ def bisect(request: BisectRequest, out: Path, tell: Callable[[str], None]) -> Fi
         run_directory.check_new(out)
     with ExitStack() as stack:
         out.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(run_directory.Lock(out))
+        stack.enter_context(run_directory.locked(out))
         search = _Search(request, out, tell)
         stack.enter_context(search.sides)
         stack.enter_context(search.trees)

@@ -119,7 +119,7 @@ def measure_comparison(
         pairs = _pairs(request, opened)
         if request.changed is not None and not pairs:
             return Comparison((), ()), opened.properties, opened.lacking
-        stack.enter_context(run_directory.Lock(out))
+        stack.enter_context(run_directory.locked(out))
         machines = _describe_machines(request, opened)
         if request.sides is not None:
             opened.properties |= _compare_references(pairs[0].base, opened)

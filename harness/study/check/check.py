@@ -239,7 +239,7 @@ class Remeasurement:
         If a layer can no longer be loaded, its cases end in error.
         """
         machine = self.session.machine()
-        with run_directory.Lock(out):
+        with run_directory.locked(out):
             axes = {axis: sorted({getattr(case, axis) for case in cases}) for axis in AXES}
             config = {**yaml.safe_load(self._config.yaml), **axes}
             run_directory.create(out, yaml.safe_dump(config, sort_keys=False, allow_unicode=True), machine)

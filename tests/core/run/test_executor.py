@@ -215,7 +215,7 @@ def test_a_twin_knows_what_is_learnt_of_layers_and_shares_no_process(runner: Exe
     try:
         twin.run("machine")
         assert twin._servers["default", False, ""] is not runner._servers["default", False, ""]
-        assert twin._compiling is runner._compiling
+        assert twin.compiling is runner.compiling
     finally:
         twin.drop()
     assert runner.run("machine").status == "ok"

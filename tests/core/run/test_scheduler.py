@@ -34,6 +34,7 @@ class Pretender:
         self.asked: list[tuple[str, Case | None]] = []
         self.probe_s = 1.0
         self.learnt: dict[Case, float | None] = {}
+        self.compiling = self
 
     def run(self, purpose: str, case: Case | None = None) -> TrialOutcome:
         self.asked.append((purpose, case))

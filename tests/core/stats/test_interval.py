@@ -13,7 +13,8 @@ from harness.core.stats.interval import FEWEST_FREE, LEVEL, end_ranks, half_widt
 
 def reach(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distances down and up of rows (cases, N) of log times."""
-    return log_distances_to_ends(np.sort(values, axis=1))
+    down, up = log_distances_to_ends(np.sort(values, axis=1))
+    return down, up
 
 
 def test_the_reach_scales_with_the_lower_trials_and_ignores_the_upper_ones() -> None:

@@ -47,15 +47,19 @@ def test_what_is_compiled_is_kept_where_it_is_told_to_and_nothing_is_made_before
     assert not (tmp_path / "cache").exists()
 
 
-def test_tritons_driver_of_a_gpu_is_compiled_for_the_first_case_alone(tmp_path: Path) -> None:
+def test_tritons_driver_of_a_gpu_is_compiled_for_the_first_case_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "before")
     first, second = (tmp_path / name for name in ("first", "second"))
     for file in ("triton/ab12/cuda_utils.cpython-311.so", "triton/cd34/kernel.cubin"):
         (first / file).parent.mkdir(parents=True)
         (first / file).write_text(file)
-    compilation.lend_stubs(str(second))  # there is none yet
+    compilation.keep_cache_in(str(second))  # there is none yet
     assert not second.exists()
     compilation.keep_stubs(str(first))
-    compilation.lend_stubs(str(second))
+    compilation.keep_cache_in(str(second))
     assert [path.name for path in second.rglob("*.*")] == ["cuda_utils.cpython-311.so"]
     compilation.keep_stubs(None)
 

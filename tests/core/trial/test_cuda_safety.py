@@ -219,15 +219,14 @@ def test_a_trial_borrows_tritons_drivers_before_it_runs_and_keeps_its_own_afterw
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[Any] = []
-    for name in ("lend_stubs", "keep_stubs"):
+    for name in ("keep_cache_in", "keep_stubs"):
         monkeypatch.setattr(compilation, name, lambda directory, name=name: seen.append((name, directory)))
-    for module, name in ((compilation, "keep_cache_in"), (trial_kinds.environment, "set_allocator")):
-        monkeypatch.setattr(module, name, lambda value: None)
+    monkeypatch.setattr(trial_kinds.environment, "set_allocator", lambda value: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
     monkeypatch.setattr(trial_kinds, "handler_of", lambda purpose: (lambda: seen.append("run") or {}, ()))
     case = Case("rnn.torch", 8, 8, 1).as_dict()
     trial_kinds._measure({"purpose": "time", "case": case, "compile_cache": "a case's"})
-    assert seen == [("lend_stubs", "a case's"), "run", ("keep_stubs", "a case's")]
+    assert seen == [("keep_cache_in", "a case's"), "run", ("keep_stubs", "a case's")]
 
 
 def test_launches_that_wait_are_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:

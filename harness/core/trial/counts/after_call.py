@@ -168,7 +168,7 @@ def _memory_of_arrays(objects: Iterable[Any]) -> set[MemoryRange]:
 
 def _saved_by_graphs(ends: Iterable[Any]) -> list[Any]:
     """Return what the graphs of these nodes keep. Most of it has no Python object until somebody asks."""
-    saved: list[Any] = []
+    saved = []
     for node in nodes_of(ends):
         for name in dir(node):
             with suppress(RuntimeError):  # a Function whose backward pass has freed them
@@ -226,7 +226,7 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
     Raises Unobservable if a hook of the layer saves anything but tensors, such as a file's name: what it stands for may
     be kept elsewhere. It also does if calls keep unlike amounts of memory.
     """
-    graph = list[Any]()
+    graph = []
     replaced: set[type] = set()
 
     def note(saved: Any) -> Any:
@@ -236,14 +236,14 @@ def saved_bytes(forward: Forward, gradient: Tensor, device: str, forget: Callabl
             replaced.add(type(saved))
         return saved
 
-    autograd: Any = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
+    autograd = torch._C._autograd  # calls to save hooks go through it, whatever wraps them
     push = autograd._push_saved_tensors_default_hooks
 
     def push_noting(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
         push(lambda tensor: note(pack(tensor)), unpack)
 
     with patch.object(autograd, "_push_saved_tensors_default_hooks", push_noting):
-        with_graph = list[int]()
+        with_graph = []
         arrays = {size_of(_memory_of_arrays(_reachable()))}
         for _ in range(3):  # the first one may free memory of a call that the profiler has not seen
             with_graph.append(allocator_peak(lambda: graph.append(forward().grad_fn), device).kept_bytes)

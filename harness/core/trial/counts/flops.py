@@ -138,8 +138,8 @@ def _dense_flex(operation: Operation) -> Work | None:
     """FLOPs of FlexAttention that is not compiled. None for its backward pass, which differs between versions."""
     if operation.traits.name != "flex_attention":
         return None
-    full = FLEX["flex_attention"].work(flex_arguments(operation))
-    return None if full is None else Work(full.full, full.full)
+    full = _flex(1, 1, flex_arguments(operation)).full
+    return Work(full, full)
 
 
 Declared = Mapping[str, Mapping[str, Callable[..., int]]]
@@ -180,7 +180,7 @@ def _convolution_backward(call: Mapping[str, Any]) -> int:
     # The tensor at each of whose positions the convolution kernel is applied once.
     at = call["input"] if call["transposed"] else given
     forward = 2 * at.shape[0] * math.prod(at.shape[2:]) * weight.numel()
-    return int(forward * sum(call["output_mask"][:2]))
+    return forward * sum(call["output_mask"][:2])
 
 
 class Flops:

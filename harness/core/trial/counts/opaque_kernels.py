@@ -119,7 +119,7 @@ def _steps(call: Arguments) -> int:
     """Return the sequential steps of a recurrent layer's input: (n, b, d), (b, n, d), or packed with `batch_sizes`."""
     if call["batch_sizes"]:
         return len(call["batch_sizes"])
-    return int(call["input"].shape[1 if call["batch_first"] else 0])
+    return call["input"].shape[1 if call["batch_first"] else 0]
 
 
 def _recurrent_depth(call: Arguments) -> int:
@@ -128,16 +128,16 @@ def _recurrent_depth(call: Arguments) -> int:
     The product must wait for the layers below. A step has as many operations as the chain from h_{t-1} to h_t when
     written out. The backward pass has the same depth, and the weights' gradients after its last step.
     """
-    return int(call["num_layers"]) * (_steps(call) * _STEP[call["mode"]] + 1)
+    return call["num_layers"] * (_steps(call) * _STEP[call["mode"]] + 1)
 
 
 def _onednn_depth(call: Arguments) -> int:
     # oneDNN runs one layer in one direction, and its input is (n, b, d). It ignores `num_layers` and `batch_first`.
-    return int(call["input"].shape[0]) * _STEP[call["mode"]] + 1
+    return call["input"].shape[0] * _STEP[call["mode"]] + 1
 
 
 def _tokens(call: Arguments) -> int:
-    return int(call["input"].numel() // call["input"].shape[-1])
+    return call["input"].numel() // call["input"].shape[-1]
 
 
 def _cudnn(call: Arguments) -> Work:
@@ -172,14 +172,6 @@ def _onednn_backward(call: Arguments) -> Work:
     return _unmasked(4 * _tokens(call) * (call["weight1"].numel() + call["weight2"].numel()))
 
 
-# Attention, forward: scores, softmax, weighted sum. Backward: scores, softmax (beside it the gradient of the weights),
-# gradient of the scores, gradients of queries and keys.
-_FORWARD_DEPTH, _BACKWARD_DEPTH = 3, 4
-# Products over the query's head size and over the value's. Forward: the scores, and the weighted sum. Backward: the
-# scores again, because a fused kernel computes them again (Dao et al. 2022, algorithm 4), dQ, dK; dV, and the gradient
-# of the weights. The backward pass of `math` consists of plain products, 4 of them.
-_FORWARD, _BACKWARD = (1, 1), (3, 2)
-
 _SCALED_DOT_PRODUCT = [
     f"aten::_scaled_dot_product_{name}"
     for name in ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
@@ -191,11 +183,15 @@ _ATTENTION: dict[str, Callable[..., Work | None]] = {
     "aten::_flash_attention_forward": _flash,
     "aten::_efficient_attention_forward": _efficient,
 }
+# Products over the query's head size and over the value's, then the depth.
 KERNELS = {
-    **{name: Kernel(partial(work, *_FORWARD), _FORWARD_DEPTH) for name, work in _ATTENTION.items()},
+    # The scores; the weighted sum. In sequence: scores, softmax, weighted sum.
+    **{name: Kernel(partial(work, 1, 1), 3) for name, work in _ATTENTION.items()},
+    # The scores again, because a fused kernel computes them again (Dao et al. 2022, algorithm 4), dQ, dK; dV, and the
+    # gradient of the weights. The backward pass of `math` consists of plain products, 4 of them. In sequence: scores,
+    # softmax (beside it the gradient of the weights), gradient of the scores, gradients of queries and keys.
     **{
-        f"{name.removesuffix('_forward')}_backward": Kernel(partial(work, *_BACKWARD), _BACKWARD_DEPTH)
-        for name, work in _ATTENTION.items()
+        f"{name.removesuffix('_forward')}_backward": Kernel(partial(work, 3, 2), 4) for name, work in _ATTENTION.items()
     },
     "aten::mkldnn_rnn_layer": Kernel(_onednn, _onednn_depth),
     "aten::mkldnn_rnn_layer_backward": Kernel(_onednn_backward, _onednn_depth),

@@ -38,10 +38,9 @@ import gc
 import time
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.device_contract import Device
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line
 from harness.core.trial.workload import Call, Remake
 
@@ -74,7 +73,7 @@ _EMPTY_HOLD_S = 0.5e-3
 def sample_cuda(
     call: Call,
     budget_s: float,
-    device: Device,
+    device: TorchDevice,
     clock: Clock = time.perf_counter,
     renew: Call = lambda: None,
     cache: str = "cold",
@@ -88,8 +87,8 @@ def sample_cuda(
     `is_graph`, the call replays a graph. The samples are the GPU's time if
     `gpu_time_by` says how they were taken. Otherwise they include launches, and count as no time of the GPU.
 
-    `remake` is as in `Device.capture`. `before_load` is called before the calls under load, which lower the clock rate
-    for a while.
+    `remake` is as in `TorchDevice.capture`. `before_load` is called before the calls under load, which lower the clock
+    rate for a while.
     """
     result, sampling = Samples(), Sampling(call, device, clock, renew, cache=cache)
     gc.collect()
@@ -190,7 +189,7 @@ def _graph_launch_s(sampling: Sampling) -> float:
     return max(0.0, median_between_ticks(graph) - median_between_ticks(kernel))
 
 
-def _pair_s(device: Device) -> float:
+def _pair_s(device: TorchDevice) -> float:
     """The time in seconds between two events with nothing in between.
 
     Only pairs count that were in the queue before the hold was over: others have waited for the host.
@@ -204,7 +203,7 @@ def _pair_s(device: Device) -> float:
         if "hold" not in device.lacks:
             device.hold(_EMPTY_HOLD_S)
         released = device.mark()
-        pairs: list[Any] = []  # the events of the round before are free now
+        pairs = []  # the events of the round before are free now
         pairs += [(device.mark(), device.mark(), released.query()) for _ in range(_EMPTY_PAIRS)]
         device.sync()
         for start, end, is_late in pairs:

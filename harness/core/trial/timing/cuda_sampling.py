@@ -9,7 +9,7 @@ from statistics import fmean, linear_regression, median, quantiles
 from typing import Any
 
 from harness.core.stats.estimate import median_between_ticks
-from harness.core.trial.device_contract import Device
+from harness.core.trial.device_kinds import TorchDevice
 from harness.core.trial.environment import warm_up
 
 from . import sampler
@@ -132,7 +132,7 @@ class Sampling:
     """
 
     call: Callable[[], Any]
-    device: Device
+    device: TorchDevice
     clock: Clock = time.perf_counter
     renew: Callable[[], None] = lambda: None
     clock_s: float = 0.0
@@ -147,7 +147,7 @@ class Sampling:
         They are whole samples, because the kernels of a flush and of a change of the input are loaded on first use too.
         """
         clock = self.clock
-        hosts: list[float] = []
+        hosts = []
         rates: list[tuple[float, float]] = []
 
         def is_warm(walls: list[float], elapsed_s: float) -> bool:
@@ -294,7 +294,7 @@ class Sampling:
 
     def _between(self, start: Any, end: Any, calls: int = 1) -> float:
         """The seconds of each of the `calls` between two events, at least `LEAST_CALL_S`."""
-        seconds = (float(start.elapsed_time(end)) / 1e3 - self.clock_s) / calls - self.launch_s
+        seconds = (start.elapsed_time(end) / 1e3 - self.clock_s) / calls - self.launch_s
         return max(seconds, sampler.LEAST_CALL_S)
 
     def hot(self, budget_s: float, host_s: float, gpu_s: float, most: int) -> float | None:
@@ -390,8 +390,8 @@ class Sampling:
         and power are unknown if that is more than `_IDLE_SHARE` of the time.
         """
         clock, gauge = self.clock, self.device.gauge
-        renewals: list[tuple[int, float, float]] = []
-        second_half: list[tuple[int, Any, Any]] = []
+        renewals = []
+        second_half = []
         part, last = math.ceil(_LOAD_PART_S / warm_s), gauge.energy_j()
         self.device.sync()
         begin = now = due_s = clock()

@@ -16,14 +16,14 @@ from time import perf_counter
 import torch
 
 from harness.core.model.sweep_axes import Case
-from harness.core.trial import device_kinds, environment, reuse_between_calls
+from harness.core.trial import environment, reuse_between_calls
 from harness.core.trial.compilation import CompiledAgain, call_until_compiled, compilations, compile_s
 from harness.core.trial.counts.after_call import OtherThreads
 from harness.core.trial.device import fill_tensors, to_float64
-from harness.core.trial.device_contract import Device, missing
+from harness.core.trial.device_kinds import GPU_KINDS, TorchDevice
 from harness.core.trial.result_checks import WrongResult, check_error, largest_norm, tolerance
 from harness.core.trial.sandbox import Answer, is_out_of_memory, one_line, send
-from harness.core.trial.workload import Call, Remake, Unsupported, Workload, build
+from harness.core.trial.workload import Call, Unsupported, Workload, build
 
 # Imported before any layer, also for a trial on the CPU: their clocks are bound now, and a layer may replace them.
 from . import cuda_sampling, sampler
@@ -144,12 +144,12 @@ def _on_cpu(layer: _Layer, trial_s: float, first_call_s: float) -> tuple[Samples
     return samples, {"probe_s": median([*readings, *environment.probe_readings()]), "cpu_mhz": environment.cpu_mhz()}
 
 
-def open_device(case: Case) -> Device:
+def open_device(case: Case) -> TorchDevice:
     """The case's GPU, as the sampler needs it. Raises Unsupported if it cannot be timed."""
-    return device_kinds.GPU_KINDS[case.device]()
+    return GPU_KINDS[case.device]()
 
 
-def as_graph(device: Device, work: Workload, case: Case) -> Call:
+def as_graph(device: TorchDevice, work: Workload, case: Case) -> Call:
     """A replay of the call as one graph. Raises Unsupported with the reason if it cannot be captured.
 
     Raises OutOfMemoryError if the GPU has no room for the graph, which has memory of its own. Raises WrongResult if the
@@ -159,7 +159,7 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
     why = device.lacks.get("capture")
     if why is None:
         try:
-            replay = device.capture(work.call, remade_for_capture(work, case))
+            replay = device.capture(work.call, work.remake)
         except MemoryError:
             raise
         except Exception as error:  # whatever the call raises while it is captured: it has run before
@@ -196,14 +196,20 @@ def as_graph(device: Device, work: Workload, case: Case) -> Call:
     return replay
 
 
-def remade_for_capture(work: Workload, case: Case) -> Remake | None:
-    """What makes the call anew on the stream of a capture, if its forward pass is not a part of it."""
-    return work.remake if case.mode == "backward" else None
+# The parts that a device may lack, and the columns that need each of them.
+NEEDED_FOR = {
+    "hold": ("time_s", "hot_gpu_s", "clean_gpu_s", "graph_s"),
+    "flush": ("time_s, hot_gpu_s and graph_s unless cache=hot", "clean_gpu_s"),
+    "spin": ("sm_clock_mhz", "throttled_share"),
+    "capture": ("graph_s",),
+    "gauge": ("energy_j",),
+}
 
 
 def missing_parts(case: Case) -> list[str]:
     """A line for each part that the case's device lacks: the columns that stay empty, and why."""
-    return [] if case.device == "cpu" else missing(open_device(case).lacks)
+    lacks = {} if case.device == "cpu" else open_device(case).lacks
+    return [f"{', '.join(NEEDED_FOR[part])}: {why}" for part, why in lacks.items()]
 
 
 def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]:
@@ -221,7 +227,7 @@ def _on_gpu(case: Case, layer: _Layer, trial_s: float) -> tuple[Samples, Answer]
         renew=layer.renewal,
         cache=case.cache,
         is_graph=is_graph,
-        remake=remade_for_capture(layer.work, case),
+        remake=layer.work.remake,
         before_load=lambda: readings.extend(device.probe_readings()),
     )
     # Unlike on the CPU, this includes warm-up. It shows what the host did beside the GPU.
@@ -309,7 +315,7 @@ def _turn(layer: _Layer, calls: int, again: int, turn_s: float) -> dict[str, flo
     for _ in range(again):
         call()
     sync()
-    samples: list[float] = []
+    samples = []
     begin = end = perf_counter()
     while end - begin < turn_s:
         layer.renewal()

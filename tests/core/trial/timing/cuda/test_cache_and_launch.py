@@ -66,7 +66,7 @@ class Captures:
 
 
 def work(call: Callable[[], Any], *varying: torch.Tensor) -> Any:
-    return SimpleNamespace(call=call, varying=varying, inputs=varying, layer=torch.nn.Module())
+    return SimpleNamespace(call=call, remake=lambda: call, varying=varying, inputs=varying, layer=torch.nn.Module())
 
 
 @pytest.mark.parametrize(
