@@ -21,6 +21,10 @@ class WrongResult(Exception):
     """Raised if the layer ran and its result is incorrect."""
 
 
+class Inexact(WrongResult):
+    """Raised if the result is off by more than is tolerated."""
+
+
 # Kernels of GPUs compute exp and tanh in fewer bits than float32 has. In units of its last place, cuDNN's RNN is off by
 # 43 on an H200 (d = 256). TF32 and half precision are off by thousands.
 _FAST_FUNCTIONS = 64
@@ -46,7 +50,7 @@ _LENIENT = 32
 # an output of zeros would pass.
 MOST = 0.1
 HALF = ("bfloat16", "float16")
-_HALVES = {torch.bfloat16, torch.float16}
+HALVES = {torch.bfloat16, torch.float16}
 
 
 def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
@@ -71,7 +75,7 @@ def limits(case: Case, layer: Any, has_reference: bool) -> tuple[float, float]:
 
 def limit_of_products(layer: Any, dtypes: set[torch.dtype], d_model: int) -> float:
     """The largest relative error of gradients that products in half precision explain, 0 without any."""
-    rounding = max((tolerance(dtype, d_model) for dtype in dtypes & _HALVES), default=0.0)
+    rounding = max((tolerance(dtype, d_model) for dtype in dtypes & HALVES), default=0.0)
     return rounding**0.5 if getattr(layer, "kinks", False) else rounding
 
 
@@ -147,9 +151,7 @@ def with_either_draws(check: Callable[..., Any], *given: Any) -> Any:
 def in_float64(case: Case, draws: bool = False) -> Iterator[None]:
     """Run a reference, uncompiled, in `InFloat64` unless the layer is the harness's own and draws no numbers."""
     # A layer shall compute in the precision that it is asked for, or in a higher one, unless it is an approximation.
-    widened = {torch.float32}
-    if case.dtype == "float64":
-        widened |= _HALVES
+    widened = {torch.float32, *HALVES}
     if layer_protocol.allowed_error(layer_lookup.load_class(case.impl)):
         widened.clear()
     mode = (
@@ -179,7 +181,7 @@ def check_error(what: str, got: Tensor, want: Tensor, limit: float, largest: flo
         if limit < unit / 64 < error < 64 * unit:
             hint = ", as in float32: it computes in float32 though float64 was asked for"
         text = f"{what} is off by {error:.1e} of its norm, where at most {limit:.1e} is tolerated"
-        raise WrongResult(text + hint if error < _ROUNDING else text)
+        raise Inexact(text + hint if error < _ROUNDING else text)
     return error
 
 

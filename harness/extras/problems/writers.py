@@ -26,7 +26,7 @@ from harness.core.results.row_files import row_paths
 from harness.core.results.stored_run import StoredRun
 from harness.core.run.scheduler import read_resume_state
 
-from .definition_file import read_definition, read_solution, workload_of
+from .definition_file import arguments_at, read_definition, read_solution
 from .definition_format import Definitions
 from .formats import files_of
 
@@ -82,7 +82,7 @@ def export_flashinfer(stored: StoredRun) -> Exported:
         case |= {
             "definition": definition,
             "axes": values,
-            "workload": workload_of(Path(file)),
+            "arguments": arguments_at(Path(file), values),
             "solution": read_solution(Path(solution)),
             "reference_s": times.get(str(line.case).replace(f"+{solution}", "")),
         }

@@ -9,7 +9,6 @@ difference between two measurements of the same thing.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from statistics import median
 
 from harness.core.config.machine import Machine, part
 from harness.core.model.formatting import counted
@@ -161,14 +160,20 @@ def interval_widths(lines: Iterable[CaseResult]) -> list[float]:
     return sorted(line.time_hi_s / line.time_lo_s for line in lines if line.time_hi_s and line.time_lo_s)
 
 
+def are_too_wide(lines: Sequence[CaseResult]) -> bool:
+    """Whether most times have an interval that is too wide. Of a time without one, nothing is known."""
+    timed = [line for line in lines if line.time_s is not None]
+    wide = [width for width in interval_widths(timed) if width > WIDEST]
+    return 2 * len(wide) > len(timed)
+
+
 def with_suspects(lines: Sequence[CaseResult], known: Sequence[Roof]) -> list[CaseResult]:
     """The lines, with the reason in `suspect` where the time cannot be right.
 
     It is surely above its roof, or threads of the layer work beside those of the case or after a call has returned.
     If the intervals of most times of the run are too wide, no time can be compared.
     """
-    widths = interval_widths(lines)
-    why = TOO_WIDE if widths and median(widths) > WIDEST else None
+    why = TOO_WIDE if are_too_wide(lines) else None
     return [replace(line, suspect=_why_suspect(line, known) or (why if line.time_s else None)) for line in lines]
 
 

@@ -72,5 +72,33 @@ def test_in_a_precision_that_it_does_not_have_it_says_so_itself(monkeypatch: pyt
 def test_what_half_precision_rounds_away_is_still_found_by_a_layer_that_has_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(WrongResult, match="it sees later tokens"):
+    with pytest.raises(WrongResult, match=r"^in float32: it sees later tokens"):
         verified(LooksAhead, monkeypatch, mask="causal")
+
+
+class Rounds(LooksAhead):
+    """It multiplies in bfloat16, in any precision."""
+
+    def __init__(self, d_model: int, num_heads: int = 1) -> None:
+        super().__init__(d_model)
+        self.linear = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = (one.to(torch.bfloat16) for one in self.linear.parameters())
+        return nn.functional.linear(x.to(torch.bfloat16), weight, bias).to(x.dtype)
+
+
+class UnderAutocast(Rounds):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.linear(x).to(x.dtype)
+
+
+@pytest.mark.parametrize("layer_class", [Rounds, UnderAutocast])
+def test_products_in_half_precision_are_right_in_that_precision_alone(
+    layer_class: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = verified(layer_class, monkeypatch, mode="train")["output_error"]
+    assert 1e-4 < error < 1e-2
+    with pytest.raises(WrongResult, match=r"^output is off by"):
+        verified(layer_class, monkeypatch, dtype="float32")

@@ -13,7 +13,7 @@ from harness.core.model.layer_options import NO_OPTIONS
 from harness.core.model.sweep_axes import AXES, GROWING, SIZES, Case
 from harness.core.results.columns import CaseResult
 from harness.study.laws.crossovers import unlike_conditions
-from harness.study.laws.roofline import TOO_WIDE, WIDEST, interval_widths, roof_of, roofs, why_no_roof
+from harness.study.laws.roofline import TOO_WIDE, WIDEST, are_too_wide, interval_widths, roof_of, roofs, why_no_roof
 from harness.study.report.document import Cell, Table, grouped, with_ranges, without_numbers
 from harness.study.report.figure_panels import Lines
 from harness.study.report.point_charts import approximations, is_by_itself, is_inexact
@@ -83,7 +83,7 @@ def quality_sentences(
     timed = [line for line in lines if line.time_s is not None]
     widths = interval_widths(timed)
     text = []
-    if widths and median(widths) > WIDEST:
+    if are_too_wide(timed):
         text.append(f"Measurement: {TOO_WIDE}, on a machine that does nothing else. Do not compare these times.")
     elif widths:
         nine_in_ten = math.ceil(0.9 * len(widths)) - 1
