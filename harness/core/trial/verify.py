@@ -1,4 +1,4 @@
-"""Verify a layer before it is timed: the outputs, gradients, mask and decoding of a small case, by a float64 reference."""
+"""Verify a layer before it is timed: the outputs, gradients, mask and decoding of a small case, beside float64."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
