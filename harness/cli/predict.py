@@ -74,7 +74,7 @@ def _mix(values: Mapping[str, Any], laws: Sequence[FittedLaw], run: object) -> p
         with usage_error_about(Path(mix)), open(mix, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     else:
-        pairs = [part.rpartition(":") for part in mix.split(",")]
+        pairs = [part.partition(":") for part in mix.split(",")]
         rows = [{"seq_len" if size.isdigit() else "mode": size, "weight": weight} for size, _, weight in pairs]
     parts = []
     for row in rows:

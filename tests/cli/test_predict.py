@@ -36,6 +36,45 @@ def test_below_the_crossing_attention_is_recommended_and_above_it_the_rnn(
     assert capsys.readouterr().out.startswith(f"Use {fastest} at n = {n}")
 
 
+def test_a_mix_of_sizes_is_recommended_for_by_its_mean_time(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shapes.csv").write_text("seq_len,weight\n128,999\n4096,1\n")
+    for mix, fastest in (
+        ("128:0.999,4096:0.001", "attention.fused"),
+        ("shapes.csv", "attention.fused"),
+        ("128:0.5,4096:0.5", "rnn.torch"),
+    ):
+        assert main(["recommend", str(run), f"mix={mix}", "d_model=256", "num_heads=4"]) == 0
+        assert capsys.readouterr().out.startswith(f"Use {fastest} at mix=")
+
+
+def test_the_parts_of_a_mix_may_be_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = [Case("rnn.torch", n, 64, 1, mode=mode) for n in SIZES for mode in ("forward", "train")]
+    run = str(write(tmp_path / "both", both))
+    assert main(["recommend", run, "mix=forward:3,train:1", "seq_len=512"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith("Use rnn.torch at mix=forward:3,train:1")
+
+
+@pytest.mark.parametrize(
+    ("mix", "said"),
+    [
+        ("64", "weight=: it takes a number above 0, the share of calls of this size"),
+        ("64:0", "weight=0: it takes a number above 0, the share of calls of this size"),
+        ("missing.csv", "missing.csv: No such file or directory"),
+        ("forward:1", "seq_len is missing"),
+    ],
+)
+def test_a_mistake_in_a_mix_is_one_line(mix: str, said: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recommend", str(run), f"mix={mix}", "d_model=256", "num_heads=4"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
 def test_somebodys_own_layer_without_heads_is_predicted_at_its_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

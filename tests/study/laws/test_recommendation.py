@@ -257,3 +257,47 @@ def test_a_layer_too_uncertain_to_predict_comes_last_whatever_its_time() -> None
     assert [one.impl for one in found.ranked] == [FUSED, RNN, NAIVE]
     assert found.share < 0.5, "it may be the fastest nevertheless"
     assert sum(found.shares) == pytest.approx(1.0)
+
+
+# Seconds a call at n = 64 and at n = 4096.
+AT = {64: {NAIVE: 1e-3, FUSED: 2e-3, RNN: 4e-3}, 4096: {NAIVE: 100e-3, FUSED: 40e-3, RNN: 4e-3}}
+
+
+def of_mix(weights: tuple[float, float], limit: int | None = None, without: str = "") -> Recommendation:
+    """The recommendation for calls at n = 64 and at n = 4096, where a layer needs 1 kB a token."""
+
+    def predict(one: FittedLaw, n: int, *size: object) -> Prediction:
+        if one.series.impl == without and n == 4096:
+            raise ValueError("beyond what was measured")
+        return within(AT[n][one.series.impl], 0.1) if one.series.metric == "time" else within(1000.0 * n, 0.1)
+
+    mix = [(weight, SizeRequest((n, 256, 8, 1), SETTING)) for weight, n in zip(weights, AT, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FittedLaw, "predict", predict)
+        return prediction.recommend(LINES, laws(), mix, limit)
+
+
+@pytest.mark.parametrize(
+    ("weights", "fastest", "mean_ms"),
+    [((0.99, 0.01), NAIVE, 1.99), ((0.95, 0.05), FUSED, 3.9), ((94, 6), RNN, 4.0)],  # weights need not sum to 1
+)
+def test_over_a_mix_of_sizes_the_least_mean_time_wins(
+    weights: tuple[float, float], fastest: str, mean_ms: float
+) -> None:
+    first = of_mix(weights).ranked[0]
+    assert first.impl == fastest
+    mean_s = mean_ms / 1e3
+    ends = first.time.value, first.time.lo, first.time.hi
+    assert ends == tuple(map(pytest.approx, (mean_s, mean_s / 1.1, mean_s * 1.1)))
+
+
+def test_a_mix_needs_the_memory_of_its_largest_size() -> None:
+    found = of_mix((0.99, 0.01), limit=1_000_000)
+    assert [one.impl for one in found.too_large] == [NAIVE, FUSED, RNN]
+    assert {one.memory.value for one in found.too_large if one.memory} == {4_096_000.0}
+
+
+def test_a_layer_without_a_prediction_at_one_size_of_a_mix_is_left_out() -> None:
+    found = of_mix((0.99, 0.01), without=NAIVE)
+    assert [one.impl for one in found.ranked] == [FUSED, RNN]
+    assert found.unknown == ((NAIVE, "beyond what was measured"),)
