@@ -341,6 +341,7 @@ def _check(parser: ArgumentParser) -> None:
 
     what is judged:
       flops, operations, depth               must not increase at all; a decrease is reported and passes
+      weights, memory kept by each call      must not grow at all
       peak memory                            must not grow by more than 1 %
       the kernel that ran                    must stay fused if it was fused
       errors against the float64 reference   must not grow by more than error_factor

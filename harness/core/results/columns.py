@@ -99,7 +99,7 @@ class CaseResult(Case):
     depth_declared: int | None = _fact("the part of the depth that opaque kernels declare", "1")
     min_bytes: int | None = _fact("the least traffic with memory", "B")
     weights_bytes: int | None = _fact(
-        "parameters, buffers, tensors in other attributes, and packed weights such as quantized ones", "B"
+        "parameters, buffers, tensors in other attributes, and packed weights such as quantized ones", "B", "weights"
     )
     inputs_bytes: int | None = _fact("inputs, masks, caches and states", "B")
     saved_bytes: int | None = _fact("the part of the peak that the forward pass keeps for the backward pass", "B")
@@ -238,8 +238,8 @@ class CaseResult(Case):
     first_call_bytes: int | None = _unheld(
         "the part of the peak that the first call has made and that stays, such as a table or a workspace", "B"
     )
-    kept_bytes: int | None = _unheld(
-        "the bytes that a further call keeps beyond its results, the mean of 8: a leak", "B"
+    kept_bytes: int | None = _fact(
+        "the bytes that a further call keeps beyond its results, the mean of 8: a leak", "B", "memory kept by each call"
     )
     read_bytes: int | None = _unheld("the part of `min_bytes` that is surely read of what existed before", "B")
 

@@ -119,6 +119,7 @@ def _case(parts: Mapping[str, Any]) -> Case:
 
 _COUNTS: dict[str, Any] = dict.fromkeys(COUNTS, (Count | None, ...))
 _COUNTS["transient_bytes"] = (Annotated[int, Field(gt=-(2**63), lt=2**63)] | None, ...)  # may be negative
+_COUNTS["kept_bytes"] = (Count | None, None)  # files of earlier versions have none
 # Errors against the float64 reference. Files of earlier versions have none.
 ERRORS = ("output_error", "gradient_error")
 _Error = Annotated[FiniteFloat, Field(ge=0)] | None

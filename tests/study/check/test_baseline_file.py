@@ -270,6 +270,15 @@ def test_a_layer_in_a_file_of_somebodys_own_is_named_by_its_path(kept: Baseline,
     assert read_baseline(tmp_path / "b.json") == held
 
 
+def test_a_file_without_what_calls_keep_is_read(kept: Baseline, tmp_path: Path) -> None:
+    write_baseline(kept, tmp_path / "b.json")
+    held = json.loads((tmp_path / "b.json").read_text())
+    for of_case in held["cases"].values():
+        del of_case["kept_bytes"]
+    (tmp_path / "b.json").write_text(json.dumps(held))
+    assert {facts.count("kept_bytes") for facts in read_baseline(tmp_path / "b.json").cases.values()} == {None}
+
+
 def test_a_law_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="does not say of what it is"):
         parse_finding_id("impl=rnn.elman mode=train")

@@ -52,6 +52,20 @@ def test_the_same_passes_in_every_quantity() -> None:
     assert exit_status(found) == 0
 
 
+@pytest.mark.parametrize(
+    ("column", "before", "now", "said"),
+    [
+        ("kept_bytes", 0, 8192, "memory kept by each call 0 B → 8.00 KiB at "),
+        ("weights_bytes", 1024, 5024, "weights 1.00 KiB → 4.91 KiB (×4.9) at "),
+    ],
+)
+def test_a_leak_and_larger_weights_are_regressions(column: str, before: int, now: int, said: str) -> None:
+    found = wanting(changed(**{column: before}), changed(**{column: now}))
+    assert {outcome.verdict.outcome for outcome in found} == {"regression"}
+    assert all(outcome.reason.startswith(said) for outcome in found)
+    assert len(found) == len(CASES)
+
+
 def test_memory_that_grows_faster_is_a_regression() -> None:
     now = baseline(
         lambda case: with_counts(facts(case), peak_bytes=8 * case.seq_len**2), laws={MEMORY: law(2.0), TIME: law(1.6)}
